@@ -1,0 +1,103 @@
+package model
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// FrontendKind says where a Frontend comes from.
+type FrontendKind uint8
+
+// The kinds of Frontend.
+const (
+	ClusterIP FrontendKind = iota + 1
+	ExternalIP
+	LoadBalancer
+	NodePort
+)
+
+// String gives the spelling of explanations and logs.
+func (k FrontendKind) String() string {
+	return [...]string{"none", "ClusterIP", "ExternalIP", "LoadBalancer", "NodePort"}[k]
+}
+
+// External tells whether traffic to the Frontend follows externalTrafficPolicy.
+func (k FrontendKind) External() bool { return k != ClusterIP }
+
+// FrontendKey is what a packet must be sent to. It is unique in the whole node:
+// of two Services that claim one key, policy lets the older have it.
+type FrontendKey struct {
+	Family   Family
+	Protocol Protocol
+	Addr     netip.Addr // the zero Addr for a NodePort: any address in NodeView.NodePortAddrs
+	Port     uint16
+}
+
+// String gives "10.0.0.1:80/TCP" or "*4:30080/TCP".
+func (k FrontendKey) String() string {
+	if !k.Addr.IsValid() {
+		return fmt.Sprintf("*%d:%d/%s", k.Family, k.Port, k.Protocol)
+	}
+	return netip.AddrPortFrom(k.Addr, k.Port).String() + "/" + k.Protocol.String()
+}
+
+// Verdict is what happens to a new connection to a Frontend.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Forward Verdict = iota + 1 // to one of the backends
+	Reject                     // no endpoint anywhere: TCP reset, else ICMP port unreachable
+	Drop                       // endpoints exist, but the traffic policy allows none of them
+)
+
+// String gives the spelling of explanations.
+func (v Verdict) String() string { return [...]string{"none", "forward", "reject", "drop"}[v] }
+
+// Frontend is policy's whole decision for one key: every data plane renders
+// exactly this and decides nothing more.
+type Frontend struct {
+	Key     FrontendKey
+	Kind    FrontendKind
+	Service ServiceKey
+	Port    string // name of the ServicePort
+
+	// Verdict and Backends hold for every client of a Frontend that is not
+	// LocalOnly, and for pods and the node itself when it is (the short cut of
+	// externalTrafficPolicy Local). Backends is empty unless Verdict is Forward;
+	// sorted by address, then port; no duplicates.
+	Verdict  Verdict
+	Backends []Backend
+
+	// LocalOnly is externalTrafficPolicy Local: a client that is neither a pod
+	// nor this node gets LocalVerdict and LocalBackends, its address preserved.
+	LocalOnly     bool
+	LocalVerdict  Verdict
+	LocalBackends []Backend
+
+	// Masquerade: every connection to Backends is given this node's address
+	// (external traffic under policy Cluster, or masqueradeAll). Otherwise
+	// ClusterIP traffic is masqueraded only if its source is not a pod
+	// (NodeView.LocalDetector).
+	Masquerade bool
+
+	AffinityTimeout time.Duration // 0 = none
+	ConsistentHash  bool          // choose by hash of the client address
+
+	// Guarded: only SourceRanges (and, if GuardNodes, this node) may connect;
+	// everything else is dropped. Ranges are masked, sorted, none inside another.
+	Guarded      bool
+	SourceRanges []netip.Prefix
+}
+
+// Backend is one endpoint a Frontend may choose.
+type Backend struct {
+	Addr   netip.Addr
+	Port   uint16
+	Weight uint16 // 1 unless asked otherwise; never 0
+	Local  bool   // runs on this node (hairpin is possible)
+}
+
+// AddrPort gives the backend's address and port.
+func (b Backend) AddrPort() netip.AddrPort { return netip.AddrPortFrom(b.Addr, b.Port) }
