@@ -1,0 +1,170 @@
+package netlab
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Protocol is a transport, in the lower case that the scenario files use.
+type Protocol string
+
+// The transports a Service port may have.
+const (
+	TCP  Protocol = "tcp"
+	UDP  Protocol = "udp"
+	SCTP Protocol = "sctp"
+)
+
+// Outcome says how a request ended.
+type Outcome string
+
+// Everything that can happen to a request. Closed means that the peer ended an established connection in good order.
+const (
+	Answered    Outcome = "answered"
+	Refused     Outcome = "refused"
+	TimedOut    Outcome = "timeout"
+	Unreachable Outcome = "unreachable"
+	Reset       Outcome = "reset"
+	Closed      Outcome = "closed"
+	Broken      Outcome = "broken"
+)
+
+// Reply is what came of one request.
+type Reply struct {
+	Outcome Outcome
+	// Backend is the name the server gave, Port the port it was reached on, Source the address it saw.
+	Backend string
+	Port    uint16
+	Source  netip.AddrPort
+	// Own is the address the client sent from. The source was preserved if Source.Addr() equals it.
+	Own     netip.Addr
+	Latency time.Duration
+	// Err is the cause when Outcome is not Answered.
+	Err error
+}
+
+// Preserved reports whether the server saw the client's own address.
+func (r Reply) Preserved() bool { return r.Source.Addr() == r.Own }
+
+func (r Reply) String() string {
+	if r.Outcome != Answered {
+		return string(r.Outcome)
+	}
+	return fmt.Sprintf("%s:%d (saw %s)", r.Backend, r.Port, r.Source)
+}
+
+// Ask makes one request on a connection (or socket, so: source port) of its own and waits at most until ctx ends.
+func (h *Host) Ask(ctx context.Context, proto Protocol, to netip.AddrPort) Reply {
+	start := time.Now()
+	var line string
+	var own netip.Addr
+	var err error
+	if proto == SCTP {
+		line, own, err = h.askSCTP(ctx, to)
+	} else {
+		var f *Flow
+		if f, err = h.Open(ctx, proto, to); err == nil {
+			own = f.own
+			line, err = f.exchange(ctx)
+			f.Close()
+		}
+	}
+	return reply(line, own, err, time.Since(start))
+}
+
+// Flow is a connection (TCP) or a socket with a fixed source port (UDP) that is used for several requests.
+type Flow struct {
+	conn  net.Conn
+	lines *bufio.Reader
+	own   netip.Addr
+}
+
+// Open connects. For UDP nothing is sent yet.
+func (h *Host) Open(ctx context.Context, proto Protocol, to netip.AddrPort) (*Flow, error) {
+	if proto != TCP && proto != UDP {
+		return nil, fmt.Errorf("open %s flow: only tcp and udp have flows", proto)
+	}
+	conn, err := h.Dial(ctx, string(proto), to.String())
+	if err != nil {
+		return nil, err
+	}
+	own, err := netip.ParseAddrPort(conn.LocalAddr().String())
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &Flow{conn: conn, lines: bufio.NewReader(conn), own: own.Addr()}, nil
+}
+
+// Ask sends one line or datagram over the flow and waits for its answer.
+func (f *Flow) Ask(ctx context.Context) Reply {
+	start := time.Now()
+	line, err := f.exchange(ctx)
+	return reply(line, f.own, err, time.Since(start))
+}
+
+// Close ends the flow.
+func (f *Flow) Close() { _ = f.conn.Close() }
+
+func (f *Flow) exchange(ctx context.Context) (string, error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(5 * time.Second)
+	}
+	if err := f.conn.SetDeadline(deadline); err != nil {
+		return "", err
+	}
+	if _, err := f.conn.Write([]byte("who\n")); err != nil && !errors.Is(err, unix.EPERM) {
+		return "", err
+	}
+	// EPERM: an own packet met drop or reject in the output hook. Which of the two, the receive tells: reject queues an error.
+	return f.lines.ReadString('\n')
+}
+
+func reply(line string, own netip.Addr, err error, took time.Duration) Reply {
+	r := Reply{Outcome: outcome(err), Own: own, Latency: took, Err: err}
+	if err != nil {
+		return r
+	}
+	fields := strings.Fields(line)
+	if len(fields) == 3 {
+		source, err1 := netip.ParseAddrPort(fields[1])
+		local, err2 := netip.ParseAddrPort(fields[2])
+		if err = errors.Join(err1, err2); err == nil {
+			r.Backend, r.Source, r.Port = fields[0], source, local.Port()
+			return r
+		}
+	}
+	r.Outcome, r.Err = Broken, fmt.Errorf("parse answer %q", line)
+	return r
+}
+
+// outcome classifies an error of connecting, sending or receiving.
+func outcome(err error) Outcome {
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return Answered
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, errAborted):
+		return Refused
+	case errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		return Reset
+	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
+		return Unreachable
+	case errors.Is(err, io.EOF):
+		return Closed
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.Canceled),
+		errors.As(err, &timeout) && timeout.Timeout():
+		return TimedOut
+	}
+	return Broken
+}

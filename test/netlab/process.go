@@ -1,0 +1,101 @@
+package netlab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netns"
+)
+
+// Process is a command running inside a namespace.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+// Start starts cmd inside the namespace. It is killed when this process dies, so that a crashed test leaves nothing running.
+func (h *Host) Start(cmd *exec.Cmd) (*Process, error) {
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan error, 1)
+	go func() {
+		// The parent-death signal fires when the starting THREAD ends, so this one stays, locked, for the life of the child.
+		runtime.LockOSThread()
+		err := netns.Set(h.handle)
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+		}
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s in %s: %w", cmd.Path, h.NetNS, err)
+	}
+	return p, nil
+}
+
+// Pid is the process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err is the error of Wait; only meaningful after Done is closed.
+func (p *Process) Err() error { return p.err }
+
+// Kill sends SIGKILL and waits.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Signal(os.Kill)
+	<-p.done
+}
+
+// Terminate sends SIGTERM and waits up to grace, then kills. It reports whether the process ended by itself.
+func (p *Process) Terminate(grace time.Duration) bool {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return true
+	case <-time.After(grace):
+		p.Kill()
+		return false
+	}
+}
+
+// Run runs a command inside the namespace to its end and returns what it wrote to stdout and stderr. The error repeats the last line.
+func (h *Host) Run(ctx context.Context, name string, args ...string) (string, error) {
+	var out strings.Builder
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	p, err := h.Start(cmd)
+	if err != nil {
+		return "", err
+	}
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		p.Kill()
+		return out.String(), fmt.Errorf("run %s in %s: %w", name, h.Name, ctx.Err())
+	}
+	if p.Err() != nil {
+		return out.String(), fmt.Errorf("run %s %s in %s: %w: %s", name, strings.Join(args, " "), h.Name, p.Err(), lastLine(out.String()))
+	}
+	return out.String(), nil
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}

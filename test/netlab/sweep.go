@@ -1,0 +1,34 @@
+package netlab
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/vishvananda/netns"
+)
+
+var labName = regexp.MustCompile(`^fl([0-9]+)-[0-9]+-`)
+
+// Sweep removes the namespaces of labs whose process is gone, and says how many. New calls it; a process killed by SIGKILL leaves its
+// namespaces behind, and nobody else would take them away.
+func Sweep() int {
+	entries, err := os.ReadDir("/run/netns")
+	if err != nil {
+		return 0 // no named namespace was ever made
+	}
+	removed := 0
+	for _, e := range entries {
+		m := labName.FindStringSubmatch(e.Name())
+		if m == nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join("/proc", m[1])); err == nil {
+			continue
+		}
+		if netns.DeleteNamed(e.Name()) == nil {
+			removed++
+		}
+	}
+	return removed
+}
