@@ -12,6 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // maxLabs bounds the labs one process may hold at once.
@@ -107,9 +108,13 @@ func (l *Lab) addBridge() (netlink.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range wireGateway.each() {
+	for i, a := range wireGateway.each() {
 		if err := l.wire.addAddr(bridge, onWire(a)); err != nil {
 			return nil, err
+		}
+		hole := &netlink.Route{Dst: ipNet(defaultDest[i]), Type: unix.RTN_BLACKHOLE} // else IPv6 answers "no route"
+		if err := l.wire.links.RouteAdd(hole); err != nil {
+			return nil, fmt.Errorf("add blackhole %s on the wire: %w", defaultDest[i], err)
 		}
 	}
 	return bridge, nil
