@@ -17,6 +17,10 @@ type Event struct {
 	Host    *HostAddrs    // addresses of this machine's links
 	CIDRs   *ServiceCIDRs // the cluster's Service ranges
 	Synced  string        // name of a source that has delivered its first full list
+	// Origin is set when the event is about Problems of something that is no
+	// object of its own, such as "file web.yaml" or "kubernetes API". No Problems
+	// means that it is well again.
+	Origin string
 
 	// Trigger is when the outside change happened (the annotation
 	// endpoints.kubernetes.io/last-change-trigger-time); zero if unknown.
