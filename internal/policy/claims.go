@@ -1,0 +1,174 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Claims knows which Service holds which FrontendKey when several ask for one:
+// an address as ClusterIP beats the same one as external or load balancer IP
+// (CVE-2020-8554), then the older Service, then the lower name.
+type Claims struct {
+	holder    map[model.FrontendKey]claim
+	contested map[model.FrontendKey][]claim // all claimants, best first; only where there are several
+}
+
+type claim struct {
+	service model.ServiceKey
+	created int64
+	kind    model.FrontendKind
+}
+
+// NewClaims makes an empty table.
+func NewClaims() *Claims {
+	return &Claims{holder: map[model.FrontendKey]claim{}, contested: map[model.FrontendKey][]claim{}}
+}
+
+// Replace takes a Service from old to now (either may be nil) and gives the
+// other Services whose holdings changed by that.
+func (c *Claims) Replace(old, now *model.Service) (affected []model.ServiceKey) {
+	if sameClaims(old, now) {
+		return nil
+	}
+	touch := func(k model.ServiceKey, self *model.Service) {
+		if k != self.Key && !slices.Contains(affected, k) {
+			affected = append(affected, k)
+		}
+	}
+	eachKey(old, func(k model.FrontendKey, _ model.FrontendKind) {
+		for _, s := range c.remove(k, old.Key) {
+			touch(s, old)
+		}
+	})
+	eachKey(now, func(k model.FrontendKey, kind model.FrontendKind) {
+		for _, s := range c.add(k, claim{now.Key, now.Created, kind}) {
+			touch(s, now)
+		}
+	})
+	return affected
+}
+
+// Owns tells whether the Service holds key.
+func (c *Claims) Owns(key model.FrontendKey, svc model.ServiceKey) bool {
+	return c.holder[key].service == svc
+}
+
+// Lost gives one Problem for every key that svc claims and another Service holds.
+func (c *Claims) Lost(svc *model.Service) (out []model.Problem) {
+	if len(c.contested) == 0 || svc == nil {
+		return nil
+	}
+	eachKey(svc, func(k model.FrontendKey, kind model.FrontendKind) {
+		if h := c.holder[k]; h.service != svc.Key {
+			out = append(out, model.Problem{Object: "Service " + svc.Key.String(), Field: field(kind),
+				Reason: fmt.Sprintf("%s is already taken by Service %s", k, h.service)})
+		}
+	})
+	return out
+}
+
+func field(kind model.FrontendKind) string {
+	return map[model.FrontendKind]string{model.ClusterIP: "spec.clusterIPs", model.ExternalIP: "spec.externalIPs",
+		model.LoadBalancer: "status.loadBalancer.ingress", model.NodePort: "spec.ports.nodePort"}[kind]
+}
+
+func (c *Claims) add(k model.FrontendKey, mine claim) (touched []model.ServiceKey) {
+	cur, taken := c.holder[k]
+	if !taken {
+		c.holder[k] = mine
+		return nil
+	}
+	if cur.service == mine.service { // named twice by one Service: the better kind counts
+		if mine.better(cur) {
+			c.holder[k] = mine
+		}
+		return nil
+	}
+	list := c.contested[k]
+	if list == nil {
+		list = []claim{cur}
+	}
+	list = append(list, mine)
+	slices.SortFunc(list, func(a, b claim) int {
+		if a.better(b) {
+			return -1
+		}
+		return 1
+	})
+	c.contested[k] = list
+	c.holder[k] = list[0]
+	return []model.ServiceKey{cur.service, list[0].service}
+}
+
+func (c *Claims) remove(k model.FrontendKey, svc model.ServiceKey) (touched []model.ServiceKey) {
+	list := slices.DeleteFunc(c.contested[k], func(x claim) bool { return x.service == svc })
+	if len(list) == 0 {
+		delete(c.contested, k)
+		if c.holder[k].service == svc {
+			delete(c.holder, k)
+		}
+		return nil
+	}
+	c.holder[k] = list[0]
+	for _, x := range list {
+		touched = append(touched, x.service)
+	}
+	if len(list) == 1 {
+		delete(c.contested, k)
+	} else {
+		c.contested[k] = list
+	}
+	return touched
+}
+
+func (a claim) better(b claim) bool {
+	if ac, bc := a.kind == model.ClusterIP, b.kind == model.ClusterIP; ac != bc {
+		return ac
+	}
+	if a.created != b.created {
+		return a.created < b.created
+	}
+	return a.service.Compare(b.service) < 0
+}
+
+// eachKey gives every FrontendKey that a Service asks for.
+func eachKey(svc *model.Service, yield func(model.FrontendKey, model.FrontendKind)) {
+	if svc == nil || !svc.Proxied {
+		return
+	}
+	for i := range svc.Ports {
+		p := &svc.Ports[i]
+		each := func(kind model.FrontendKind, list []netip.Addr) {
+			for _, a := range list {
+				if fam := model.FamilyOf(a); servesFamily(svc, fam) {
+					yield(model.FrontendKey{Family: fam, Protocol: p.Protocol, Addr: a, Port: p.Port}, kind)
+				}
+			}
+		}
+		each(model.ClusterIP, svc.ClusterIPs)
+		each(model.ExternalIP, svc.ExternalIPs)
+		each(model.LoadBalancer, svc.LoadBalancerIPs)
+		if p.NodePort == 0 {
+			continue
+		}
+		for _, fam := range [...]model.Family{model.IPv4, model.IPv6} {
+			if servesFamily(svc, fam) {
+				yield(model.FrontendKey{Family: fam, Protocol: p.Protocol, Port: p.NodePort}, model.NodePort)
+			}
+		}
+	}
+}
+
+// sameClaims tells that going from one Service to the other moves no claim; most
+// updates are of this sort.
+func sameClaims(a, b *model.Service) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Created == b.Created && a.Proxied == b.Proxied && slices.Equal(a.ClusterIPs, b.ClusterIPs) &&
+		slices.Equal(a.ExternalIPs, b.ExternalIPs) && slices.Equal(a.LoadBalancerIPs, b.LoadBalancerIPs) &&
+		slices.Equal(a.Ports, b.Ports)
+}

@@ -1,0 +1,155 @@
+package policy
+
+import (
+	"net/netip"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Inputs is everything that decides one Service. Service may be nil (only
+// slices are known); then there are no Frontends.
+type Inputs struct {
+	Service *model.Service
+	Slices  []*model.Slice // sorted by key
+	Node    Self
+	// Owns tells whether this Service holds a key that others may claim too;
+	// nil means it holds all.
+	Owns func(model.FrontendKey) bool
+}
+
+// Self is what policy must know of this node to choose endpoints.
+type Self struct {
+	Name  string
+	Zone  string
+	Addrs []netip.Addr // the node's own addresses
+}
+
+// Result is the whole decision for one Service.
+type Result struct {
+	Frontends []model.Frontend
+	Problems  []model.Problem // claims lost to other Services
+	Health    *HealthCheck    // nil unless the Service asks for a health check node port
+	Notes     []Note          // why endpoints were left out, for explanations
+	// NoLocal tells that a Local policy holds but no endpoint is here although
+	// there are some elsewhere (the metric no_local_endpoints_total).
+	NoLocalInternal, NoLocalExternal bool
+}
+
+// HealthCheck is what a healthCheckNodePort answers from.
+type HealthCheck struct {
+	Port  uint16
+	Local int // distinct addresses of ready endpoints on this node
+}
+
+// Note explains one port's choice of endpoints in one family.
+type Note struct {
+	Port   string
+	Family model.Family
+	Text   string
+}
+
+// Frontends decides one Service. The order of the result is fixed: by port as in
+// the spec, then ClusterIP, external IPs, load balancer IPs, NodePort, IPv4
+// before IPv6.
+func Frontends(in Inputs) Result {
+	var res Result
+	svc := in.Service
+	if svc == nil || !svc.Proxied {
+		return res
+	}
+	for i := range svc.Ports {
+		for _, fam := range [...]model.Family{model.IPv4, model.IPv6} {
+			in.port(&res, &svc.Ports[i], fam)
+		}
+	}
+	if svc.HealthCheckNodePort != 0 && svc.ExternalLocal {
+		res.Health = &HealthCheck{Port: svc.HealthCheckNodePort, Local: readyLocal(in)}
+	}
+	return res
+}
+
+// port appends the Frontends of one ServicePort in one family.
+func (in *Inputs) port(res *Result, p *model.ServicePort, fam model.Family) {
+	svc := in.Service
+	if !servesFamily(svc, fam) {
+		return
+	}
+	ch := in.choose(p, fam)
+	if ch.note != "" {
+		res.Notes = append(res.Notes, Note{Port: p.Name, Family: fam, Text: ch.note})
+	}
+	if len(ch.local) == 0 && ch.any {
+		res.NoLocalInternal = res.NoLocalInternal || svc.InternalLocal
+		res.NoLocalExternal = res.NoLocalExternal || svc.ExternalLocal
+	}
+	add := func(kind model.FrontendKind, addr netip.Addr, port uint16) {
+		key := model.FrontendKey{Family: fam, Protocol: p.Protocol, Addr: addr, Port: port}
+		if in.Owns != nil && !in.Owns(key) {
+			return
+		}
+		for i := range res.Frontends { // one Service may name an address twice (external and load balancer IP)
+			if res.Frontends[i].Key == key {
+				return
+			}
+		}
+		f := model.Frontend{Key: key, Kind: kind, Service: svc.Key, Port: p.Name,
+			AffinityTimeout: svc.AffinityTimeout, ConsistentHash: svc.Extras.ConsistentHash}
+		in.decide(&f, &ch)
+		res.Frontends = append(res.Frontends, f)
+	}
+	addrs := func(kind model.FrontendKind, list []netip.Addr) {
+		for _, a := range list {
+			if model.FamilyOf(a) == fam {
+				add(kind, a, p.Port)
+			}
+		}
+	}
+	addrs(model.ClusterIP, svc.ClusterIPs)
+	addrs(model.ExternalIP, svc.ExternalIPs)
+	addrs(model.LoadBalancer, svc.LoadBalancerIPs)
+	if p.NodePort != 0 {
+		add(model.NodePort, netip.Addr{}, p.NodePort)
+	}
+}
+
+// servesFamily: a Service serves the families of its cluster IPs (features.md 3.1).
+func servesFamily(svc *model.Service, fam model.Family) bool {
+	for _, a := range svc.ClusterIPs {
+		if model.FamilyOf(a) == fam {
+			return true
+		}
+	}
+	return false
+}
+
+// decide fills in verdicts, backends and the firewall of one Frontend (features.md 3.4 to 3.7).
+func (in *Inputs) decide(f *model.Frontend, ch *choice) {
+	svc := in.Service
+	if !f.Kind.External() {
+		if svc.InternalLocal {
+			f.Verdict, f.Backends = ch.verdict(ch.local), ch.local
+		} else {
+			f.Verdict, f.Backends = ch.verdict(ch.cluster), ch.cluster
+		}
+		return
+	}
+	f.Verdict, f.Backends = ch.verdict(ch.cluster), ch.cluster
+	if svc.ExternalLocal && ch.any {
+		f.LocalOnly = true
+		f.LocalVerdict, f.LocalBackends = ch.verdict(ch.local), ch.local
+	} else {
+		f.Masquerade = f.Verdict == model.Forward
+	}
+	in.guard(f)
+}
+
+// verdict for traffic that may use only list (features.md 3.7).
+func (ch *choice) verdict(list []model.Backend) model.Verdict {
+	switch {
+	case len(list) > 0:
+		return model.Forward
+	case ch.any:
+		return model.Drop
+	}
+	return model.Reject
+}

@@ -1,0 +1,92 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// guard applies spec.loadBalancerSourceRanges to load balancer IPs (features.md
+// 3.6; never to NodePorts: users are surprised by that, #33586), and the
+// annotation fairlead.dev/nodeport-source-ranges to NodePorts.
+func (in *Inputs) guard(f *model.Frontend) {
+	var ranges []netip.Prefix
+	switch f.Kind {
+	case model.LoadBalancer:
+		ranges = in.Service.SourceRanges
+	case model.NodePort:
+		ranges = in.Service.Extras.NodePortRanges
+	}
+	mine := make([]netip.Prefix, 0, len(ranges))
+	for _, r := range ranges {
+		if model.FamilyOf(r.Addr()) != f.Key.Family {
+			continue
+		}
+		if r.Bits() == 0 { // the whole family: no guard at all
+			return
+		}
+		mine = append(mine, r.Masked())
+	}
+	if len(mine) == 0 {
+		return
+	}
+	f.Guarded = true
+	// A connection from this node to a VIP that is also an address of this node
+	// has the VIP as its source; it is allowed when the node itself is.
+	if f.Kind == model.LoadBalancer && slices.ContainsFunc(in.Node.Addrs, func(a netip.Addr) bool { return contains(mine, a) }) {
+		mine = append(mine, netip.PrefixFrom(f.Key.Addr, f.Key.Addr.BitLen()))
+	}
+	f.SourceRanges = Minimal(mine)
+}
+
+func contains(list []netip.Prefix, a netip.Addr) bool {
+	for _, p := range list {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Minimal sorts prefixes and drops those that lie inside another: an nft interval
+// set refuses them (dataplane.md E6). The argument is not changed.
+func Minimal(list []netip.Prefix) []netip.Prefix {
+	sorted := slices.Clone(list)
+	slices.SortFunc(sorted, func(a, b netip.Prefix) int {
+		if c := a.Addr().Compare(b.Addr()); c != 0 {
+			return c
+		}
+		return a.Bits() - b.Bits()
+	})
+	out := sorted[:0]
+	for _, p := range sorted {
+		if n := len(out); n > 0 && out[n-1].Bits() <= p.Bits() && out[n-1].Contains(p.Addr()) {
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// MaxWeight is the highest weight that fairlead.dev/weights may give.
+const MaxWeight = 1000
+
+// weights reads fairlead.dev/weights, "10.0.0.1=3,web-0=0": endpoints by address
+// or hostname. The source has checked the form; what does not parse is left out.
+func (in *Inputs) weights() map[string]uint16 {
+	if in.Service.Extras.Weights == "" {
+		return nil
+	}
+	out := map[string]uint16{}
+	for _, item := range strings.Split(in.Service.Extras.Weights, ",") {
+		name, value, ok := strings.Cut(strings.TrimSpace(item), "=")
+		w, err := strconv.ParseUint(value, 10, 16)
+		if ok && err == nil && w <= MaxWeight {
+			out[name] = uint16(w)
+		}
+	}
+	return out
+}

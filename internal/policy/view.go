@@ -1,0 +1,135 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// ViewInputs is everything that decides the NodeView.
+type ViewInputs struct {
+	// From the configuration.
+	NodePortPrimary bool           // --nodeport-addresses is "primary" (the default of nftables mode)
+	NodePortCIDRs   []netip.Prefix // else these; empty = every address
+	Mode            LocalModeName
+	ClusterCIDRs    []netip.Prefix
+	Interface       string // of the interface modes
+	MasqueradeAll   bool
+	MasqueradeBit   uint8
+	LocalhostPorts  bool       // --iptables-localhost-nodeports
+	BindAddress     netip.Addr // overrides the node IP of its family unless unspecified
+
+	// From the outside world.
+	Node  *model.Node // nil if unknown
+	Host  model.HostAddrs
+	CIDRs model.ServiceCIDRs
+}
+
+// LocalModeName is kube-proxy's spelling of detectLocalMode.
+type LocalModeName string
+
+// The four modes (features.md 2a).
+const (
+	ClusterCIDR         LocalModeName = "ClusterCIDR"
+	NodeCIDR            LocalModeName = "NodeCIDR"
+	BridgeInterface     LocalModeName = "BridgeInterface"
+	InterfaceNamePrefix LocalModeName = "InterfaceNamePrefix"
+)
+
+// View decides the NodeView.
+func View(in ViewInputs) model.NodeView {
+	v := model.NodeView{
+		Local: in.detector(), MasqueradeAll: in.MasqueradeAll, MasqueradeBit: in.MasqueradeBit,
+		ServiceCIDRs: Minimal(in.CIDRs.Prefixes), NodeAddrs: in.nodeAddrs(),
+	}
+	v.NodePortAddrs = in.nodePortAddrs()
+	v.LocalhostNodePorts = slices.ContainsFunc(v.NodePortAddrs, func(a netip.Addr) bool { return a.Is4() && a.IsLoopback() })
+	return v
+}
+
+func (in *ViewInputs) detector() model.LocalDetector {
+	switch in.Mode {
+	case BridgeInterface:
+		return model.LocalDetector{Mode: model.DetectBridgeInterface, Interface: in.Interface}
+	case InterfaceNamePrefix:
+		return model.LocalDetector{Mode: model.DetectInterfaceNamePrefix, Interface: in.Interface}
+	case NodeCIDR:
+		if in.Node != nil && len(in.Node.PodCIDRs) > 0 {
+			return model.LocalDetector{Mode: model.DetectCIDR, CIDRs: Minimal(in.Node.PodCIDRs)}
+		}
+	default:
+		if len(in.ClusterCIDRs) > 0 {
+			return model.LocalDetector{Mode: model.DetectCIDR, CIDRs: Minimal(in.ClusterCIDRs)}
+		}
+	}
+	return model.LocalDetector{}
+}
+
+func (in *ViewInputs) nodeAddrs() []netip.Addr {
+	var out []netip.Addr
+	for _, h := range in.Host.Addrs {
+		out = append(out, h.Prefix.Addr())
+	}
+	if in.Node != nil {
+		out = append(out, in.Node.Addrs...)
+	}
+	return sortedUnique(out)
+}
+
+// nodePortAddrs: the addresses on which NodePorts answer (features.md 3.10).
+// ::1 is never among them: the kernel has no route_localnet for IPv6 (dataplane.md E7).
+func (in *ViewInputs) nodePortAddrs() []netip.Addr {
+	var out []netip.Addr
+	if in.NodePortPrimary {
+		return sortedUnique(in.primary())
+	}
+	for _, h := range in.Host.Addrs {
+		a := h.Prefix.Addr()
+		if len(in.NodePortCIDRs) > 0 && !contains(in.NodePortCIDRs, a) {
+			continue
+		}
+		if a.IsLinkLocalUnicast() || a.IsLoopback() && (a.Is6() || !in.LocalhostPorts) {
+			continue
+		}
+		out = append(out, a)
+	}
+	return sortedUnique(out)
+}
+
+// primary: the node IP of each family: --bind-address, else the Node's first
+// address of the family, else (no Node is known: a machine without a cluster)
+// every address of the host that others can reach.
+func (in *ViewInputs) primary() []netip.Addr {
+	var out []netip.Addr
+	for _, fam := range [...]model.Family{model.IPv4, model.IPv6} {
+		out = append(out, in.primaryOf(fam)...)
+	}
+	return out
+}
+
+func (in *ViewInputs) primaryOf(fam model.Family) []netip.Addr {
+	if b := in.BindAddress; b.IsValid() && !b.IsUnspecified() && model.FamilyOf(b) == fam {
+		return []netip.Addr{b}
+	}
+	if in.Node != nil && len(in.Node.Addrs) > 0 {
+		for _, a := range in.Node.Addrs {
+			if model.FamilyOf(a) == fam {
+				return []netip.Addr{a}
+			}
+		}
+		return nil
+	}
+	var out []netip.Addr
+	for _, h := range in.Host.Addrs {
+		if a := h.Prefix.Addr(); model.FamilyOf(a) == fam && a.IsGlobalUnicast() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func sortedUnique(list []netip.Addr) []netip.Addr {
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}

@@ -1,0 +1,48 @@
+package state
+
+import (
+	"iter"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Service gives the Service (nil if unknown) and its slices. Both are shared:
+// read only, and only until the next Apply.
+func (s *State) Service(key model.ServiceKey) (*model.Service, []*model.Slice) {
+	r := s.services[key]
+	if r == nil {
+		return nil, nil
+	}
+	return r.service, r.slices
+}
+
+// Keys iterates over every Service key that has a Service or a slice, in no order.
+func (s *State) Keys() iter.Seq[model.ServiceKey] {
+	return func(yield func(model.ServiceKey) bool) {
+		for k := range s.services {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// Node is our Node object, nil if unknown.
+func (s *State) Node() *model.Node { return s.node }
+
+// Zone is our node's zone, "" if unknown.
+func (s *State) Zone() string {
+	if s.node == nil {
+		return ""
+	}
+	return s.node.Zone
+}
+
+// Host gives the addresses of this machine's links.
+func (s *State) Host() model.HostAddrs { return s.host }
+
+// ServiceCIDRs gives the cluster's Service ranges.
+func (s *State) ServiceCIDRs() model.ServiceCIDRs { return s.cidrs }
+
+// Counts gives the number of proxied Services and of slices.
+func (s *State) Counts() (services, slices int) { return s.proxied, len(s.slices) }

@@ -1,0 +1,179 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// State is the current inputs.
+type State struct {
+	services map[model.ServiceKey]*record
+	slices   map[model.SliceKey]*model.Slice
+	node     *model.Node
+	host     model.HostAddrs
+	cidrs    model.ServiceCIDRs
+	proxied  int // Services with Proxied
+}
+
+// record is what is known under one Service key. The Service may be nil: slices
+// often come first.
+type record struct {
+	service *model.Service
+	slices  []*model.Slice // sorted by key, so that policy's input has one order
+}
+
+// New makes an empty State.
+func New() *State {
+	return &State{services: map[model.ServiceKey]*record{}, slices: map[model.SliceKey]*model.Slice{}}
+}
+
+// Changes is what a batch of events touched.
+type Changes struct {
+	Dirty  map[model.ServiceKey]struct{} // Services whose Frontends may differ
+	View   bool                          // something that NodeView is made of differs
+	Synced []string                      // sources that said so
+	// NoOps counts events that changed nothing (kpng's finding: most of them).
+	NoOps int
+}
+
+// Apply folds events in, in order.
+func (s *State) Apply(events []model.Event) Changes {
+	c := Changes{Dirty: map[model.ServiceKey]struct{}{}}
+	for i := range events {
+		ev := &events[i]
+		switch {
+		case ev.Service != nil:
+			s.applyService(ev.Service.Key, ev.Service.Value, &c)
+		case ev.Slice != nil:
+			s.applySlice(ev.Slice.Key, ev.Slice.Value, &c)
+		case ev.Node != nil:
+			s.applyNode(ev.Node.Value, &c)
+		case ev.Host != nil:
+			s.applyHost(*ev.Host, &c)
+		case ev.CIDRs != nil:
+			s.applyCIDRs(*ev.CIDRs, &c)
+		case ev.Synced != "":
+			c.Synced = append(c.Synced, ev.Synced)
+		}
+	}
+	return c
+}
+
+func (s *State) applyService(key model.ServiceKey, svc *model.Service, c *Changes) {
+	r := s.services[key]
+	if r == nil {
+		if svc == nil {
+			c.NoOps++
+			return
+		}
+		r = &record{}
+		s.services[key] = r
+	}
+	if r.service.Equal(svc) {
+		c.NoOps++
+		return
+	}
+	s.proxied += count(svc) - count(r.service)
+	r.service = svc
+	c.Dirty[key] = struct{}{}
+	s.drop(key, r)
+}
+
+func count(svc *model.Service) int {
+	if svc != nil && svc.Proxied {
+		return 1
+	}
+	return 0
+}
+
+func (s *State) applySlice(key model.SliceKey, sl *model.Slice, c *Changes) {
+	old := s.slices[key]
+	if old.Equal(sl) {
+		c.NoOps++
+		return
+	}
+	if old != nil {
+		s.unlink(old)
+		c.Dirty[old.Service] = struct{}{}
+	}
+	if sl == nil {
+		delete(s.slices, key)
+		return
+	}
+	s.slices[key] = sl
+	r := s.services[sl.Service]
+	if r == nil {
+		r = &record{}
+		s.services[sl.Service] = r
+	}
+	at, _ := slices.BinarySearchFunc(r.slices, key, compareSlice)
+	r.slices = slices.Insert(r.slices, at, sl)
+	c.Dirty[sl.Service] = struct{}{}
+}
+
+func (s *State) unlink(sl *model.Slice) {
+	r := s.services[sl.Service]
+	if at, ok := slices.BinarySearchFunc(r.slices, sl.Key, compareSlice); ok {
+		r.slices = slices.Delete(r.slices, at, at+1)
+	}
+	s.drop(sl.Service, r)
+}
+
+func compareSlice(a *model.Slice, k model.SliceKey) int {
+	return model.ServiceKey(a.Key).Compare(model.ServiceKey(k))
+}
+
+// drop forgets a record that holds nothing.
+func (s *State) drop(key model.ServiceKey, r *record) {
+	if r.service == nil && len(r.slices) == 0 {
+		delete(s.services, key)
+	}
+}
+
+func (s *State) applyNode(n *model.Node, c *Changes) {
+	if s.node.Equal(n) {
+		c.NoOps++
+		return
+	}
+	before := s.Zone()
+	s.node = n
+	c.View = true
+	if s.Zone() == before {
+		return
+	}
+	for key, r := range s.services {
+		if r.hinted() {
+			c.Dirty[key] = struct{}{}
+		}
+	}
+}
+
+func (r *record) hinted() bool {
+	for _, sl := range r.slices {
+		for i := range sl.Endpoints {
+			if sl.Endpoints[i].Hints != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *State) applyHost(h model.HostAddrs, c *Changes) {
+	if slices.Equal(s.host.Addrs, h.Addrs) {
+		c.NoOps++
+		return
+	}
+	s.host = h
+	c.View = true
+}
+
+func (s *State) applyCIDRs(v model.ServiceCIDRs, c *Changes) {
+	if slices.Equal(s.cidrs.Prefixes, v.Prefixes) {
+		c.NoOps++
+		return
+	}
+	s.cidrs = v
+	c.View = true
+}
