@@ -1,0 +1,236 @@
+package nft
+
+import (
+	"encoding/binary"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpKind is what an operation of a batch does.
+type OpKind uint8
+
+// Operation kinds.
+const (
+	OpNewTable OpKind = iota
+	OpDelTable
+	OpNewSet
+	OpDelSet
+	OpFlushSet
+	OpNewChain
+	OpDelChain
+	OpFlushChain
+	OpNewRule
+	OpDelRule
+	OpAddElement
+	OpDelElement
+	OpNewFlowtable
+	OpDelFlowtable
+	opKinds // how many there are
+)
+
+// String names the kind as nft would.
+func (k OpKind) String() string {
+	return [opKinds]string{"add table", "delete table", "add set", "delete set", "flush set", "add chain", "delete chain",
+		"flush chain", "add rule", "delete rule", "add element", "delete element", "add flowtable", "delete flowtable"}[k]
+}
+
+// Batch is one transaction under construction, encoded as it grows: an element costs its bytes and no allocation. The zero
+// value is ready. Operations take effect in order; adding what exists unchanged is no error, deleting what is absent is.
+// A Batch belongs to one goroutine.
+type Batch struct {
+	// Expect, if not 0, makes Commit fail with ErrGeneration unless it is still the current generation.
+	Expect Generation
+
+	buf   []byte // the messages, without the begin and end of the batch
+	msgs  []message
+	marks []mark // which tag the bytes from an offset on belong to; a new one at each message and each change of tag
+	count [opKinds]int
+	tag   int
+	setID uint32
+	open  openList
+}
+
+// message is one netlink message of a batch.
+type message struct {
+	off  int
+	kind OpKind
+}
+
+type mark struct{ off, tag int }
+
+// openList is the element list that further elements of the same set may join.
+type openList struct {
+	set  SetRef
+	kind OpKind
+	nest int // offset of NFTA_SET_ELEM_LIST_ELEMENTS; 0: no list is open
+}
+
+// Tag sets the caller's tag for the operations that follow, so that an error names them.
+func (b *Batch) Tag(tag int) { b.tag = tag }
+
+// Reset empties b and keeps its memory.
+func (b *Batch) Reset() {
+	*b = Batch{buf: b.buf[:0], msgs: b.msgs[:0], marks: b.marks[:0]}
+}
+
+// Grow makes room for n more bytes: about 60 for a map element of IPv4, 90 of IPv6.
+func (b *Batch) Grow(n int) {
+	if cap(b.buf)-len(b.buf) < n {
+		b.buf = append(make([]byte, 0, len(b.buf)+n), b.buf...)
+	}
+}
+
+// Len is the number of operations: an element counts as one.
+func (b *Batch) Len() int {
+	n := 0
+	for _, c := range b.count {
+		n += c
+	}
+	return n
+}
+
+// Count is the number of operations of one kind.
+func (b *Batch) Count(k OpKind) int { return b.count[k] }
+
+// Bytes is the size of the encoded messages.
+func (b *Batch) Bytes() int { return len(b.buf) }
+
+// NewTable adds a table. On an existing table it changes nothing, its user data included.
+func (b *Batch) NewTable(t TableRef, userData []byte) {
+	b.begin(OpNewTable, t.Family)
+	b.buf = appendString(b.buf, unix.NFTA_TABLE_NAME, t.Name)
+	if len(userData) > 0 {
+		b.buf = appendBytes(b.buf, nftaTableUserdata, userData)
+	}
+	b.end()
+}
+
+// DelTable deletes a table and everything in it.
+func (b *Batch) DelTable(t TableRef) {
+	b.begin(OpDelTable, t.Family)
+	b.buf = appendString(b.buf, unix.NFTA_TABLE_NAME, t.Name)
+	b.end()
+}
+
+// NewSet adds a set or map.
+func (b *Batch) NewSet(s SetSpec) {
+	b.setID++
+	b.begin(OpNewSet, s.Ref.Table.Family)
+	b.buf = s.append(b.buf, b.setID)
+	b.end()
+}
+
+// DelSet deletes a set with its elements; EBUSY while a rule uses it.
+func (b *Batch) DelSet(s SetRef) {
+	b.begin(OpDelSet, s.Table.Family)
+	b.buf = appendString(b.buf, unix.NFTA_SET_TABLE, s.Table.Name)
+	b.buf = appendString(b.buf, unix.NFTA_SET_NAME, s.Name)
+	b.end()
+}
+
+// FlushSet deletes all elements of a set.
+func (b *Batch) FlushSet(s SetRef) {
+	b.begin(OpFlushSet, s.Table.Family)
+	b.buf = appendString(b.buf, unix.NFTA_SET_ELEM_LIST_TABLE, s.Table.Name)
+	b.buf = appendString(b.buf, unix.NFTA_SET_ELEM_LIST_SET, s.Name)
+	b.end()
+}
+
+// NewChain adds a chain.
+func (b *Batch) NewChain(c ChainSpec) {
+	b.begin(OpNewChain, c.Ref.Table.Family)
+	b.buf = c.append(b.buf)
+	b.end()
+}
+
+// DelChain deletes a chain with its rules; EBUSY while a rule or an element leads to it.
+func (b *Batch) DelChain(c ChainRef) {
+	b.begin(OpDelChain, c.Table.Family)
+	b.buf = appendString(b.buf, unix.NFTA_CHAIN_TABLE, c.Table.Name)
+	b.buf = appendString(b.buf, unix.NFTA_CHAIN_NAME, c.Name)
+	b.end()
+}
+
+// FlushChain deletes all rules of a chain.
+func (b *Batch) FlushChain(c ChainRef) {
+	b.begin(OpFlushChain, c.Table.Family)
+	b.buf = appendString(b.buf, unix.NFTA_RULE_TABLE, c.Table.Name)
+	b.buf = appendString(b.buf, unix.NFTA_RULE_CHAIN, c.Name)
+	b.end()
+}
+
+// NewRule adds a rule, always: rules have no identity.
+func (b *Batch) NewRule(r RuleSpec) {
+	b.begin(OpNewRule, r.Chain.Table.Family)
+	if r.First {
+		b.clearFlag(unix.NLM_F_APPEND)
+	}
+	b.buf = r.append(b.buf)
+	b.end()
+}
+
+// DelRule deletes the rule with the handle that a dump gave.
+func (b *Batch) DelRule(c ChainRef, handle uint64) {
+	b.begin(OpDelRule, c.Table.Family)
+	b.buf = appendString(b.buf, unix.NFTA_RULE_TABLE, c.Table.Name)
+	b.buf = appendString(b.buf, unix.NFTA_RULE_CHAIN, c.Name)
+	b.buf = appendU64(b.buf, unix.NFTA_RULE_HANDLE, handle)
+	b.end()
+}
+
+// AddElement adds an element: EEXIST if the key has other data. To change data, delete and add in one batch.
+func (b *Batch) AddElement(s SetRef, e *Element) { b.element(OpAddElement, s, e) }
+
+// DelElement deletes an element by its key (and KeyEnd, and ElementIntervalEnd).
+func (b *Batch) DelElement(s SetRef, e *Element) { b.element(OpDelElement, s, e) }
+
+// msgType and flags of each kind.
+var wire = [opKinds]struct{ typ, flags uint16 }{
+	OpNewTable:     {unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE},
+	OpDelTable:     {unix.NFT_MSG_DELTABLE, 0},
+	OpNewSet:       {unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE},
+	OpDelSet:       {unix.NFT_MSG_DELSET, 0},
+	OpFlushSet:     {unix.NFT_MSG_DELSETELEM, 0},
+	OpNewChain:     {unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE},
+	OpDelChain:     {unix.NFT_MSG_DELCHAIN, 0},
+	OpFlushChain:   {unix.NFT_MSG_DELRULE, 0},
+	OpNewRule:      {unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_APPEND},
+	OpDelRule:      {unix.NFT_MSG_DELRULE, 0},
+	OpAddElement:   {unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE},
+	OpDelElement:   {unix.NFT_MSG_DELSETELEM, 0},
+	OpNewFlowtable: {unix.NFT_MSG_NEWFLOWTABLE, unix.NLM_F_CREATE},
+	OpDelFlowtable: {unix.NFT_MSG_DELFLOWTABLE, 0},
+}
+
+// begin opens a message; end closes it by writing its length. The sequence number is Commit's.
+func (b *Batch) begin(k OpKind, f Family) {
+	b.closeList()
+	b.msgs = append(b.msgs, message{off: len(b.buf), kind: k})
+	b.marks = append(b.marks, mark{len(b.buf), b.tag})
+	if k != OpAddElement && k != OpDelElement {
+		b.count[k]++
+	}
+	b.buf = appendMsgHdr(b.buf, nfnlSubsysNft<<8|wire[k].typ, unix.NLM_F_REQUEST|wire[k].flags)
+	b.buf = append(b.buf, byte(f), 0, 0, 0)
+}
+
+func (b *Batch) end() {
+	off := b.msgs[len(b.msgs)-1].off
+	binary.NativeEndian.PutUint32(b.buf[off:], uint32(len(b.buf)-off))
+}
+
+func (b *Batch) clearFlag(f uint16) {
+	off := b.msgs[len(b.msgs)-1].off + 6
+	binary.NativeEndian.PutUint16(b.buf[off:], binary.NativeEndian.Uint16(b.buf[off:])&^f)
+}
+
+func appendMsgHdr(b []byte, typ, flags uint16) []byte {
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	b = binary.NativeEndian.AppendUint16(b, typ)
+	b = binary.NativeEndian.AppendUint16(b, flags)
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	return binary.NativeEndian.AppendUint32(b, 0)
+}
+
+func millis(d time.Duration) uint64 { return uint64(d.Milliseconds()) }

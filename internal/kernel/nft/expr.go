@@ -1,0 +1,66 @@
+package nft
+
+import "golang.org/x/sys/unix"
+
+// Expr is one encoded expression of a rule, in the order and form in which the kernel dumps it, so that a rule read back
+// compares byte for byte (RuleSpec.Matches). Treat it as immutable; one Expr may serve many rules.
+type Expr []byte
+
+// Reg is a register number as the kernel dumps it.
+type Reg uint32
+
+// VerdictReg takes the result of a verdict map.
+const VerdictReg Reg = 0
+
+// Word is the data register that starts at 32-bit word n (0 to 15): keys of several parts take consecutive words, an IPv6
+// address four. The kernel names every fourth word by its 128-bit register.
+func Word(n int) Reg {
+	if n%4 == 0 {
+		return Reg(unix.NFT_REG_1 + n/4)
+	}
+	return Reg(unix.NFT_REG32_00 + n)
+}
+
+// ExprWords is how many register words a part takes in a key.
+func (p Part) ExprWords() int { return align4(p.size()) / 4 }
+
+// newExpr builds an expression whose attributes data appends.
+func newExpr(name string, data func([]byte) []byte) Expr {
+	b, elem := openNest(make([]byte, 0, 96), unix.NFTA_LIST_ELEM)
+	b = appendString(b, unix.NFTA_EXPR_NAME, name)
+	if data != nil {
+		var off int
+		b, off = openNest(b, unix.NFTA_EXPR_DATA)
+		b = data(b)
+		closeNest(b, off)
+	}
+	closeNest(b, elem)
+	return b
+}
+
+// u32s builds the common expression that is a row of 32-bit attributes: type, value, type, value, …
+func u32s(name string, pairs ...uint32) Expr {
+	return newExpr(name, func(b []byte) []byte {
+		for i := 0; i < len(pairs); i += 2 {
+			b = appendU32(b, uint16(pairs[i]), pairs[i+1])
+		}
+		return b
+	})
+}
+
+// eachExpr walks a list of encoded expressions.
+func eachExpr(raw []byte, f func(name string, data []byte)) bool {
+	return eachAttr(raw, func(_ uint16, elem []byte) {
+		var name string
+		var data []byte
+		eachAttr(elem, func(typ uint16, d []byte) {
+			switch typ {
+			case unix.NFTA_EXPR_NAME:
+				name = string(cstr(d))
+			case unix.NFTA_EXPR_DATA:
+				data = d
+			}
+		})
+		f(name, data)
+	})
+}
