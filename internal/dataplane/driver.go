@@ -21,8 +21,13 @@ type Driver interface {
 
 	// Render renders one Frontend; same input, same Objects. Pure. Objects that
 	// others refer to come first. Several Frontends may emit the same Object:
-	// delta counts references.
-	Render(f *model.Frontend, emit func(Object))
+	// delta counts references. Of the view it may look only at what ViewChanged
+	// compares, for the engine renders Frontends again only then.
+	Render(f *model.Frontend, view *model.NodeView, emit func(Object))
+
+	// ViewChanged tells whether Render may give other Objects under the new
+	// view (Base is always rendered again). Pure.
+	ViewChanged(old, now *model.NodeView) bool
 
 	// Width is the slot size in bytes of a pool kind, 0 for plain kinds.
 	Width(k Key) int

@@ -161,9 +161,6 @@ func (t topo) allows(e *model.Endpoint) bool {
 // names this node; else zone hints by the same rule (KEP-2433, KEP-3015). One
 // endpoint without a hint turns the kind off; the note says which (#103888).
 func (in *Inputs) topology(all []candidate) topo {
-	if in.Service.InternalLocal && in.Service.ExternalLocal {
-		return topo{}
-	}
 	nodes := hintCheck{want: in.Node.Name}
 	zones := hintCheck{want: in.Node.Zone}
 	for _, c := range all {
