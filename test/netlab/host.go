@@ -26,7 +26,7 @@ type Host struct {
 	home   netns.NsHandle
 	handle netns.NsHandle
 	links  *netlink.Handle
-	sctp   sync.Mutex // a raw socket's ICMP errors do not say which port they are for: one SCTP request at a time
+	sctp   sync.Map // netip.Addr to *sync.Mutex: see askSCTP
 }
 
 // Do runs f on a thread that is inside the host's namespace. f must not start goroutines that need the namespace; sockets it opens stay

@@ -55,6 +55,9 @@ func New(ctx context.Context, cfg Config) (*Lab, error) {
 	if err := l.serve(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start echo servers: %w", err), l.Close())
 	}
+	if err := l.settle(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for links: %w", err), l.Close())
+	}
 	return l, nil
 }
 
@@ -101,7 +104,8 @@ func (l *Lab) build(cfg Config) error {
 func (l *Lab) addBridge() (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "br0"
-	if err := l.wire.links.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+	snoop := false // IPv6 neighbour discovery is multicast: flood it
+	if err := l.wire.links.LinkAdd(&netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snoop}); err != nil {
 		return nil, fmt.Errorf("add bridge: %w", err)
 	}
 	bridge, err := l.wire.up("br0")

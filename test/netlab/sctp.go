@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -136,10 +138,18 @@ func (l *Lab) serveSCTP(h *Host, ip netip.Addr, ports []uint16) error {
 	return nil
 }
 
-// askSCTP sends one INIT and waits for its answer.
+// askSCTP sends one INIT and waits for its answer. A raw socket's ICMP error does not say which port it is for, so there is one request at
+// a time to one address; the wait for one's turn does not count against the deadline.
 func (h *Host) askSCTP(ctx context.Context, to netip.AddrPort) (line string, own netip.Addr, err error) {
-	h.sctp.Lock()
-	defer h.sctp.Unlock()
+	budget := 5 * time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		budget = time.Until(deadline)
+	}
+	turn, _ := h.sctp.LoadOrStore(to.Addr(), new(sync.Mutex))
+	turn.(*sync.Mutex).Lock()
+	defer turn.(*sync.Mutex).Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
+	defer cancel()
 	var conn *net.IPConn
 	err = h.Do(func() (err error) {
 		conn, err = net.DialIP(sctpNetwork(to.Addr()), nil, &net.IPAddr{IP: to.Addr().AsSlice()})
