@@ -68,7 +68,9 @@ func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
 	for _, o := range objs {
 		e := t.entry(o.Key)
 		e.refs++
-		delete(t.lingering, e)
+		if len(t.lingering) > 0 {
+			delete(t.lingering, e)
+		}
 		t.want(e, o.Value)
 		after = append(after, e)
 	}
@@ -89,6 +91,14 @@ func (t *Tracker[K, O]) Hold(owner O) {
 		if e.refs == 1 {
 			e.want = e.have
 		}
+	}
+}
+
+// HoldKey freezes one key, whoever wants it, at what is there now, until the next
+// Set of one that wants it.
+func (t *Tracker[K, O]) HoldKey(key K) {
+	if e := t.entries[key]; e != nil {
+		e.want = e.have
 	}
 }
 

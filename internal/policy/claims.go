@@ -172,3 +172,18 @@ func sameClaims(a, b *model.Service) bool {
 		slices.Equal(a.ExternalIPs, b.ExternalIPs) && slices.Equal(a.LoadBalancerIPs, b.LoadBalancerIPs) &&
 		slices.Equal(a.Ports, b.Ports)
 }
+
+// LostKeys gives the keys that a Service asked for before and does not ask for now.
+func LostKeys(old, now *model.Service) (out []model.FrontendKey) {
+	if old == nil || sameClaims(old, now) {
+		return nil
+	}
+	keep := map[model.FrontendKey]struct{}{}
+	eachKey(now, func(k model.FrontendKey, _ model.FrontendKind) { keep[k] = struct{}{} })
+	eachKey(old, func(k model.FrontendKey, _ model.FrontendKind) {
+		if _, ok := keep[k]; !ok {
+			out = append(out, k)
+		}
+	})
+	return out
+}

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/delta"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+	"github.com/fairlead/fairlead/internal/state"
+)
+
+// fold takes every waiting event through state, policy and render into wants.
+func (e *Engine) fold(now time.Time) {
+	events := e.p.Mailbox.Drain()
+	if len(events) == 0 {
+		return
+	}
+	t0 := e.p.Now()
+	changes := e.st.Apply(events)
+	e.note(events)
+	for _, s := range changes.Synced {
+		delete(e.waiting, s)
+	}
+	e.settleClaims(changes.Dirty)
+	if changes.View || !e.tr.Has(owner{}) {
+		e.refreshView(changes.Dirty, now)
+	}
+	dirty := make([]model.ServiceKey, 0, len(changes.Dirty))
+	for k := range changes.Dirty {
+		dirty = append(dirty, k)
+	}
+	slices.SortFunc(dirty, model.ServiceKey.Compare) // output must not depend on map order
+	e.turn.Phases[PhaseState] += e.p.Now().Sub(t0)
+	e.decide(dirty, now)
+}
+
+// note keeps what the turn must tell about the events.
+func (e *Engine) note(events []model.Event) {
+	for i := range events {
+		ev := &events[i]
+		e.turn.Problems = append(e.turn.Problems, ev.Problems...)
+		switch {
+		case ev.Service != nil:
+			e.turn.ServiceEvents++
+		case ev.Slice != nil:
+			e.turn.SliceEvents++
+		default:
+			continue
+		}
+		e.turn.Triggers = append(e.turn.Triggers, Trigger{Changed: ev.Trigger, Received: ev.Received})
+		if !ev.Received.IsZero() && (e.turn.Waiting.IsZero() || ev.Received.Before(e.turn.Waiting)) {
+			e.turn.Waiting = ev.Received
+		}
+	}
+}
+
+// settleClaims moves the claims of changed Services, and makes dirty the Services
+// that gained or lost a key by that.
+func (e *Engine) settleClaims(dirty map[model.ServiceKey]struct{}) {
+	for k := range maps.Clone(dirty) {
+		svc, _ := e.st.Service(k)
+		old := e.svcs[k]
+		if old == svc {
+			continue
+		}
+		for _, other := range e.claims.Replace(old, svc) {
+			dirty[other] = struct{}{}
+		}
+		if svc == nil {
+			delete(e.svcs, k)
+		} else {
+			e.svcs[k] = svc
+		}
+		if gone := policy.LostKeys(old, svc); len(gone) > 0 {
+			e.turn.Gone = append(e.turn.Gone, gone...)
+		}
+	}
+}
+
+// refreshView decides the NodeView again and makes dirty what depends on it.
+func (e *Engine) refreshView(dirty map[model.ServiceKey]struct{}, now time.Time) {
+	in := e.p.View
+	in.Node, in.Host, in.CIDRs = e.st.Node(), e.st.Host(), e.st.ServiceCIDRs()
+	old := e.view
+	e.view = policy.View(in)
+	e.setBase(now)
+	e.turn.View, e.turn.Node = &e.view, e.st.Node()
+	all := e.p.Driver.ViewChanged(&old, &e.view)
+	sameAddrs := slices.Equal(old.NodeAddrs, e.view.NodeAddrs)
+	if !all && sameAddrs {
+		return
+	}
+	for k, svc := range e.svcs {
+		if all || svc.SourceGuarded { // node addresses decide whether a guarded VIP admits the node
+			dirty[k] = struct{}{}
+		}
+	}
+}
+
+func (e *Engine) setBase(now time.Time) {
+	var objs []delta.Object[dataplane.Key]
+	e.p.Driver.Base(e.view, func(o dataplane.Object) {
+		objs = append(objs, delta.Object[dataplane.Key]{Key: o.Key, Value: o.Value})
+	})
+	delete(e.held, owner{})
+	e.tr.Set(owner{}, objs, now)
+}
+
+// decide runs policy and render for the given Services.
+func (e *Engine) decide(keys []model.ServiceKey, now time.Time) {
+	t0 := e.p.Now()
+	self := policy.Self{Name: e.p.NodeName, Zone: e.st.Zone(), Addrs: e.view.NodeAddrs}
+	objs := make([]delta.Object[dataplane.Key], 0, 16)
+	emit := func(o dataplane.Object) {
+		objs = append(objs, delta.Object[dataplane.Key]{Key: o.Key, Value: o.Value})
+	}
+	for _, key := range keys {
+		svc, sl := e.st.Service(key)
+		in := policy.Inputs{Service: svc, Slices: sl, Node: self,
+			Owns: func(k model.FrontendKey) bool { return e.claims.Owns(k, key) }}
+		res := policy.Frontends(in)
+		e.turn.Problems = append(e.turn.Problems, e.claims.Lost(svc)...)
+		objs = objs[:0]
+		for i := range res.Frontends {
+			if f := &res.Frontends[i]; slices.Contains(e.p.Families, f.Key.Family) {
+				e.p.Driver.Render(f, &e.view, emit)
+			}
+		}
+		delete(e.held, key)
+		e.tr.Set(key, objs, now)
+		e.turn.Decided = append(e.turn.Decided, Decided{Key: key, Result: res})
+	}
+	e.turn.Phases[PhasePolicy] += e.p.Now().Sub(t0)
+}
+
+// View lets an inspector read the engine's state between turns.
+type View struct{ e *Engine }
+
+// State gives the inputs.
+func (v View) State() *state.State { return v.e.st }
+
+// Decide gives policy's answer for one Service, as the engine would get it now.
+func (v View) Decide(key model.ServiceKey) policy.Result {
+	svc, sl := v.e.st.Service(key)
+	return policy.Frontends(policy.Inputs{Service: svc, Slices: sl,
+		Node: policy.Self{Name: v.e.p.NodeName, Zone: v.e.st.Zone(), Addrs: v.e.view.NodeAddrs},
+		Owns: func(k model.FrontendKey) bool { return v.e.claims.Owns(k, key) }})
+}
+
+// Node gives the view.
+func (v View) Node() model.NodeView { return v.e.view }
+
+// String sums up, for logs.
+func (v View) String() string {
+	return fmt.Sprintf("%d objects known, %d pending", v.e.tr.Len(), v.e.tr.PendingCount())
+}

@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+)
+
+// maxRounds bounds how often one turn looks again after a conflict or a refusal.
+const maxRounds = 8
+
+// step is one turn: fold what came, then, if it may, make the kernel agree.
+func (e *Engine) step(ctx context.Context) error {
+	now := e.p.Now()
+	e.turn.Started = now
+	if e.audit.Before(now) {
+		e.suspect = true
+	}
+	e.fold(now)
+	e.retryHeld(now)
+	if !e.ready(now) || now.Before(e.retryAt) || e.p.MinSync > 0 && now.Before(e.lastEnd.Add(e.p.MinSync)) {
+		return nil
+	}
+	e.tr.Expire(now)
+	if !e.suspect && e.tr.PendingCount() == 0 {
+		e.finish(nil)
+		return nil
+	}
+	err := e.reconcile(ctx)
+	e.finish(err)
+	return e.afterwards(ctx, err)
+}
+
+// reconcile brings the kernel to what is wanted, in bounded rounds.
+func (e *Engine) reconcile(ctx context.Context) error {
+	var err error
+	for range maxRounds {
+		if e.suspect {
+			if err = e.load(ctx); err != nil {
+				if errors.Is(err, dataplane.ErrInterrupted) {
+					continue
+				}
+				return err
+			}
+		}
+		if err = e.flush(ctx); err == nil {
+			return nil
+		}
+		var invalid *dataplane.InvalidError
+		switch {
+		case errors.Is(err, dataplane.ErrConflict):
+			e.turn.Conflicts++
+			e.suspect = true
+		case errors.As(err, &invalid):
+			if !e.putAside(invalid) {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return fmt.Errorf("no quiet moment in %d rounds: %w", maxRounds, err)
+}
+
+// load reads what the kernel has; what differs from our belief is drift, unless
+// this is the first look.
+func (e *Engine) load(ctx context.Context) error {
+	t0 := e.p.Now()
+	type pair struct {
+		key   dataplane.Key
+		value string
+	}
+	var all []pair
+	e.turn.Reads++
+	err := e.p.Driver.Load(ctx, func(k dataplane.Key, v string) {
+		if e.distrust && k.Kind == dataplane.KindRoot {
+			v = "distrusted" // differs from any wanted root: everything is built anew
+		}
+		all = append(all, pair{k, v})
+	})
+	e.turn.Phases[PhaseLoad] += e.p.Now().Sub(t0)
+	if err != nil {
+		return fmt.Errorf("load kernel state: %w", err)
+	}
+	drift := e.tr.ReplaceActual(func(yield func(dataplane.Key, string) bool) {
+		for _, p := range all {
+			if !yield(p.key, p.value) {
+				return
+			}
+		}
+	}, e.p.Now())
+	if e.loaded {
+		for _, d := range drift {
+			e.turn.Drift = append(e.turn.Drift, Drifted{Key: d.Key, Gone: d.Have == "", Foreign: d.Want == ""})
+		}
+	}
+	e.turn.Full, e.loaded, e.suspect, e.distrust = true, true, false, false
+	e.audit = e.p.Now().Add(e.p.Audit)
+	return nil
+}
+
+// flush applies what is pending, in one transaction if it fits.
+func (e *Engine) flush(ctx context.Context) error {
+	t0 := e.p.Now()
+	defer func() { e.turn.Phases[PhaseApply] += e.p.Now().Sub(t0) }()
+	for _, c := range e.chunks(e.tr.Pending(e.canPrune())) {
+		if err := e.apply(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply writes one chunk, or finds the object the kernel objects to: when the
+// kernel does not say which it is, halves are tried. Objects come after what they
+// refer to, so that a front half always stands by itself.
+func (e *Engine) apply(ctx context.Context, c []diff) error {
+	ops := make([]dataplane.Op, len(c))
+	for i, d := range c {
+		ops[i] = dataplane.Op(d)
+	}
+	done, err := e.p.Driver.Apply(ctx, dataplane.Batch{Ops: ops})
+	e.turn.Batches++
+	if err == nil {
+		e.turn.Operations += done.Operations
+		e.tr.Commit(c)
+		return nil
+	}
+	var invalid *dataplane.InvalidError
+	if !errors.As(err, &invalid) || len(invalid.Keys) > 0 {
+		return err
+	}
+	if len(c) == 1 {
+		return &dataplane.InvalidError{Keys: []dataplane.Key{c[0].Key}, Err: invalid.Err}
+	}
+	if err := e.apply(ctx, c[:len(c)/2]); err != nil {
+		return err
+	}
+	return e.apply(ctx, c[len(c)/2:])
+}
+
+// finish tells the world about the turn and prepares the next.
+func (e *Engine) finish(err error) {
+	t := &e.turn
+	if !t.worthTelling(err) {
+		return
+	}
+	now := e.p.Now()
+	t.Done, t.Err = now, err
+	t.Pending, t.Held = e.tr.PendingCount(), len(e.held)
+	t.Services, t.Slices = e.st.Counts()
+	if err == nil {
+		e.lastEnd = now
+		t.Waiting = time.Time{}
+	}
+	if e.p.OnTurn != nil {
+		e.p.OnTurn(t)
+	}
+	next := Turn{}
+	if err != nil { // not in the kernel yet: the next good turn will tell
+		next.Triggers, next.Decided, next.Gone = t.Triggers, t.Decided, t.Gone
+		next.View, next.Node, next.Waiting = t.View, t.Node, t.Waiting
+	}
+	e.turn = next
+}
+
+func (t *Turn) worthTelling(err error) bool {
+	return err != nil || t.Operations > 0 || t.Full || t.ServiceEvents+t.SliceEvents > 0 ||
+		len(t.Problems) > 0 || t.View != nil || len(t.Decided) > 0 || len(t.Quarantined) > 0
+}
+
+// afterwards sets the retry, or gives the error that ends the engine.
+func (e *Engine) afterwards(ctx context.Context, err error) error {
+	if err == nil {
+		e.freeHeld()
+		e.failures, e.retryAt = 0, time.Time{}
+		return nil
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if errors.Is(err, dataplane.ErrUnsupported) || errors.Is(err, dataplane.ErrNotOurs) && !e.loaded {
+		return err
+	}
+	e.failures++
+	e.retryAt = e.p.Now().Add(backoff(e.failures))
+	e.suspect = e.suspect || e.failures >= 3 // perhaps we are wrong about what is there
+	e.distrust = e.failures >= 6             // perhaps what is there is beyond repair: build anew, in one transaction
+	return nil
+}

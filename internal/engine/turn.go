@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+)
+
+// Phase is a part of a turn.
+type Phase uint8
+
+// The phases of a turn, in order.
+const (
+	PhaseState  Phase = iota
+	PhasePolicy       // decide and render, which alternate Service by Service
+	PhaseLoad
+	PhaseApply
+	NumPhases int = iota
+)
+
+// Turn tells what one turn of the loop did: the Commit of the design, also when
+// nothing could be committed.
+type Turn struct {
+	Started, Done time.Time
+	Phases        [NumPhases]time.Duration
+	Err           error // nil: everything that was pending is in the kernel, quarantined Services apart
+	Full          bool  // compared with what the kernel holds (start, audit, conflict)
+	Operations    int   // kernel objects written
+	Batches       int
+	Reads         int // dumps and queries
+	Conflicts     int
+
+	ServiceEvents, SliceEvents int
+	Triggers                   []Trigger       // of the changes that are now in the kernel
+	Problems                   []model.Problem // new ones, for the log
+	Drift                      []Drifted       // objects that were not as we left them
+	Quarantined                []Quarantined   // new ones
+
+	Decided []Decided           // Services decided since the last committed turn
+	Gone    []model.FrontendKey // keys that no longer belong to the Service that had them
+	View    *model.NodeView
+	Node    *model.Node
+
+	Pending, Held, Services, Slices int
+	Waiting                         time.Time // reception of the oldest change not committed; zero = none
+}
+
+// Trigger is when a change came about and when we heard of it.
+type Trigger struct{ Changed, Received time.Time }
+
+// Decided is one Service's decision, for the followers of commits (conntrack,
+// health check ports, DNS, explanations).
+type Decided struct {
+	Key    model.ServiceKey
+	Result policy.Result // zero when the Service is gone or not proxied
+}
+
+// Quarantined names a Service that the kernel refused.
+type Quarantined struct {
+	Service model.ServiceKey // zero: the base objects
+	Objects []string
+	Err     error
+}
+
+// Drifted is one object that somebody else changed.
+type Drifted struct {
+	Key     dataplane.Key
+	Gone    bool // it had been deleted
+	Foreign bool // it was not there before
+}
