@@ -31,7 +31,7 @@ type Config struct {
 
 	Conntrack    Conntrack
 	IPVS         IPVS
-	OOMScoreAdj  int // -1000..1000
+	OOMScoreAdj  int             // -1000..1000
 	FeatureGates map[string]bool // every gate of Kubernetes 1.36, with its value here
 	Logging      Logging
 

@@ -1,0 +1,378 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+)
+
+func testParams() Params {
+	return Params{
+		Modes:    []string{"nftables", "iptables", "ipvs"},
+		Hostname: func() (string, error) { return "Node-A", nil },
+	}
+}
+
+func load(t *testing.T, p Params, args ...string) (*Config, error) {
+	t.Helper()
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	f := Register(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatalf("parse %q: %v", args, err)
+	}
+	return f.Load(p)
+}
+
+func mustLoad(t *testing.T, args ...string) *Config {
+	t.Helper()
+	c, err := load(t, testParams(), args...)
+	if err != nil {
+		t.Fatalf("load %q: %v", args, err)
+	}
+	return c
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+
+func defaults() *Config {
+	return &Config{
+		Mode: "nftables", NodeName: "node-a",
+		Client:      Client{ContentType: "application/vnd.kubernetes.protobuf", QPS: 5, Burst: 10},
+		BindAddress: netip.MustParseAddr("0.0.0.0"),
+		Healthz:     netip.MustParseAddrPort("0.0.0.0:10256"),
+		Metrics:     netip.MustParseAddrPort("127.0.0.1:10249"),
+		SyncPeriod:  30 * time.Second, ConfigSyncPeriod: 15 * time.Minute,
+		MasqueradeBit: 14, LocalhostNodePorts: true,
+		NodePorts:   NodePorts{Primary: true},
+		DetectLocal: DetectLocal{Mode: ClusterCIDR},
+		Conntrack:   Conntrack{MaxPerCore: 32768, Min: 131072, TCPEstablished: 24 * time.Hour, TCPCloseWait: time.Hour},
+		OOMScoreAdj: -999,
+		Logging:     Logging{Format: "text"},
+	}
+}
+
+func diff(want, got *Config) string {
+	return cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{}), cmpopts.IgnoreFields(Config{}, "FeatureGates"),
+		cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }))
+}
+
+func prefixes(ss ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range ss {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+func TestFlags(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want func(*Config)
+	}{
+		"none":                  {nil, func(*Config) {}},
+		"underscores":           {[]string{"--proxy_mode=nftables"}, func(*Config) {}},
+		"hostname":              {[]string{"--hostname-override= Other.Example "}, func(c *Config) { c.NodeName = "other.example" }},
+		"manifests":             {[]string{"--manifests=/m"}, func(c *Config) { c.Manifests = "/m" }},
+		"healthz off":           {[]string{"--healthz-bind-address="}, func(c *Config) { c.Healthz = netip.AddrPort{} }},
+		"metrics off":           {[]string{"--metrics-bind-address="}, func(c *Config) { c.Metrics = netip.AddrPort{} }},
+		"metrics off by port":   {[]string{"--metrics-port=0"}, func(c *Config) { c.Metrics = netip.AddrPort{} }},
+		"healthz port":          {[]string{"--healthz-port=1"}, func(c *Config) { c.Healthz = netip.MustParseAddrPort("0.0.0.0:1") }},
+		"port added":            {[]string{"--metrics-bind-address=10.1.1.1"}, func(c *Config) { c.Metrics = netip.MustParseAddrPort("10.1.1.1:10249") }},
+		"port added, IPv6":      {[]string{"--healthz-bind-address=fd00::1"}, func(c *Config) { c.Healthz = netip.MustParseAddrPort("[fd00::1]:10256") }},
+		"port kept":             {[]string{"--healthz-bind-address=[::]:99"}, func(c *Config) { c.Healthz = netip.MustParseAddrPort("[::]:99") }},
+		"masquerade all":        {[]string{"--masquerade-all"}, func(c *Config) { c.MasqueradeAll = true }},
+		"periods":               {[]string{"--iptables-sync-period=9s", "--iptables-min-sync-period=2s"}, func(c *Config) { c.SyncPeriod, c.MinSyncPeriod = 9*time.Second, 2*time.Second }},
+		"cluster CIDR":          {[]string{"--cluster-cidr=10.1.2.3/16"}, func(c *Config) { c.DetectLocal.ClusterCIDRs = prefixes("10.1.0.0/16") }},
+		"cluster CIDRs":         {[]string{"--cluster-cidr=fd00::/64,010.0.0.0/8"}, func(c *Config) { c.DetectLocal.ClusterCIDRs = prefixes("fd00::/64", "10.0.0.0/8") }},
+		"node ports by CIDR":    {[]string{"--nodeport-addresses=10.0.0.0/8,fd00::/8"}, func(c *Config) { c.NodePorts = NodePorts{CIDRs: prefixes("10.0.0.0/8", "fd00::/8")} }},
+		"node ports, twice":     {[]string{"--nodeport-addresses=10.0.0.0/8", "--nodeport-addresses=fd00::/8"}, func(c *Config) { c.NodePorts = NodePorts{CIDRs: prefixes("10.0.0.0/8", "fd00::/8")} }},
+		"node ports of iptable": {[]string{"--proxy-mode=iptables"}, func(c *Config) { c.Mode, c.NodePorts = "iptables", NodePorts{} }},
+		"bit of iptables":       {[]string{"--proxy-mode=iptables", "--iptables-masquerade-bit=3"}, func(c *Config) { c.Mode, c.NodePorts, c.MasqueradeBit = "iptables", NodePorts{}, 3 }},
+		"conntrack": {[]string{"--conntrack-max-per-core=0", "--conntrack-udp-timeout=5s"}, func(c *Config) {
+			c.Conntrack.MaxPerCore, c.Conntrack.UDP = 0, 5*time.Second
+		}},
+		"bridge": {[]string{"--detect-local-mode=BridgeInterface", "--pod-bridge-interface=cni0", "--cluster-cidr=nonsense"}, func(c *Config) {
+			c.DetectLocal = DetectLocal{Mode: BridgeInterface, Bridge: "cni0"}
+		}},
+		"log": {[]string{"-v=4", "--logging-format=json"}, func(c *Config) { c.Logging = Logging{Format: "json", Verbosity: 4} }},
+		"IPv6": {[]string{"--bind-address=fd00::5"}, func(c *Config) {
+			c.BindAddress = netip.MustParseAddr("fd00::5")
+			c.Healthz, c.Metrics = netip.MustParseAddrPort("[::]:10256"), netip.MustParseAddrPort("[::1]:10249")
+		}},
+		"ipvs": {[]string{"--proxy-mode=ipvs", "--ipvs-sync-period=7s", "--ipvs-exclude-cidrs=10.9.0.0/16", "--masquerade-all"}, func(c *Config) {
+			c.Mode, c.NodePorts, c.SyncPeriod, c.MasqueradeAll = "ipvs", NodePorts{}, 7*time.Second, true
+			c.IPVS.ExcludeCIDRs = prefixes("10.9.0.0/16")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := defaults()
+			tc.want(want)
+			if d := diff(want, mustLoad(t, tc.args...)); d != "" {
+				t.Errorf("%q: -want +got:\n%s", tc.args, d)
+			}
+		})
+	}
+}
+
+func TestEveryFlagOfKubeProxyIsAccepted(t *testing.T) {
+	names, err := os.ReadFile("testdata/kube-proxy-1.36.3-flags.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	Register(fs)
+	n := 0
+	for name := range strings.FieldsSeq(string(names)) {
+		n++
+		if fs.Lookup(name) == nil {
+			t.Errorf("--%s is missing", name)
+		}
+	}
+	if n != 58 {
+		t.Fatalf("only %d names in the list", n)
+	}
+	var own []string
+	fs.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(strings.Fields(string(names)), f.Name) {
+			own = append(own, f.Name)
+		}
+	})
+	if !slices.Equal(own, []string{"manifests"}) {
+		t.Errorf("flags that kube-proxy does not have: %q", own)
+	}
+}
+
+func TestFile(t *testing.T) {
+	c := mustLoad(t, "--config=testdata/kubeadm.yaml", "--masquerade-all=false", "-v=3", "--hostname-override=n1", "--manifests=/m", "--iptables-sync-period=99s")
+	want := defaults()
+	want.File, want.NodeName, want.Manifests, want.Logging.Verbosity = "testdata/kubeadm.yaml", "n1", "/m", 3
+	want.BindAddress = netip.MustParseAddr("::")
+	want.Healthz, want.Metrics = netip.MustParseAddrPort("[::]:10256"), netip.MustParseAddrPort("[::1]:10249")
+	want.Client.Kubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
+	want.DetectLocal.ClusterCIDRs = prefixes("10.244.0.0/16", "fd00:10:244::/56")
+	want.MasqueradeAll, want.MasqueradeBit, want.SyncPeriod = true, 20, 10*time.Second
+	want.Warnings = []string{"ignored because --config is given: --iptables-sync-period --masquerade-all"}
+	if d := diff(want, c); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestFileWrittenByKubeProxy(t *testing.T) {
+	c := mustLoad(t, "--config=testdata/kube-proxy-1.36.3-defaults.yaml")
+	want := defaults()
+	want.File, want.Mode, want.NodePorts, want.MinSyncPeriod = c.File, "iptables", NodePorts{}, time.Second
+	if d := diff(want, c); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestFileIsReadLenientlyWithWarnings(t *testing.T) {
+	path := writeFile(t, header+"clusterCIDR: 10.0.0.0/8\nclusterCIDR: 10.1.0.0/16\niptable: {}\nConntrack: {min: 1}\n")
+	c := mustLoad(t, "--config="+path)
+	if d := cmp.Diff(prefixes("10.1.0.0/16"), c.DetectLocal.ClusterCIDRs, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); d != "" {
+		t.Error(d)
+	}
+	if c.Conntrack.Min != 131072 {
+		t.Error("a key in the wrong case counted")
+	}
+	all := strings.Join(c.Warnings, "\n")
+	for _, part := range []string{"clusterCIDR", `"iptable"`, `"Conntrack"`} {
+		if !strings.Contains(all, part) {
+			t.Errorf("no warning about %s in:\n%s", part, all)
+		}
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	for name, tc := range map[string]struct{ text, want string }{
+		"not YAML":     {header + "\tx: [", "config.yaml"},
+		"wrong kind":   {"apiVersion: v1\nkind: Pod\n", `must be apiVersion kubeproxy.config.k8s.io/v1alpha1`},
+		"empty":        {"", "must be apiVersion"},
+		"wrong type":   {header + "oomScoreAdj: high\n", "oomScoreAdj"},
+		"bad duration": {header + "configSyncPeriod: 15\n", "not a duration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, testParams(), "--config="+writeFile(t, tc.text))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want it to say %q", err, tc.want)
+			}
+		})
+	}
+	if _, err := load(t, testParams(), "--config=/nonexistent/x.yaml"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing file: %v", err)
+	}
+}
+
+func TestAllFaultsAreReportedAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want []string // parts of lines, one line each
+	}{
+		"flags": {
+			[]string{
+				"--proxy-mode=userspace", "--bind-address=1.2.3", "--healthz-bind-address=host:1", "--metrics-bind-address=10.0.0.1:0",
+				"--iptables-sync-period=-1s", "--oom-score-adj=2000", "--kube-api-burst=-1", "--cluster-cidr=10.0.0.0/8,10.1.0.0/16",
+				"--nodeport-addresses=primary,10.0.0.0/8", "--conntrack-min=-1", "--conntrack-tcp-timeout-established=-1s",
+				"--feature-gates=NoSuchGate=true,NFTablesProxyMode=false,AllAlpha=maybe", "--logging-format=xml", "--hostname-override= ",
+				"--show-hidden-metrics-for-version=1.2", "--config-sync-period=-1s",
+			},
+			[]string{
+				`--proxy-mode: "userspace" is not built yet`, `--bind-address: "1.2.3"`, `--healthz-bind-address: "host:1"`,
+				`--metrics-bind-address: "10.0.0.1:0"`, `--iptables-sync-period: "-1s"`, `--oom-score-adj: "2000"`, `--kube-api-burst: "-1"`,
+				`--cluster-cidr: "10.0.0.0/8,10.1.0.0/16"`, `--nodeport-addresses: "primary,10.0.0.0/8"`, `--conntrack-min: "-1"`,
+				`--conntrack-tcp-timeout-established: "-1s"`, `--feature-gates: "NoSuchGate" is unknown`,
+				`--feature-gates: "NFTablesProxyMode" is locked to true`, `--feature-gates: "AllAlpha=maybe"`, `--logging-format: "xml"`,
+				`--hostname-override: " " must not be blank`, `--show-hidden-metrics-for-version: "1.2"`, `--config-sync-period: "-1s"`,
+			},
+		},
+		"unknown mode": {[]string{"--proxy-mode=ebpf"}, []string{`--proxy-mode: "ebpf" must be one of nftables, iptables, ipvs, userspace`}},
+		"min above sync": {
+			[]string{"--iptables-sync-period=1s", "--iptables-min-sync-period=2s"},
+			[]string{`--iptables-min-sync-period: "2s" must not be greater than nftables.syncPeriod, 1s`},
+		},
+		"period 0":  {[]string{"--iptables-sync-period=0"}, []string{`--iptables-sync-period: "0" must be greater than 0`}},
+		"no bridge": {[]string{"--detect-local-mode=BridgeInterface"}, []string{`--pod-bridge-interface`}},
+		"no prefix": {[]string{"--detect-local-mode=InterfaceNamePrefix"}, []string{`--pod-interface-name-prefix`}},
+		"no mode":   {[]string{"--detect-local-mode=Guess"}, []string{`--detect-local-mode: "Guess"`}},
+		"bit":       {[]string{"--proxy-mode=iptables", "--iptables-masquerade-bit=32"}, []string{`--iptables-masquerade-bit: "32"`}},
+		"ipvs":      {[]string{"--proxy-mode=ipvs", "--ipvs-udp-timeout=-2s"}, []string{`--ipvs-udp-timeout: "-2s"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, testParams(), tc.args...)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			for _, part := range tc.want {
+				if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, part) }) {
+					t.Errorf("no line says %s", part)
+				}
+			}
+			if len(lines) != len(tc.want) {
+				t.Errorf("%d lines, want %d:\n%s", len(lines), len(tc.want), err)
+			}
+			var fe *FieldError
+			if !errors.As(err, &fe) {
+				t.Error("no FieldError inside")
+			}
+		})
+	}
+}
+
+func TestFaultsInFileNameTheField(t *testing.T) {
+	_, err := load(t, testParams(), "--config="+writeFile(t, header+"nftables: {masqueradeBit: 40}\n"))
+	if err == nil || err.Error() != `configuration: nftables.masqueradeBit: "40" must be within 0 and 31` {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestHostNameUnknown(t *testing.T) {
+	p := testParams()
+	p.Hostname = func() (string, error) { return "", errors.New("no name") }
+	if _, err := load(t, p); err == nil || !strings.Contains(err.Error(), "no name") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := load(t, p, "--hostname-override=n"); err != nil {
+		t.Errorf("overridden: %v", err)
+	}
+}
+
+func TestSettingsWithoutEffectAreNamedOnce(t *testing.T) {
+	c := mustLoad(t, "--vmodule=a=1", "--ipvs-scheduler=lc", "--iptables-masquerade-bit=3", "--machine_id_file=/x", "--log-flush-frequency=1s")
+	want := []string{"accepted without effect in nftables mode here: --iptables-masquerade-bit --ipvs-scheduler --log-flush-frequency --machine-id-file --vmodule"}
+	if !slices.Equal(c.Warnings, want) {
+		t.Errorf("got %q\nwant %q", c.Warnings, want)
+	}
+}
+
+func TestGates(t *testing.T) {
+	c := mustLoad(t, "--feature-gates=AllAlpha=true,PodTopologyLabelsAdmission=true", "--feature-gates=LoggingAlphaOptions=false")
+	if len(c.FeatureGates) < 240 {
+		t.Errorf("%d gates known", len(c.FeatureGates))
+	}
+	for name, want := range map[string]bool{
+		"NativeHistograms": true, "LoggingAlphaOptions": false, "NFTablesProxyMode": true, "AllowServiceExternalIPs": true,
+	} {
+		if got, ok := c.FeatureGates[name]; !ok || got != want {
+			t.Errorf("%s: got %t (known: %t), want %t", name, got, ok, want)
+		}
+	}
+}
+
+func TestWrittenConfigurationIsReadBack(t *testing.T) {
+	c := mustLoad(t, "--proxy-mode=ipvs", "--cluster-cidr=10.0.0.0/8", "--nodeport-addresses=primary", "--ipvs-min-sync-period=1s", "--feature-gates=NativeHistograms=true")
+	var out bytes.Buffer
+	if err := c.WriteYAML(&out); err != nil {
+		t.Fatal(err)
+	}
+	again := mustLoad(t, "--config="+writeFile(t, out.String()))
+	if !again.FeatureGates["NativeHistograms"] {
+		t.Error("gate lost")
+	}
+	again.File = ""
+	if d := diff(c, again); d != "" {
+		t.Errorf("-written +read:\n%s", d)
+	}
+}
+
+func TestConfigz(t *testing.T) {
+	js, err := json.Marshal(mustLoad(t, "--oom-score-adj=5").Configz())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(js, &got); err != nil {
+		t.Fatal(err)
+	}
+	for k, want := range map[string]any{"kind": Kind, "mode": "nftables", "oomScoreAdj": 5.0, "configSyncPeriod": "15m0s"} {
+		if got[k] != want {
+			t.Errorf("%s: %v, want %v", k, got[k], want)
+		}
+	}
+}
+
+func FuzzFile(f *testing.F) {
+	for _, name := range []string{"testdata/kubeadm.yaml", "testdata/kube-proxy-1.36.3-defaults.yaml"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(header + "nodePortAddresses: [primary, x]\nnftables: {syncPeriod: -1s}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		w, _, err := decode(text)
+		if err != nil {
+			return
+		}
+		w.setDefaults()
+		c := &Config{}
+		v := &validator{fromFile: true}
+		v.fill(c, &w, testParams())
+		if len(v.errs) == 0 && (c.SyncPeriod <= 0 || !c.Metrics.IsValid() || c.MasqueradeBit > 31) {
+			t.Errorf("accepted: %+v", c)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"net"
+	"strconv"
+	"time"
+
+	netutils "k8s.io/utils/net"
+)
+
+// The ports of the two servers when an address names none.
+const (
+	healthzPort = 10256
+	metricsPort = 10249
+)
+
+// setDefaults fills what is empty, as kube-proxy does: an empty string, null or
+// 0 in a file means "default" (kubeadm writes them all out), not "off".
+func (w *wire) setDefaults() {
+	w.APIVersion, w.Kind = APIVersion, Kind
+	setIfZero(&w.BindAddress, "0.0.0.0")
+	healthzHost, metricsHost := "0.0.0.0", "127.0.0.1"
+	if ip := netutils.ParseIPSloppy(w.BindAddress); ip != nil && ip.To4() == nil {
+		healthzHost, metricsHost = "::", "::1"
+	}
+	setIfZero(&w.HealthzBindAddress, healthzHost)
+	setIfZero(&w.MetricsBindAddress, metricsHost)
+	w.HealthzBindAddress = withPort(w.HealthzBindAddress, healthzPort)
+	w.MetricsBindAddress = withPort(w.MetricsBindAddress, metricsPort)
+
+	setIfZero(&w.Mode, "nftables")
+	setIfZero(&w.DetectLocalMode, string(ClusterCIDR))
+	if w.Mode == "nftables" && len(w.NodePortAddresses) == 0 {
+		w.NodePortAddresses = []string{primary}
+	}
+
+	// kube-proxy holds changes back for 1 s (minSyncPeriod) because there a sync
+	// costs what exists. Here it costs what changed, so the default is 0.
+	for _, p := range []*duration{&w.IPTables.SyncPeriod, &w.IPVS.SyncPeriod, &w.NFTables.SyncPeriod} {
+		setIfZero(p, duration(30*time.Second))
+	}
+	setIfNil(&w.IPTables.MasqueradeBit, 14)
+	setIfNil(&w.NFTables.MasqueradeBit, 14)
+	setIfNil(&w.IPTables.LocalhostNodePorts, true)
+	setIfNil(&w.OOMScoreAdj, -999)
+	setIfNil(&w.Conntrack.MaxPerCore, 32<<10)
+	setIfNil(&w.Conntrack.Min, 128<<10)
+	setIfNil(&w.Conntrack.TCPEstablishedTimeout, duration(24*time.Hour))
+	// One hour rather than the kernel's 60 s: a FIN that comes after the entry is
+	// gone is not translated any more (kubernetes#32551).
+	setIfNil(&w.Conntrack.TCPCloseWaitTimeout, duration(time.Hour))
+	setIfZero(&w.ConfigSyncPeriod, duration(15*time.Minute))
+	setIfZero(&w.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
+	setIfZero(&w.ClientConnection.QPS, 5)
+	setIfZero(&w.ClientConnection.Burst, 10)
+	setIfZero(&w.Logging.Format, "text")
+}
+
+func setIfZero[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+func setIfNil[T any](p **T, v T) {
+	if *p == nil {
+		*p = &v
+	}
+}
+
+// withPort adds the port to a bare IP; anything else is left to validation.
+func withPort(addr string, port int) string {
+	if netutils.ParseIPSloppy(addr) == nil {
+		return addr
+	}
+	return net.JoinHostPort(addr, strconv.Itoa(port))
+}

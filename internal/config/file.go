@@ -1,0 +1,50 @@
+package config
+
+import (
+	"fmt"
+	"os"
+
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// readFile decodes a configuration file: strictly, and if only that fails,
+// leniently with a warning for each fault, because kube-proxy accepts such
+// files and a node must not lose its Services over a misspelt extra field.
+func readFile(path string) (wire, []string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return wire{}, nil, fmt.Errorf("read configuration: %w", err)
+	}
+	w, warnings, err := decode(data)
+	if err != nil {
+		return wire{}, nil, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	for i := range warnings {
+		warnings[i] = fmt.Sprintf("configuration %s: %s (ignored)", path, warnings[i])
+	}
+	return w, warnings, nil
+}
+
+func decode(data []byte) (wire, []string, error) {
+	var w wire
+	var warnings []string
+	js, err := yaml.YAMLToJSONStrict(data)
+	if err != nil { // a key given twice: the last one counts, as in kube-proxy
+		warnings = append(warnings, err.Error())
+		if js, err = yaml.YAMLToJSON(data); err != nil {
+			return w, nil, err
+		}
+	}
+	strict, err := kjson.UnmarshalStrict(js, &w)
+	if err != nil {
+		return w, nil, err
+	}
+	for _, e := range strict {
+		warnings = append(warnings, e.Error())
+	}
+	if w.APIVersion != APIVersion || w.Kind != Kind {
+		return w, nil, fmt.Errorf("is %q %q, must be apiVersion %s, kind %s", w.APIVersion, w.Kind, APIVersion, Kind)
+	}
+	return w, warnings, nil
+}

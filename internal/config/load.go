@@ -1,0 +1,159 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// Load makes the Config of the parsed command line and, if --config names one,
+// of the file. All that is wrong with them is in the one error: errors.As finds
+// a *FieldError for each fault.
+func (f *Flags) Load(p Params) (*Config, error) {
+	c := &Config{
+		Manifests: f.manifests, InitOnly: f.initOnly, Cleanup: f.cleanup, WriteConfigTo: f.writeTo,
+		ShowVersion: f.version != "" && f.version != "false", File: f.file,
+	}
+	v := &validator{fromFile: f.file != ""}
+	w, err := f.settings(c, v)
+	if err != nil {
+		return nil, err
+	}
+	v.fill(c, &w, p)
+	c.Client.Master = f.master // not a field of the file; kube-proxy takes it in both cases
+	f.switchOff(c)
+	c.NodeName = v.nodeName(w.HostnameOverride, p)
+	c.Warnings = append(c.Warnings, f.withoutEffect(c, &w)...)
+	c.wire = w
+	if len(v.errs) > 0 {
+		return nil, errors.Join(v.errs...)
+	}
+	return c, nil
+}
+
+// settings gives the wire form with defaults, wherever it comes from.
+func (f *Flags) settings(c *Config, v *validator) (wire, error) {
+	var w wire
+	if f.file != "" {
+		var err error
+		if w, c.Warnings, err = readFile(f.file); err != nil {
+			return w, err
+		}
+		if ignored := f.overruled(); len(ignored) > 0 {
+			c.Warnings = append(c.Warnings, "ignored because --config is given: "+strings.Join(ignored, " "))
+		}
+	} else {
+		w = f.fromFlags(v)
+	}
+	if f.file == "" || f.fs.Changed("v") {
+		w.Logging.Verbosity = f.verbosity
+	}
+	if f.file == "" || f.fs.Changed("logging-format") {
+		w.Logging.Format = f.logFormat
+	}
+	if f.hostname != "" {
+		w.HostnameOverride = strings.ToLower(strings.TrimSpace(f.hostname))
+		if w.HostnameOverride == "" {
+			v.bad("hostnameOverride", f.hostname, "must not be blank")
+		}
+	}
+	w.setDefaults()
+	return w, nil
+}
+
+// fromFlags puts the flags that are not fields of the file where the file has
+// them: periods and masquerading belong to the section of the chosen mode.
+func (f *Flags) fromFlags(v *validator) wire {
+	w := f.wire
+	w.HealthzBindAddress = addressOf(f.fs, "healthz", f.healthz, f.healthzPort)
+	w.MetricsBindAddress = addressOf(f.fs, "metrics", f.metrics, f.metricsPort)
+	if w.Mode == "" {
+		w.Mode = "nftables"
+	}
+	sync, minSync := duration(f.syncPeriod), duration(f.minSyncPeriod)
+	switch w.Mode {
+	case "nftables":
+		w.NFTables.SyncPeriod, w.NFTables.MinSyncPeriod, w.NFTables.MasqueradeAll = sync, minSync, f.masqueradeAll
+	case "ipvs":
+		w.IPVS.SyncPeriod, w.IPVS.MinSyncPeriod = duration(f.ipvsSync), duration(f.ipvsMinSync)
+		w.IPTables.MasqueradeAll = f.masqueradeAll
+	default:
+		w.IPTables.SyncPeriod, w.IPTables.MinSyncPeriod, w.IPTables.MasqueradeAll = sync, minSync, f.masqueradeAll
+	}
+	v.zeroPeriod(f.fs, w.Mode, sync, duration(f.ipvsSync))
+	w.FeatureGates = map[string]bool{}
+	for name, s := range f.gates {
+		on, err := strconv.ParseBool(s)
+		if err != nil {
+			v.bad("featureGates", name+"="+s, "must be true or false")
+			continue
+		}
+		w.FeatureGates[name] = on
+	}
+	return w
+}
+
+// addressOf is the listen address by flags; "" means the default here, and an
+// explicit "" is dealt with by switchOff.
+func addressOf(fs *pflag.FlagSet, name, addr string, port int) string {
+	if fs.Changed(name + "-bind-address") {
+		return withPort(addr, port)
+	}
+	if fs.Changed(name+"-port") && port != 0 {
+		host, _, _ := strings.Cut(addr, ":")
+		return withPort(host, port)
+	}
+	return ""
+}
+
+// switchOff turns a server off whose address flag is empty or whose port flag
+// is 0. A file cannot do that: there "" means the default, as in kube-proxy.
+func (f *Flags) switchOff(c *Config) {
+	if f.file != "" {
+		return
+	}
+	off := func(name, addr string, port int) bool {
+		return f.fs.Changed(name+"-bind-address") && addr == "" || port == 0
+	}
+	if off("healthz", f.healthz, f.healthzPort) {
+		c.Healthz = noServer
+	}
+	if off("metrics", f.metrics, f.metricsPort) {
+		c.Metrics = noServer
+	}
+}
+
+// overruled names the given flags that a configuration file makes void.
+func (f *Flags) overruled() []string {
+	obeyed := []string{
+		"config", "cleanup", "init-only", "write-config-to", "version", "help", "master", "hostname-override",
+		"manifests", "v", "logging-format", "vmodule",
+	}
+	var names []string
+	f.fs.Visit(func(fl *pflag.Flag) {
+		if !slices.Contains(obeyed, fl.Name) && !strings.HasPrefix(fl.Name, "log-") {
+			names = append(names, "--"+fl.Name)
+		}
+	})
+	return names
+}
+
+// WriteYAML writes the resulting configuration as a file that Load accepts.
+func (c *Config) WriteYAML(w io.Writer) error {
+	out, err := yaml.Marshal(c.wire)
+	if err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	_, err = w.Write(out)
+	return err
+}
+
+// Configz is the resulting configuration for /configz: it marshals to the JSON
+// of KubeProxyConfiguration v1alpha1.
+func (c *Config) Configz() any { return c.wire }
