@@ -187,9 +187,10 @@ func (t *Tracker[K, O]) enqueue(e *entry[K]) {
 	}
 }
 
-// forget drops an entry that is neither wanted nor there.
+// forget drops an entry that is neither wanted nor there. A forgotten entry may
+// still be queued while a new one lives under its key.
 func (t *Tracker[K, O]) forget(e *entry[K]) {
-	if e.refs == 0 && e.want == "" && e.have == "" {
+	if e.refs == 0 && e.want == "" && e.have == "" && t.entries[e.key] == e {
 		delete(t.entries, e.key)
 	}
 }

@@ -1,0 +1,245 @@
+package delta
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+var t0 = time.Unix(1, 0)
+
+// Keys starting with "p" are pools of width 2, with "l" linger for a minute.
+func newTracker() *Tracker[string, string] {
+	return New[string, string](Params[string]{
+		Width: func(k string) int {
+			if k[0] == 'p' {
+				return 2
+			}
+			return 0
+		},
+		Rank: func(k string) int { return int(k[0]) },
+		Linger: func(k string) time.Duration {
+			if k[0] == 'l' {
+				return time.Minute
+			}
+			return 0
+		},
+	})
+}
+
+func objects(kv ...string) (out []Object[string]) {
+	for i := 0; i < len(kv); i += 2 {
+		out = append(out, Object[string]{kv[i], kv[i+1]})
+	}
+	return out
+}
+
+func show(list []Diff[string]) (out []string) {
+	for _, d := range list {
+		out = append(out, fmt.Sprintf("%s:%s>%s", d.Key, d.Have, d.Want))
+	}
+	return out
+}
+
+func expectPending(t *testing.T, tr *Tracker[string, string], want ...string) []Diff[string] {
+	t.Helper()
+	got := tr.Pending(true)
+	if !slices.Equal(show(got), want) {
+		t.Fatalf("pending %v, want %v", show(got), want)
+	}
+	return got
+}
+
+func TestSharedKeyOutlivesOneOwner(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("c", "1", "x", "1"), t0)
+	tr.Set("b", objects("c", "1"), t0)
+	tr.Commit(expectPending(t, tr, "c:>1", "x:>1"))
+	tr.Set("a", nil, t0)
+	tr.Commit(expectPending(t, tr, "x:1>"))
+	tr.Set("b", nil, t0)
+	tr.Commit(expectPending(t, tr, "c:1>"))
+	if tr.Len() != 0 {
+		t.Fatalf("%d entries left", tr.Len())
+	}
+}
+
+func TestSameKeyTwiceInOneOwner(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("c", "1", "c", "1"), t0)
+	tr.Set("a", objects("c", "1"), t0)
+	tr.Commit(expectPending(t, tr, "c:>1"))
+	tr.Set("a", nil, t0)
+	expectPending(t, tr, "c:1>")
+}
+
+func TestUncommittedStaysPending(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1"), t0)
+	expectPending(t, tr, "x:>1")
+	tr.Set("a", objects("x", "2"), t0)
+	expectPending(t, tr, "x:>2")
+	tr.Set("a", nil, t0)
+	expectPending(t, tr)
+	if tr.Len() != 0 {
+		t.Fatal("an object that never existed is remembered")
+	}
+}
+
+func TestDeletionsComeLastAndCanWait(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("b", "1", "z", "1"), t0)
+	tr.Commit(tr.Pending(true))
+	tr.Set("n", objects("q", "1"), t0)
+	tr.Set("a", nil, t0)
+	if got := show(tr.Pending(false)); !slices.Equal(got, []string{"q:>1"}) {
+		t.Fatalf("without prune: %v", got)
+	}
+	expectPending(t, tr, "q:>1", "z:1>", "b:1>")
+}
+
+func TestLinger(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("l", "1"), t0)
+	tr.Commit(tr.Pending(true))
+	tr.Set("a", nil, t0)
+	expectPending(t, tr)
+	if next := tr.Expire(t0); !next.Equal(t0.Add(time.Minute)) {
+		t.Fatalf("next %v", next)
+	}
+	tr.Set("b", objects("l", "1"), t0) // used again in time
+	tr.Expire(t0.Add(time.Hour))
+	expectPending(t, tr)
+	tr.Set("b", nil, t0)
+	tr.Expire(t0.Add(time.Minute))
+	expectPending(t, tr, "l:1>")
+}
+
+func TestHoldKeepsLastGood(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1"), t0)
+	tr.Commit(tr.Pending(true))
+	tr.Set("a", objects("x", "bad", "y", "bad"), t0)
+	tr.Hold("a")
+	expectPending(t, tr)
+	tr.Set("a", objects("x", "good"), t0)
+	expectPending(t, tr, "x:1>good")
+}
+
+func TestReplaceActual(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1", "y", "1", "l", "1", "p", "aabbcc"), t0)
+	tr.Commit(tr.Pending(true))
+	drift := tr.ReplaceActual(maps.All(map[string]string{"x": "2", "l": "1", "foreign": "1", "p": "ccbbaa"}), t0)
+	got := show(drift)
+	slices.Sort(got)
+	if want := []string{"foreign:1>", "x:2>1", "y:>1"}; !slices.Equal(got, want) {
+		t.Fatalf("drift %v, want %v", got, want)
+	}
+	got = show(tr.Pending(true))
+	slices.Sort(got)
+	if want := []string{"foreign:1>", "x:2>1", "y:>1"}; !slices.Equal(got, want) {
+		t.Fatalf("pending %v, want %v", got, want)
+	}
+}
+
+func TestAlignMovesLittle(t *testing.T) {
+	for _, c := range []struct{ have, want, exp string }{
+		{"", "aabb", "aabb"},
+		{"aabbcc", "aacc", "aacc"},       // b's slot takes the last one
+		{"aabbccdd", "bbccdd", "ddbbcc"}, // one move, one removal
+		{"aabb", "aabbcc", "aabbcc"},     // growth appends
+		{"aa\x00\x00cc", "ccaa", "aacc"}, // a hole is filled
+		{"aaaabb", "bbaaaa", "aaaabb"},   // weights: repeated elements
+		{"xxyyzz", "aabbcc", "aabbcc"},   // nothing in common
+	} {
+		if got := align(c.have, c.want, 2); got != c.exp {
+			t.Errorf("align(%q, %q) = %q, want %q", c.have, c.want, got, c.exp)
+		}
+	}
+}
+
+// Whatever happens in between, committing what is pending makes have equal to
+// what the owners want, pools as multisets.
+func TestRandomSequences(t *testing.T) {
+	keys := []string{"a", "b", "l", "p1", "p2", "z"}
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		tr, wants := newTracker(), map[string]map[string]string{}
+		for range 40 {
+			o := string(rune('A' + r.IntN(3)))
+			switch r.IntN(4) {
+			case 0, 1:
+				set := map[string]string{}
+				for _, k := range keys {
+					if r.IntN(2) == 0 {
+						set[k] = value(k, r, o)
+					}
+				}
+				wants[o] = set
+				var objs []Object[string]
+				for k, v := range set {
+					objs = append(objs, Object[string]{k + own(k, o), v})
+				}
+				tr.Set(o, objs, t0)
+			case 2:
+				some := tr.Pending(r.IntN(2) == 0)
+				tr.Commit(some[:r.IntN(len(some)+1)])
+			case 3:
+				there := map[string]string{}
+				for k, v := range tr.Wanted() {
+					if r.IntN(3) > 0 {
+						there[k] = v
+					}
+				}
+				there["pX"] = "xx"
+				tr.ReplaceActual(maps.All(there), t0)
+			}
+		}
+		tr.Expire(t0.Add(time.Hour))
+		tr.Commit(tr.Pending(true))
+		checkHave(t, seed, tr, wants)
+	}
+}
+
+// own makes keys other than z and l private to their owner.
+func own(k, o string) string {
+	if k == "z" || k == "l" {
+		return ""
+	}
+	return o
+}
+
+func value(k string, r *rand.Rand, o string) string {
+	if k[0] != 'p' {
+		if k == "z" || k == "l" {
+			return "same"
+		}
+		return fmt.Sprint(o, r.IntN(3))
+	}
+	s := ""
+	for range 1 + r.IntN(40) {
+		s += fmt.Sprintf("%02d", 1+r.IntN(20))
+	}
+	return s
+}
+
+func checkHave(t *testing.T, seed uint64, tr *Tracker[string, string], wants map[string]map[string]string) {
+	t.Helper()
+	n := map[string]bool{}
+	for o, set := range wants {
+		for k, v := range set {
+			key := k + own(k, o)
+			n[key] = true
+			if have := tr.Have(key); !samePool(have, v, tr.p.Width(key)) || len(have) != len(v) {
+				t.Fatalf("seed %d: %s is %q, want %q", seed, key, have, v)
+			}
+		}
+	}
+	if tr.Len() != len(n) || tr.PendingCount() != 0 {
+		t.Fatalf("seed %d: %d keys known, %d wanted, %d pending", seed, tr.Len(), len(n), tr.PendingCount())
+	}
+}
