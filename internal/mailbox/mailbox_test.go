@@ -1,0 +1,136 @@
+package mailbox
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+func service(name string, created int64) model.Event {
+	key := model.ServiceKey{Namespace: "default", Name: name}
+	return model.Event{Service: &model.Keyed[model.ServiceKey, model.Service]{
+		Key: key, Value: &model.Service{Key: key, Created: created},
+	}}
+}
+
+func TestNewestObjectOldestTime(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := New()
+	first := service("a", 1)
+	first.Received, first.Problems = t0, []model.Problem{{Object: "old"}}
+	second := service("a", 2)
+	second.Trigger, second.Received = t0.Add(time.Second), t0.Add(2*time.Second)
+	third := service("a", 3)
+	third.Trigger, third.Problems = t0, []model.Problem{{Object: "new"}}
+	for _, e := range []model.Event{first, service("b", 1), second, third} {
+		m.Put(e)
+	}
+	got := m.Drain()
+	if len(got) != 2 || got[0].Service.Key.Name != "a" || got[1].Service.Key.Name != "b" {
+		t.Fatalf("got %+v", got)
+	}
+	a := got[0]
+	if a.Service.Value.Created != 3 || !a.Trigger.Equal(t0) || !a.Received.Equal(t0) {
+		t.Errorf("got object %d, trigger %v, received %v", a.Service.Value.Created, a.Trigger, a.Received)
+	}
+	if len(a.Problems) != 1 || a.Problems[0].Object != "new" {
+		t.Errorf("got problems %v", a.Problems)
+	}
+	if m.Len() != 0 || m.Drain() != nil {
+		t.Error("drained twice")
+	}
+}
+
+// What is not the same thing must not replace each other, even under one name.
+func TestKindsDoNotMix(t *testing.T) {
+	m := New()
+	sliceKey := model.SliceKey{Namespace: "default", Name: "x"}
+	events := []model.Event{
+		service("x", 1),
+		{Slice: &model.Keyed[model.SliceKey, model.Slice]{Key: sliceKey}},
+		{Node: &model.Keyed[string, model.Node]{Key: "x"}},
+		{Synced: "x"},
+		{Origin: "x"},
+		{Host: &model.HostAddrs{}},
+		{CIDRs: &model.ServiceCIDRs{}},
+	}
+	for range 2 {
+		for _, e := range events {
+			m.Put(e)
+		}
+	}
+	m.Put(model.Event{}) // says nothing
+	if got := m.Drain(); len(got) != len(events) {
+		t.Errorf("got %d events of %d", len(got), len(events))
+	}
+}
+
+func TestBellRings(t *testing.T) {
+	m := New()
+	select {
+	case <-m.Bell():
+		t.Fatal("rings for nothing")
+	default:
+	}
+	m.Put(service("a", 1))
+	m.Put(service("b", 1)) // must not wait for anybody
+	select {
+	case <-m.Bell():
+	default:
+		t.Fatal("does not ring")
+	}
+	if got := m.Drain(); len(got) != 2 {
+		t.Errorf("got %d events", len(got))
+	}
+}
+
+// Whatever the interleaving, the last object put of each key arrives last, and
+// after the bell has rung there is nothing left behind.
+func TestManyProducers(t *testing.T) {
+	const producers, rounds = 8, 2000
+	m := New()
+	var wg sync.WaitGroup
+	for p := range producers {
+		wg.Go(func() {
+			for i := range int64(rounds) {
+				m.Put(service(fmt.Sprint(p), i+1))
+			}
+		})
+	}
+	last := map[string]int64{}
+	drain := func() {
+		for _, e := range m.Drain() {
+			if v := e.Service.Value.Created; v <= last[e.Service.Key.Name] {
+				t.Errorf("%s went from %d to %d", e.Service.Key.Name, last[e.Service.Key.Name], v)
+			}
+			last[e.Service.Key.Name] = e.Service.Value.Created
+		}
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	for running := true; running; {
+		select {
+		case <-m.Bell():
+		case <-done:
+			running = false
+		}
+		drain()
+	}
+	for p := range producers {
+		if last[fmt.Sprint(p)] != rounds {
+			t.Errorf("producer %d: last is %d", p, last[fmt.Sprint(p)])
+		}
+	}
+}
+
+func BenchmarkPut(b *testing.B) {
+	m := New()
+	e := service("a", 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Put(e)
+	}
+}

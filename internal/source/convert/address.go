@@ -1,0 +1,104 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	utilnet "k8s.io/utils/net"
+)
+
+var errNotAddress = errors.New("not an IP address")
+
+// parseAddr reads an address as the API server stores it. Addresses with leading
+// zeros (010.0.0.1) are legal in objects made before Kubernetes 1.36 and mean
+// decimal there, so the legacy parser has the last word.
+func parseAddr(s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(strings.TrimSpace(s))
+	if err != nil {
+		legacy, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(strings.TrimSpace(s)))
+		if !ok {
+			return netip.Addr{}, fmt.Errorf("%q is %w", s, errNotAddress)
+		}
+		a = legacy
+	}
+	if a.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("%q has a zone, which an address of a cluster cannot have", s)
+	}
+	return a.Unmap(), nil
+}
+
+// parseVIP reads an address that clients connect to. Those that the API server
+// refuses, or that would take the node's own traffic away, are refused here too:
+// a folder has no API server.
+func parseVIP(s string) (netip.Addr, error) {
+	a, err := parseAddr(s)
+	if err != nil {
+		return a, err
+	}
+	switch {
+	case a.IsUnspecified():
+		return a, fmt.Errorf("%s is the unspecified address", a)
+	case a.IsLoopback():
+		return a, fmt.Errorf("%s is a loopback address", a)
+	case a.IsMulticast():
+		return a, fmt.Errorf("%s is a multicast address", a)
+	case a.Is4() && a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return a, fmt.Errorf("%s is the broadcast address", a)
+	}
+	return a, nil
+}
+
+// parseEndpoint reads an address that connections are sent to: what the API
+// server allows in an EndpointSlice (ValidateEndpointIP).
+func parseEndpoint(s string) (netip.Addr, error) {
+	a, err := parseVIP(s)
+	if err == nil && a.IsLinkLocalUnicast() {
+		return a, fmt.Errorf("%s is a link-local address", a)
+	}
+	return a, err
+}
+
+// parsePrefix reads a CIDR and masks it; spaces around it are allowed, as
+// kube-proxy allows them.
+func parsePrefix(s string) (netip.Prefix, error) {
+	s = strings.TrimSpace(s)
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return unmapPrefix(p)
+	}
+	_, legacy, err := utilnet.ParseCIDRSloppy(s)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR", s)
+	}
+	a, ok := netip.AddrFromSlice(legacy.IP)
+	if !ok {
+		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR", s)
+	}
+	bits, _ := legacy.Mask.Size()
+	return unmapPrefix(netip.PrefixFrom(a, bits))
+}
+
+// unmapPrefix turns ::ffff:10.0.0.0/104 into 10.0.0.0/8, since packets of such
+// sources are IPv4 packets.
+func unmapPrefix(p netip.Prefix) (netip.Prefix, error) {
+	a, bits := p.Addr(), p.Bits()
+	if a.Is4In6() {
+		if bits < 96 {
+			return netip.Prefix{}, fmt.Errorf("%s covers more than the IPv4-mapped addresses", p)
+		}
+		a, bits = a.Unmap(), bits-96
+	}
+	return netip.PrefixFrom(a, bits).Masked(), nil
+}
+
+// checkPort tells whether a number may be a port.
+func checkPort(n int32) error {
+	switch {
+	case n == 0:
+		return errors.New("0 is not a port")
+	case n < 0 || n > 65535:
+		return fmt.Errorf("%d is not a port: it must be in 1..65535", n)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package convert
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// annotationPrefix begins everything that a Service may ask for beyond the
+// Kubernetes contract.
+const annotationPrefix = "fairlead.dev/"
+
+const (
+	maxWeight = 1000            // policy.MaxWeight
+	maxPark   = 4 * time.Second // below the 5 s after which resolvers try again
+)
+
+// extras reads the fairlead.dev annotations. A bad value asks for nothing; a bad
+// item of a list costs that item.
+func extras(annotations map[string]string, r *report) model.Extras {
+	var e model.Extras
+	var ours []string
+	for key := range maps.Keys(annotations) {
+		if strings.HasPrefix(key, annotationPrefix) {
+			ours = append(ours, key)
+		}
+	}
+	slices.Sort(ours) // Problems must not depend on the order of a map
+	for _, key := range ours {
+		value, field := strings.TrimSpace(annotations[key]), "metadata.annotations["+key+"]"
+		switch strings.TrimPrefix(key, annotationPrefix) {
+		case "weights":
+			e.Weights = keep(value, field, checkWeight, r)
+		case "consistent-hash":
+			e.ConsistentHash = value == "client-ip"
+			if !e.ConsistentHash {
+				r.add(field, "%q is unknown: the only value is client-ip", value)
+			}
+		case "port-range":
+			e.PortRange = keep(value, field, checkPortRange, r)
+		case "nodeport-source-ranges":
+			e.NodePortRanges = sourceRanges(value, field, r)
+		case "dns-park":
+			e.DNSPark = park(value, field, r)
+		case "accelerate":
+			e.Accelerate = accelerate(value, field, r)
+		default:
+			r.add(field, "unknown annotation: ignored")
+		}
+	}
+	return e
+}
+
+// keep gives the items of a comma list that pass check, joined again.
+func keep(value, field string, check func(string) string, r *report) string {
+	var good []string
+	for _, item := range strings.Split(value, ",") {
+		item = strings.TrimSpace(item)
+		if complaint := check(item); complaint != "" {
+			r.add(field, "%q: %s", item, complaint)
+			continue
+		}
+		good = append(good, item)
+	}
+	return strings.Join(good, ",")
+}
+
+// checkWeight reads "10.0.0.1=3" or "web-0=3".
+func checkWeight(item string) string {
+	name, value, ok := strings.Cut(item, "=")
+	if !ok || name == "" || strings.TrimSpace(name) != name {
+		return "must read address=weight or hostname=weight"
+	}
+	w, err := strconv.ParseUint(value, 10, 16)
+	if err != nil || w > maxWeight {
+		return "the weight must be a number in 0.." + strconv.Itoa(maxWeight)
+	}
+	return ""
+}
+
+// checkPortRange reads "8000-8999" or, for a Service of several ports,
+// "name=8000-8999".
+func checkPortRange(item string) string {
+	if name, ports, named := strings.Cut(item, "="); named {
+		if name == "" {
+			return "the name of the port before = is missing"
+		}
+		item = ports
+	}
+	first, last, ok := strings.Cut(item, "-")
+	lo, errLo := strconv.ParseUint(first, 10, 16)
+	hi, errHi := strconv.ParseUint(last, 10, 16)
+	if !ok || cmp.Or(errLo, errHi) != nil || lo == 0 {
+		return "must read first-last, or portname=first-last, with ports in 1..65535"
+	}
+	if lo > hi {
+		return "the first port is above the last"
+	}
+	return ""
+}
+
+func sourceRanges(value, field string, r *report) []netip.Prefix {
+	return guards(field, strings.Split(value, ","), r)
+}
+
+func park(value, field string, r *report) *time.Duration {
+	if value == "0" {
+		return new(time.Duration)
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 || d > maxPark {
+		r.add(field, "%q is not a duration in 0..%s", value, maxPark)
+		return nil
+	}
+	return &d
+}
+
+// accelerate reads on, off, or the number of packets after which a connection is
+// moved to the fast path.
+func accelerate(value, field string, r *report) string {
+	if value == "on" || value == "off" {
+		return value
+	}
+	if n, err := strconv.ParseUint(value, 10, 32); err == nil && n > 0 {
+		return strings.Clone(value)
+	}
+	r.add(field, "%q is neither on, off nor a number of packets", value)
+	return ""
+}

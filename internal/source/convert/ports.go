@@ -1,0 +1,81 @@
+package convert
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// servicePorts reads spec.ports. Of two entries that claim one name, or one
+// number and protocol, the first counts.
+func (c *Converter) servicePorts(spec *corev1.ServiceSpec, kind corev1.ServiceType, r *report) []model.ServicePort {
+	const field = "spec.ports"
+	out := make([]model.ServicePort, 0, len(spec.Ports))
+	for i := range spec.Ports {
+		p := &spec.Ports[i]
+		protocol, ok := model.ParseProtocol(string(p.Protocol))
+		if !ok {
+			r.add(in(field, i, "protocol"), "%q is none of TCP, UDP, SCTP: the port is not used", p.Protocol)
+			continue
+		}
+		if err := checkPort(p.Port); err != nil {
+			r.add(in(field, i, "port"), "%v", err)
+			continue
+		}
+		port := model.ServicePort{
+			Name: c.intern(p.Name), Protocol: protocol,
+			Port: uint16(p.Port), NodePort: nodePort(p, i, kind, r),
+		}
+		if clash := clashOf(out, port); clash != "" {
+			r.add(in(field, i, clash), "the same as that of an earlier port of this Service: the port is not used")
+			continue
+		}
+		for _, earlier := range out {
+			if port.NodePort != 0 && earlier.NodePort == port.NodePort && earlier.Protocol == port.Protocol {
+				r.add(in(field, i, "nodePort"), "%d/%s is taken by an earlier port of this Service", port.NodePort, protocol)
+				port.NodePort = 0
+			}
+		}
+		out = append(out, port)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// clashOf names the field that p shares with an earlier port and may not.
+func clashOf(earlier []model.ServicePort, p model.ServicePort) string {
+	for _, e := range earlier {
+		switch {
+		case e.Name == p.Name:
+			return "name"
+		case e.Port == p.Port && e.Protocol == p.Protocol:
+			return "port"
+		}
+	}
+	return ""
+}
+
+// nodePort reads ports[i].nodePort; 0 where the type has none. A load balancer
+// may live without one (allocateLoadBalancerNodePorts), a NodePort cannot.
+func nodePort(p *corev1.ServicePort, i int, kind corev1.ServiceType, r *report) uint16 {
+	if kind != corev1.ServiceTypeNodePort && kind != corev1.ServiceTypeLoadBalancer {
+		if p.NodePort != 0 {
+			r.add(in("spec.ports", i, "nodePort"), "a Service of type %s has no node ports: ignored", kind)
+		}
+		return 0
+	}
+	if p.NodePort == 0 {
+		if kind == corev1.ServiceTypeNodePort {
+			r.add(in("spec.ports", i, "nodePort"),
+				"missing: without an API server nobody assigns one, so the number must be written")
+		}
+		return 0
+	}
+	if err := checkPort(p.NodePort); err != nil {
+		r.add(in("spec.ports", i, "nodePort"), "%v", err)
+		return 0
+	}
+	return uint16(p.NodePort)
+}

@@ -1,0 +1,53 @@
+package convert
+
+import (
+	"fmt"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// maxProblems bounds what one object may report: an EndpointSlice with 1000 bad
+// endpoints is one mistake, not 1000 lines.
+const maxProblems = 10
+
+// report collects the Problems of one object.
+type report struct {
+	kind, namespace, name string // namespace is "" for a cluster's object
+
+	problems []model.Problem
+	more     int
+}
+
+// object gives "Service default/web".
+func (r *report) object() string {
+	if r.namespace == "" {
+		return r.kind + " " + r.name
+	}
+	return r.kind + " " + r.namespace + "/" + r.name
+}
+
+func (r *report) add(field, format string, args ...any) {
+	if len(r.problems) >= maxProblems {
+		r.more++
+		return
+	}
+	r.problems = append(r.problems, model.Problem{
+		Object: r.object(), Field: field, Reason: fmt.Sprintf(format, args...),
+	})
+}
+
+// done gives the Problems, the number of those left out as the last one.
+func (r *report) done() []model.Problem {
+	if r.more > 0 {
+		r.problems = append(r.problems, model.Problem{
+			Object: r.object(), Reason: fmt.Sprintf("%d more problems of this object are not listed", r.more),
+		})
+	}
+	return r.problems
+}
+
+// at names one entry of a list: "spec.externalIPs[2]".
+func at(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+
+// in names a field of one entry of a list: "spec.ports[0].port".
+func in(field string, i int, sub string) string { return fmt.Sprintf("%s[%d].%s", field, i, sub) }

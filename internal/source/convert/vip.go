@@ -1,0 +1,116 @@
+package convert
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// clusterIPs reads at most one address of each family. A manifest that is read
+// without an API server must spell the address out, since nobody assigns one.
+func clusterIPs(spec *corev1.ServiceSpec, r *report) []netip.Addr {
+	texts, field := spec.ClusterIPs, "spec.clusterIPs"
+	if len(texts) == 0 && spec.ClusterIP != "" {
+		texts = []string{spec.ClusterIP}
+	}
+	if len(texts) == 0 {
+		r.add("spec.clusterIP", "missing: without an API server nobody assigns one, so the address must be written")
+		return nil
+	}
+	if spec.ClusterIP != "" && spec.ClusterIP != texts[0] {
+		r.add("spec.clusterIP", "%q is not the first of spec.clusterIPs, which counts", spec.ClusterIP)
+	}
+	var out []netip.Addr
+	for i, text := range texts {
+		name := at(field, i)
+		if len(spec.ClusterIPs) == 0 {
+			name = "spec.clusterIP"
+		}
+		a, err := parseVIP(text)
+		switch {
+		case err != nil:
+			r.add(name, "%v", err)
+		case slices.ContainsFunc(out, func(o netip.Addr) bool { return o.Is4() == a.Is4() }):
+			r.add(name, "%s is the second %s address: only the first counts", a, model.FamilyOf(a))
+		default:
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func vips(field string, texts []string, r *report) []netip.Addr {
+	var out []netip.Addr
+	for i, text := range texts {
+		a, err := parseVIP(text)
+		switch {
+		case err != nil:
+			r.add(at(field, i), "%v", err)
+		case slices.Contains(out, a):
+			r.add(at(field, i), "%s is listed twice", a)
+		default:
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// ingressIPs reads the addresses of a load balancer that this node may answer
+// for itself; those of ipMode Proxy it must not (KEP-1860).
+func ingressIPs(ingress []corev1.LoadBalancerIngress, r *report) []netip.Addr {
+	const field = "status.loadBalancer.ingress"
+	var out []netip.Addr
+	for i := range ingress {
+		in1 := &ingress[i]
+		if in1.IP == "" {
+			continue // a host name: not ours to resolve
+		}
+		if mode := in1.IPMode; mode != nil && *mode != corev1.LoadBalancerIPModeVIP {
+			if *mode != corev1.LoadBalancerIPModeProxy {
+				r.add(in(field, i, "ipMode"), "%q is unknown: the address is not used", *mode)
+			}
+			continue
+		}
+		a, err := parseVIP(in1.IP)
+		if err != nil {
+			r.add(in(field, i, "ip"), "%v", err)
+			continue
+		}
+		if !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func prefixes(field string, texts []string, r *report) []netip.Prefix {
+	var out []netip.Prefix
+	for i, text := range texts {
+		p, err := parsePrefix(text)
+		if err != nil {
+			r.add(at(field, i), "%v", err)
+			continue
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// guards reads the ranges that may connect. If every entry is bad it gives
+// ranges that no client has: an address that was meant to be guarded must not
+// stand open because of a slip of the pen.
+func guards(field string, texts []string, r *report) []netip.Prefix {
+	out := prefixes(field, texts, r)
+	if len(out) == 0 && len(texts) > 0 {
+		r.add(field, "no entry can be read: nobody is let in")
+		return []netip.Prefix{
+			netip.PrefixFrom(netip.IPv4Unspecified(), 32), netip.PrefixFrom(netip.IPv6Unspecified(), 128),
+		}
+	}
+	return out
+}
