@@ -55,6 +55,7 @@ type Batch struct {
 type message struct {
 	off  int
 	kind OpKind
+	list int // offset of the first element in an element list; 0 in other messages
 }
 
 type mark struct{ off, tag int }
@@ -216,8 +217,7 @@ func (b *Batch) begin(k OpKind, f Family) {
 }
 
 func (b *Batch) end() {
-	off := b.msgs[len(b.msgs)-1].off
-	binary.NativeEndian.PutUint32(b.buf[off:], uint32(len(b.buf)-off))
+	endMsg(b.buf, b.msgs[len(b.msgs)-1].off)
 }
 
 func (b *Batch) clearFlag(f uint16) {
@@ -231,6 +231,11 @@ func appendMsgHdr(b []byte, typ, flags uint16) []byte {
 	b = binary.NativeEndian.AppendUint16(b, flags)
 	b = binary.NativeEndian.AppendUint32(b, 0)
 	return binary.NativeEndian.AppendUint32(b, 0)
+}
+
+// endMsg writes the length of the message that starts at off.
+func endMsg(b []byte, off int) {
+	binary.NativeEndian.PutUint32(b[off:], uint32(len(b)-off))
 }
 
 func millis(d time.Duration) uint64 { return uint64(d.Milliseconds()) }

@@ -2,35 +2,112 @@ package nft
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
 
-	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
-// Config says where Open opens its socket.
+// Config says where Open opens its sockets.
 type Config struct {
 	NetNS int // file descriptor of a network namespace; 0: the calling thread's
 }
 
-// Conn is the real Kernel: one socket for everything but Watch, bound to one network namespace for life.
+// Conn is the real Kernel. Its two sockets, one for everything and one for Watch, are bound to one network namespace for life;
+// both are opened at once so that neither the file descriptor nor CAP_SYS_ADMIN is needed later.
 type Conn struct {
-	nl *netlink.Conn
+	cmd      *sock
+	events   *sock
+	watching sync.Mutex
+	head     []byte // scratch: the messages before and after a batch's own
 }
 
 var _ Kernel = (*Conn)(nil)
 
-// Open opens a Conn. It needs CAP_NET_ADMIN over the namespace.
-func Open(cfg Config) (*Conn, error) { return nil, nil }
-
-// Close closes the sockets; a running Watch ends.
-func (c *Conn) Close() error { return nil }
-
-func (c *Conn) Commit(ctx context.Context, b *Batch) (Generation, error) { return 0, nil }
-func (c *Conn) Generation(ctx context.Context) (Generation, error)       { return 0, nil }
-func (c *Conn) Tables(ctx context.Context) ([]Table, error)              { return nil, nil }
-func (c *Conn) Sets(ctx context.Context, t TableRef) ([]Set, error)      { return nil, nil }
-func (c *Conn) Chains(ctx context.Context, t TableRef) ([]Chain, error)  { return nil, nil }
-func (c *Conn) Rules(ctx context.Context, t TableRef) ([]Rule, error)    { return nil, nil }
-func (c *Conn) Elements(ctx context.Context, s SetRef, emit func(*Element) error) error {
-	return nil
+// Open opens a Conn. It needs CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN to enter one given by descriptor.
+func Open(cfg Config) (*Conn, error) {
+	cmd, err := dial(cfg.NetNS)
+	if err != nil {
+		return nil, err
+	}
+	events, err := dial(cfg.NetNS)
+	if err != nil {
+		return nil, errors.Join(err, cmd.nl.Close())
+	}
+	return &Conn{cmd: cmd, events: events}, nil
 }
-func (c *Conn) Watch(ctx context.Context, moved func(Generation)) error { return nil }
+
+// Close closes the sockets; a running Watch ends with an error.
+func (c *Conn) Close() error { return errors.Join(c.cmd.nl.Close(), c.events.nl.Close()) }
+
+// Generation implements Kernel.
+func (c *Conn) Generation(ctx context.Context) (Generation, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	var g Generation
+	err := c.request(unix.NFT_MSG_GETGEN, 0, nil, func(m nlmsg) error {
+		if m.isNft(unix.NFT_MSG_NEWGEN) {
+			g = genOf(m)
+		}
+		return nil
+	})
+	if err == nil && g == 0 {
+		err = errors.New("no generation in the answer")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read rule set generation: %w", err)
+	}
+	return g, nil
+}
+
+func genOf(m nlmsg) Generation {
+	var g Generation
+	eachAttr(m.attrs(), func(typ uint16, d []byte) {
+		if typ == unix.NFTA_GEN_ID {
+			g = Generation(be32(d))
+		}
+	})
+	return g
+}
+
+// request sends one message and hands its answer, one datagram, to f.
+func (c *Conn) request(typ, flags uint16, body []byte, f func(nlmsg) error) error {
+	seq, err := c.sendRequest(typ, flags, body)
+	if err != nil {
+		return err
+	}
+	b, err := c.cmd.recv()
+	if err != nil {
+		return err
+	}
+	eachMsg(b, func(m nlmsg) bool {
+		switch {
+		case m.seq != seq:
+			return true
+		case m.typ == unix.NLMSG_ERROR && m.errno() != 0:
+			err = m.errno()
+		case m.typ != unix.NLMSG_ERROR:
+			err = f(m)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// sendRequest sends one nftables message: body is its family byte, the rest of nfgenmsg and the attributes; nil asks for no
+// family in particular.
+func (c *Conn) sendRequest(typ, flags uint16, body []byte) (uint32, error) {
+	if body == nil {
+		body = make([]byte, nfgenLen)
+	}
+	c.cmd.seq++
+	b := appendMsgHdr(c.head[:0], nfnlSubsysNft<<8|typ, unix.NLM_F_REQUEST|flags)
+	b = append(b, body...)
+	c.head = b
+	endMsg(b, 0)
+	binary.NativeEndian.PutUint32(b[8:], c.cmd.seq)
+	return c.cmd.seq, c.cmd.send([][]byte{b})
+}

@@ -16,6 +16,7 @@ func (b *Batch) element(k OpKind, s SetRef, e *Element) {
 		b.buf = appendString(b.buf, unix.NFTA_SET_ELEM_LIST_SET, s.Name)
 		o.set, o.kind = s, k
 		b.buf, o.nest = openNest(b.buf, unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+		b.msgs[len(b.msgs)-1].list = len(b.buf)
 	}
 	if b.marks[len(b.marks)-1].tag != b.tag {
 		b.marks = append(b.marks, mark{len(b.buf), b.tag})

@@ -98,7 +98,8 @@ func Update(u UpdateSpec) Expr {
 		}
 		b = appendU32(b, unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_UPDATE)
 		b = appendString(b, unix.NFTA_DYNSET_SET_NAME, u.Set)
-		return appendU64(b, unix.NFTA_DYNSET_TIMEOUT, millis(u.Timeout))
+		b = appendU64(b, unix.NFTA_DYNSET_TIMEOUT, millis(u.Timeout))
+		return appendU32(b, unix.NFTA_DYNSET_FLAGS, 0)
 	})
 }
 

@@ -32,7 +32,7 @@ func DestPort(dreg Reg) Expr { return Payload(dreg, unix.NFT_PAYLOAD_TRANSPORT_H
 
 // Meta loads meta data of the packet (unix.NFT_META_*).
 func Meta(key uint32, dreg Reg) Expr {
-	return u32s("meta", unix.NFTA_META_DREG, uint32(dreg), unix.NFTA_META_KEY, key)
+	return u32s("meta", unix.NFTA_META_KEY, key, unix.NFTA_META_DREG, uint32(dreg))
 }
 
 // MetaSet writes meta data of the packet (unix.NFT_META_MARK and others) from a register.

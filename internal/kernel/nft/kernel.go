@@ -20,8 +20,8 @@ type Kernel interface {
 	// Elements streams a set. The slices of an Element are valid only until emit returns. An error of emit ends the dump and
 	// is returned. A missing set is an error that wraps ENOENT.
 	Elements(ctx context.Context, s SetRef, emit func(*Element) error) error
-	// Watch calls moved after each commit of anybody, with its generation, or with 0 when notifications were lost
-	// (ENOBUFS: treat as moved). It returns when ctx ends or the socket fails, and may run beside the other methods.
+	// Watch calls moved once when it is subscribed, with the current generation, then after each commit of anybody, with its
+	// generation, or with 0 when notifications were lost (ENOBUFS: treat as moved). It returns when ctx ends or the socket fails, and may run beside the other methods.
 	// Subscribe after the first full build: while anyone listens the kernel builds a message per element.
 	Watch(ctx context.Context, moved func(Generation)) error
 }

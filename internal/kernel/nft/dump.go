@@ -1,0 +1,152 @@
+package nft
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// dumpRequest is the body of a dump request: family, and up to two names in attributes 1 and 2 (table, then set or chain).
+func dumpRequest(f Family, names ...string) []byte {
+	b := []byte{byte(f), 0, 0, 0}
+	for i, n := range names {
+		b = appendString(b, uint16(i+1), n)
+	}
+	return b
+}
+
+// dump sends a dump request and hands its rows, messages of type row, to f. It reads on to the end even when f fails, because
+// the socket would refuse another dump with EBUSY; it reports ErrInterrupted if the kernel says so or if the rows come from
+// different generations: nfgenmsg.res_id carries the low 16 bits of the generation, also where the kernel does not flag.
+func (c *Conn) dump(ctx context.Context, get, row uint16, body []byte, f func(nlmsg) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	seq, err := c.sendRequest(get, unix.NLM_F_DUMP, body)
+	if err != nil {
+		return err
+	}
+	d := dumping{seq: seq, row: row, f: f}
+	for !d.done {
+		b, err := c.cmd.recv()
+		if err != nil {
+			return fmt.Errorf("read dump: %w", err)
+		}
+		eachMsg(b, d.take)
+		if d.err == nil {
+			d.err = ctx.Err()
+		}
+	}
+	if d.err == nil && d.interrupted {
+		d.err = ErrInterrupted
+	}
+	return d.err
+}
+
+type dumping struct {
+	seq         uint32
+	row         uint16
+	f           func(nlmsg) error
+	gen         uint16
+	rows        int
+	interrupted bool
+	done        bool
+	err         error
+}
+
+func (d *dumping) take(m nlmsg) bool {
+	if m.seq != d.seq {
+		return true
+	}
+	d.interrupted = d.interrupted || m.flags&unix.NLM_F_DUMP_INTR != 0
+	switch {
+	case m.typ == unix.NLMSG_DONE || m.typ == unix.NLMSG_ERROR:
+		d.done = true
+		if e := m.errno(); e != 0 && d.err == nil {
+			d.err = e
+		}
+		return false
+	case m.isNft(d.row):
+		gen := binary.BigEndian.Uint16(m.body[2:])
+		d.interrupted = d.interrupted || d.rows > 0 && gen != d.gen
+		d.gen = gen
+		d.rows++
+		if d.err == nil {
+			d.err = d.f(m)
+		}
+	}
+	return true
+}
+
+// Tables implements Kernel.
+func (c *Conn) Tables(ctx context.Context) ([]Table, error) {
+	var out []Table
+	err := c.dump(ctx, unix.NFT_MSG_GETTABLE, unix.NFT_MSG_NEWTABLE, nil, func(m nlmsg) error {
+		out = append(out, decodeTable(m.family(), m.attrs()))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dump tables: %w", err)
+	}
+	return out, nil
+}
+
+// Sets implements Kernel.
+func (c *Conn) Sets(ctx context.Context, t TableRef) ([]Set, error) {
+	var out []Set
+	err := c.dump(ctx, unix.NFT_MSG_GETSET, unix.NFT_MSG_NEWSET, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
+		if s := decodeSet(m.family(), m.attrs()); s.Ref.Table == t {
+			out = append(out, s)
+		}
+		return nil
+	})
+	if err != nil && !isAbsent(err) {
+		return nil, fmt.Errorf("dump sets of table %s: %w", t, err)
+	}
+	return out, nil
+}
+
+// Chains implements Kernel. Kernels differ in whether they filter by table, so the rows are filtered here.
+func (c *Conn) Chains(ctx context.Context, t TableRef) ([]Chain, error) {
+	var out []Chain
+	err := c.dump(ctx, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_NEWCHAIN, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
+		if r := decodeChain(m.family(), m.attrs()); r.Ref.Table == t {
+			out = append(out, r)
+		}
+		return nil
+	})
+	if err != nil && !isAbsent(err) {
+		return nil, fmt.Errorf("dump chains of table %s: %w", t, err)
+	}
+	return out, nil
+}
+
+// Rules implements Kernel.
+func (c *Conn) Rules(ctx context.Context, t TableRef) ([]Rule, error) {
+	var out []Rule
+	err := c.dump(ctx, unix.NFT_MSG_GETRULE, unix.NFT_MSG_NEWRULE, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
+		if r := decodeRule(m.family(), m.attrs()); r.Chain.Table == t {
+			out = append(out, r)
+		}
+		return nil
+	})
+	if err != nil && !isAbsent(err) {
+		return nil, fmt.Errorf("dump rules of table %s: %w", t, err)
+	}
+	return out, nil
+}
+
+// Elements implements Kernel.
+func (c *Conn) Elements(ctx context.Context, s SetRef, emit func(*Element) error) error {
+	d := elementDecoder{chains: map[string]string{}}
+	err := c.dump(ctx, unix.NFT_MSG_GETSETELEM, unix.NFT_MSG_NEWSETELEM, dumpRequest(s.Table.Family, s.Table.Name, s.Name),
+		func(m nlmsg) error { return d.list(m.attrs(), emit) })
+	if err != nil {
+		return fmt.Errorf("dump elements of set %s: %w", s, err)
+	}
+	return nil
+}
+
+func isAbsent(err error) bool { return err == unix.ENOENT }
