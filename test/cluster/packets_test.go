@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/test/netlab"
+)
+
+// ask makes one request from the outside client.
+func (e *env) ask(ctx context.Context, f frontend) netlab.Reply {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return e.lab.Client().Ask(ctx, f.proto, f.addr)
+}
+
+// reach says: through each frontend all of these pods answer, on this port, and nobody else does. With 12 requests for
+// each pod one of three stays unseen once in a million times; then the caller's eventually asks again.
+func (e *env) reach(all []frontend, port uint16, pods ...string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, f := range all {
+			got := map[string]bool{}
+			for range 12 * len(pods) {
+				r := e.ask(ctx, f)
+				switch {
+				case r.Outcome != netlab.Answered:
+					return fmt.Errorf("ask %s %s: %s (%v)", f.addr, f.proto, r.Outcome, r.Err)
+				case !slices.Contains(pods, r.Backend) || r.Port != port:
+					return fmt.Errorf("ask %s %s: answered by %s, want port %d of %v", f.addr, f.proto, r, port, pods)
+				}
+				got[r.Backend] = true
+			}
+			if len(got) != len(pods) {
+				return fmt.Errorf("ask %s %s: only %v answer, want %v", f.addr, f.proto, slices.Sorted(maps.Keys(got)), pods)
+			}
+		}
+		return nil
+	}
+}
+
+// refused says: each frontend turns clients away at once, in place of letting them wait.
+func (e *env) refused(all []frontend) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, f := range all {
+			if r := e.ask(ctx, f); r.Outcome != netlab.Refused {
+				return fmt.Errorf("ask %s %s: %s, want refused", f.addr, f.proto, r)
+			}
+		}
+		return nil
+	}
+}
+
+// silent says: nobody answers any more.
+func (e *env) silent(all []frontend) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, f := range all {
+			if r := e.ask(ctx, f); r.Outcome == netlab.Answered {
+				return fmt.Errorf("ask %s %s: still answered by %s", f.addr, f.proto, r)
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/test/netlab"
+)
+
+// subject is the Service proxy under test: a program and its arguments.
+type subject struct {
+	name string
+	args []string
+}
+
+func newSubject(t *testing.T) subject {
+	t.Helper()
+	common := []string{"--proxy-mode=nftables", "--hostname-override=" + nodeName, "--cluster-cidr=" + netlab.ClusterCIDR4 + "," + netlab.ClusterCIDR6}
+	switch name := os.Getenv("SUBJECT"); name {
+	case "", "fairlead":
+		bin := os.Getenv("FAIRLEAD_BIN")
+		if bin == "" {
+			bin = filepath.Join("..", "..", "bin", "fairlead")
+		}
+		return newProgram(t, "fairlead", bin, append([]string{"run"}, common...))
+	case "kube-proxy":
+		bin := filepath.Join(cacheBin(t), "kube-proxy")
+		return newProgram(t, name, bin, append(common, "--conntrack-max-per-core=0", "--conntrack-min=0"))
+	default:
+		t.Fatalf("SUBJECT=%s: want fairlead or kube-proxy", name)
+		return subject{}
+	}
+}
+
+func newProgram(t *testing.T, name, bin string, args []string) subject {
+	t.Helper()
+	abs, err := filepath.Abs(bin)
+	must(t, err)
+	if _, err := os.Stat(abs); err != nil {
+		t.Fatalf("find the subject: %v (make build makes fairlead, test/cluster/build.sh makes kube-proxy)", err)
+	}
+	return subject{name: name, args: append([]string{abs}, args...)}
+}
+
+// agent is one life after the other of the subject, all with the same arguments.
+type agent struct {
+	t    *testing.T
+	host *netlab.Host
+	args []string
+	log  string
+	proc *netlab.Process
+}
+
+// start runs the subject in the node. It is killed with the test at the latest.
+func (a *agent) start() {
+	a.t.Helper()
+	log, err := os.OpenFile(a.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	must(a.t, err)
+	defer log.Close()
+	cmd := exec.Command(a.args[0], a.args[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	a.proc, err = a.host.Start(cmd)
+	must(a.t, err)
+}
+
+// kill is SIGKILL: no goodbye, no cleanup.
+func (a *agent) kill() { a.proc.Kill() }
+
+// terminate is SIGTERM, and a failure of the test if the subject does not go in time or reports an error.
+func (a *agent) terminate() {
+	a.t.Helper()
+	if !a.proc.Terminate(15 * time.Second) {
+		a.t.Error("SIGTERM: the subject was still running after 15 s")
+	} else if err := a.proc.Err(); err != nil {
+		a.t.Errorf("SIGTERM: the subject ended with %v", err)
+	}
+}
+
+// mustLive fails the test if the subject has ended by itself.
+func (a *agent) mustLive() {
+	a.t.Helper()
+	select {
+	case <-a.proc.Done():
+		a.t.Fatalf("the subject ended: %v", a.proc.Err())
+	default:
+	}
+}
+
+// finish ends the subject and, when the test failed, shows what it said.
+func (a *agent) finish() {
+	if a.proc != nil {
+		a.kill()
+	}
+	b, err := os.ReadFile(a.log)
+	if !a.t.Failed() || err != nil {
+		return
+	}
+	lines := strings.Split(string(b), "\n")
+	a.t.Log(fmt.Sprintf("last lines of the subject's log:\n%s", strings.Join(lines[max(0, len(lines)-40):], "\n")))
+}

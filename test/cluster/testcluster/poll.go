@@ -1,0 +1,35 @@
+package testcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// fatal ends a poll at once.
+type fatal struct{ error }
+
+// poll calls fn until it succeeds, for as long as ctx lives, and reports the last failure.
+func poll(ctx context.Context, fn func() error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := fn()
+		var f *fatal
+		if err == nil || errors.As(err, &f) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; last: %w", ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
+
+func firstOf(list string) string {
+	first, _, _ := strings.Cut(list, ",")
+	return first
+}

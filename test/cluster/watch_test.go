@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/test/cluster/testcluster"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// testWatchGone: the agent was cut off for longer than the server remembers. Its watch gets 410 Gone, and it must list
+// again and find out by itself what was deleted.
+func testWatchGone(t *testing.T, e *env) {
+	gate, err := e.cluster.NewGate()
+	must(t, err)
+	t.Cleanup(gate.Close)
+	e.useAccess(testcluster.Access{Gate: gate})
+	steady, changed, doomed := clusterIPs(e.createService("steady")), clusterIPs(e.createService("changed")), clusterIPs(e.createService("doomed"))
+	e.setBackends("steady", 8080, "pod-a1", "pod-b1")
+	e.setBackends("changed", 8080, "pod-a1")
+	e.setBackends("doomed", 8080, "pod-a2")
+	e.agent.start()
+	e.eventually("the Services answer", e.reach(append(changed, steady...), 8080, "pod-a1"))
+
+	tr := e.startTraffic(steady)
+	gate.Shut()
+	e.setBackends("changed", 8080, "pod-b1")
+	e.deleteService("doomed")
+	created := clusterIPs(e.createService("created"))
+	e.setBackends("created", 8080, "pod-a3")
+	e.cluster.KillAPIServer()
+	must(t, e.cluster.StartAPIServer(t.Context())) // its watch cache begins here
+	must(t, e.cluster.Compact(t.Context()))
+	tr.goOn()
+	gate.Open()
+	e.within(reconnect, "a change from the time behind the gate", e.reach(changed, 8080, "pod-b1"))
+	e.eventually("a Service created behind the gate", e.reach(created, 8080, "pod-a3"))
+	e.eventually("a Service deleted behind the gate", e.silent(doomed))
+	e.setBackends("changed", 8080, "pod-b2")
+	e.eventually("a change seen by the new watch", e.reach(changed, 8080, "pod-b2"))
+	tr.stop()
+	if n := e.serverMetric("apiserver_request_total", `code="410"`); n == 0 {
+		t.Error("the server sent no 410 Gone: this test did not test what it says")
+	}
+	e.agent.mustLive()
+}
+
+// testTokenExpires: the token file is renewed late. Meanwhile the server says 401; then the new file must be read.
+func testTokenExpires(t *testing.T, e *env) {
+	token := filepath.Join(t.TempDir(), "token")
+	e.useAccess(testcluster.Access{TokenFile: token})
+	web := clusterIPs(e.createService("web"))
+	e.setBackends("web", 8080, "pod-a1")
+	must(t, e.cluster.WriteToken(token, 8*time.Second))
+	e.agent.start()
+	e.eventually("the Service answers", e.reach(web, 8080, "pod-a1"))
+
+	tr := e.startTraffic(web)
+	e.within(reconnect, "the token expires", e.tokenRefused(token)) // the server caches a good token for 10 s
+	e.cluster.KillAPIServer()
+	must(t, e.cluster.StartAPIServer(t.Context()))
+	other := clusterIPs(e.createService("other"))
+	e.setBackends("other", 8080, "pod-b1")
+	e.within(reconnect, "the agent shows its old token", func(context.Context) error {
+		if e.serverMetric("authentication_attempts", `result="error"`)+e.serverMetric("authentication_attempts", `result="failure"`) == 0 {
+			return fmt.Errorf("no refused authentication yet")
+		}
+		return nil
+	})
+	e.agent.mustLive()
+	must(t, e.cluster.WriteToken(token, time.Hour))
+	e.within(reconnect, "a change after the token was renewed", e.reach(other, 8080, "pod-b1"))
+	tr.stop()
+	e.agent.mustLive()
+}
+
+func (e *env) tokenRefused(path string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		token, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		cfg := rest.AnonymousClientConfig(e.cluster.AdminREST)
+		cfg.BearerToken = string(token)
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return err
+		}
+		_, err = client.CoreV1().Services("default").List(ctx, metav1.ListOptions{Limit: 1})
+		if !apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("list services: %v, want 401", err)
+		}
+		return nil
+	}
+}
