@@ -13,8 +13,9 @@ import (
 type Kind uint8
 
 // KindRoot is the container of everything a driver owns in one family (the nft
-// table). A changed root (Have and Want both set, different) means that
-// everything below it must be built anew in one transaction.
+// table). A changed root (Have and Want both set, different) means that it is
+// deleted with all it holds and built anew, with everything that is wanted, in
+// one transaction. A Load that finds a root unlike ours reports nothing else.
 const KindRoot Kind = 1
 
 // Key identifies a kernel object of one driver.

@@ -30,6 +30,9 @@ func (e *Engine) step(ctx context.Context) error {
 		return nil
 	}
 	err := e.reconcile(ctx)
+	if err == nil {
+		e.freeHeld()
+	}
 	e.finish(err)
 	return e.afterwards(ctx, err)
 }
@@ -76,8 +79,11 @@ func (e *Engine) load(ctx context.Context) error {
 	var all []pair
 	e.turn.Reads++
 	err := e.p.Driver.Load(ctx, func(k dataplane.Key, v string) {
-		if e.distrust && k.Kind == dataplane.KindRoot {
-			v = "distrusted" // differs from any wanted root: everything is built anew
+		if e.distrust { // a root unlike any wanted one: replaced, with everything in it
+			if k.Kind != dataplane.KindRoot {
+				return
+			}
+			v = "distrusted"
 		}
 		all = append(all, pair{k, v})
 	})
@@ -175,7 +181,6 @@ func (t *Turn) worthTelling(err error) bool {
 // afterwards sets the retry, or gives the error that ends the engine.
 func (e *Engine) afterwards(ctx context.Context, err error) error {
 	if err == nil {
-		e.freeHeld()
 		e.failures, e.retryAt = 0, time.Time{}
 		return nil
 	}

@@ -1,0 +1,288 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// run starts the engine in a synctest bubble and stops it at the end.
+func run(t *testing.T, b *bench, test func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	synctest.Wait()
+	test()
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal("run:", err)
+	}
+}
+
+var synced = model.Event{Synced: "file"}
+
+func key(kind dataplane.Kind, id string) dataplane.Key { return dataplane.Key{Kind: kind, ID: id} }
+
+func TestNothingIsWrittenBeforeSourcesAreIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		b.drv.kernel[key(kindVerdict, "old")] = "x"
+		run(t, b, func() {
+			b.put(svcEvent(1, 80))
+			synctest.Wait()
+			if b.drv.loads+b.drv.applies != 0 {
+				t.Fatal("kernel touched before the sources were in")
+			}
+			time.Sleep(61 * time.Second) // the limit: add what is known, delete nothing
+			synctest.Wait()
+			k := b.drv.snapshot()
+			if k[key(kindVerdict, "10.96.0.1:80/TCP")] != "reject" || k[key(kindVerdict, "old")] == "" {
+				t.Fatalf("after the limit: %v", k)
+			}
+			b.put(synced)
+			synctest.Wait()
+			if _, still := b.drv.snapshot()[key(kindVerdict, "old")]; still {
+				t.Fatal("stale object left after all sources were in")
+			}
+		})
+	})
+}
+
+func TestRestartWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drv := newMemDriver()
+		events := []model.Event{synced}
+		for i := range 50 {
+			events = append(events, svcEvent(i, 80), sliceEvent(i, 3*i, 3*i+1, 3*i+2))
+		}
+		first := newBench(drv, nil)
+		run(t, first, func() { first.put(events...); synctest.Wait() })
+		was, before := drv.ops, drv.snapshot()
+		second := newBench(drv, nil)
+		run(t, second, func() {
+			second.put(events...)
+			synctest.Wait()
+			if drv.ops != was || !maps.Equal(before, drv.snapshot()) {
+				t.Fatalf("restart wrote %d objects", drv.ops-was)
+			}
+			if last := second.last(); !last.Full || last.Pending != 0 {
+				t.Fatalf("restart's turn: %+v", last)
+			}
+		})
+	})
+}
+
+// The cost guard: at 10 000 Services a steady engine reads nothing, and one
+// changed endpoint writes two slots in one transaction.
+func TestCostOfOneChangeAt10000Services(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		run(t, b, func() {
+			for i := range 10_000 {
+				b.put(svcEvent(i, 80), sliceEvent(i, 4*i, 4*i+1, 4*i+2, 4*i+3))
+			}
+			b.put(synced)
+			synctest.Wait()
+			if b.drv.biggest > 12_000 {
+				t.Fatalf("a transaction of %d operations", b.drv.biggest)
+			}
+			loads, applies, ops := b.drv.loads, b.drv.applies, b.drv.ops
+			b.put(sliceEvent(77, 308, 309, 310, 99_999))
+			synctest.Wait()
+			if b.drv.ops-ops != 1 || b.drv.applies-applies != 1 || b.drv.loads != loads || b.drv.changed != 0 {
+				t.Fatalf("one replaced endpoint: %d operations, %d transactions, %d reads", b.drv.ops-ops, b.drv.applies-applies, b.drv.loads-loads)
+			}
+			b.put(sliceEvent(77, 308, 309, 310, 99_999))
+			synctest.Wait()
+			if b.drv.applies-applies != 1 {
+				t.Fatal("an event that changes nothing wrote")
+			}
+		})
+	})
+}
+
+func TestForeignWriteIsRepaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 1, 2), svcEvent(2, 80), synced)
+			synctest.Wait()
+			want, ops := b.drv.snapshot(), b.drv.ops
+			b.drv.foreign(func(k map[dataplane.Key]string) {
+				delete(k, key(kindVerdict, "10.96.0.1:80/TCP"))
+				k[key(kindPool, "alien")] = "aaaa"
+			})
+			synctest.Wait()
+			if !maps.Equal(want, b.drv.snapshot()) || b.drv.ops-ops != 2 {
+				t.Fatalf("after repair (%d operations): %v", b.drv.ops-ops, b.drv.snapshot())
+			}
+			if d := b.last().Drift; len(d) != 2 {
+				t.Fatalf("drift told: %v", d)
+			}
+			b.drv.foreign(func(k map[dataplane.Key]string) { clear(k) })
+			synctest.Wait()
+			if !maps.Equal(want, b.drv.snapshot()) {
+				t.Fatal("flush not repaired")
+			}
+		})
+	})
+}
+
+func TestConflictDuringAWriteLoadsAndRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 1), synced)
+			synctest.Wait()
+			b.drv.mu.Lock()
+			b.drv.moved = true // written by somebody, alarm not rung
+			delete(b.drv.kernel, key(kindVerdict, "10.96.0.1:80/TCP"))
+			b.drv.mu.Unlock()
+			b.put(svcEvent(2, 80))
+			synctest.Wait()
+			if n := len(b.drv.snapshot()); n != 5 || b.last().Conflicts != 1 {
+				t.Fatalf("%d objects, %d conflicts", n, b.last().Conflicts)
+			}
+		})
+	})
+}
+
+// One object that the kernel refuses costs its Service only, whether the kernel
+// names it or not; the rest goes in, and the Service is tried again.
+func TestQuarantine(t *testing.T) {
+	for _, named := range []bool{true, false} {
+		t.Run(fmt.Sprintf("named=%v", named), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { checkQuarantine(t, named) })
+		})
+	}
+}
+
+func checkQuarantine(t *testing.T, named bool) {
+	bad := key(kindVerdict, "10.96.0.7:80/TCP")
+	b := newBench(newMemDriver(), nil)
+	b.drv.fail = func(batch dataplane.Batch) error {
+		for _, op := range batch.Ops {
+			if op.Key == bad {
+				err := &dataplane.InvalidError{Err: errors.New("EINVAL")}
+				if named {
+					err.Keys = []dataplane.Key{bad}
+				}
+				return err
+			}
+		}
+		return nil
+	}
+	run(t, b, func() {
+		for i := range 20 {
+			b.put(svcEvent(i, 80), sliceEvent(i, i))
+		}
+		b.put(synced)
+		synctest.Wait()
+		k := b.drv.snapshot()
+		for i := range 20 {
+			_, in := k[key(kindVerdict, fmt.Sprintf("10.96.0.%d:80/TCP", i))]
+			if in == (i == 7) {
+				t.Fatalf("service %d in the kernel: %v", i, in)
+			}
+		}
+		last := b.last()
+		if last.Held != 1 || last.Err != nil || len(last.Quarantined) != 1 || !strings.Contains(last.Quarantined[0].Service.Name, "00007") {
+			t.Fatalf("turn: %+v", last)
+		}
+		b.drv.mu.Lock()
+		b.drv.fail = nil
+		b.drv.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, in := b.drv.snapshot()[bad]; !in || b.last().Held != 0 {
+			t.Fatal("quarantined service not tried again")
+		}
+	})
+}
+
+func TestTransientFailuresAreRetriedThenRebuilt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), synced)
+			synctest.Wait()
+			b.drv.mu.Lock()
+			b.drv.fail = func(batch dataplane.Batch) error {
+				for _, op := range batch.Ops {
+					if op.Key.Kind == dataplane.KindRoot && op.Have != "" {
+						return nil
+					}
+				}
+				return errors.New("ENOMEM")
+			}
+			b.drv.mu.Unlock()
+			b.put(svcEvent(2, 80))
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			if b.drv.roots != 1 || b.drv.applies > 20 {
+				t.Fatalf("%d rebuilds in %d tries", b.drv.roots, b.drv.applies)
+			}
+			if k := b.drv.snapshot(); len(k) != 3 || b.last().Err != nil {
+				t.Fatalf("after the rebuild: %v %v", k, b.last().Err)
+			}
+		})
+	})
+}
+
+func TestMinSyncThrottles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), func(p *Params) { p.MinSync = time.Second })
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), synced)
+			synctest.Wait()
+			for i := range 9 {
+				time.Sleep(100 * time.Millisecond)
+				b.put(svcEvent(10+i, 80))
+			}
+			synctest.Wait()
+			if b.drv.applies != 1 {
+				t.Fatalf("%d transactions within the pause", b.drv.applies)
+			}
+			time.Sleep(200 * time.Millisecond)
+			synctest.Wait()
+			if len(b.drv.snapshot()) != 11 || b.drv.applies != 2 {
+				t.Fatalf("%d objects by %d transactions", len(b.drv.snapshot()), b.drv.applies)
+			}
+		})
+	})
+}
+
+func TestUnusedChainGoesAfterItsLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 1, 2), synced)
+			synctest.Wait()
+			b.put(sliceEvent(1, 1))
+			synctest.Wait()
+			if _, there := b.drv.snapshot()[key(kindChain, "lb-2")]; !there {
+				t.Fatal("chain deleted in the change that stopped using it")
+			}
+			time.Sleep(11 * time.Second)
+			synctest.Wait()
+			if _, there := b.drv.snapshot()[key(kindChain, "lb-2")]; there {
+				t.Fatal("unused chain left")
+			}
+			b.put(goneEvent(1))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if n := len(b.drv.snapshot()); n != 1 {
+				t.Fatalf("%d objects left", n)
+			}
+		})
+	})
+}
