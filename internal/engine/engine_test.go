@@ -39,7 +39,7 @@ func TestNothingIsWrittenBeforeSourcesAreIn(t *testing.T) {
 		run(t, b, func() {
 			b.put(svcEvent(1, 80))
 			synctest.Wait()
-			if b.drv.loads+b.drv.applies != 0 {
+			if b.drv.count().loads+b.drv.count().applies != 0 {
 				t.Fatal("kernel touched before the sources were in")
 			}
 			time.Sleep(61 * time.Second) // the limit: add what is known, delete nothing
@@ -66,13 +66,13 @@ func TestRestartWritesNothing(t *testing.T) {
 		}
 		first := newBench(drv, nil)
 		run(t, first, func() { first.put(events...); synctest.Wait() })
-		was, before := drv.ops, drv.snapshot()
+		was, before := drv.count().ops, drv.snapshot()
 		second := newBench(drv, nil)
 		run(t, second, func() {
 			second.put(events...)
 			synctest.Wait()
-			if drv.ops != was || !maps.Equal(before, drv.snapshot()) {
-				t.Fatalf("restart wrote %d objects", drv.ops-was)
+			if drv.count().ops != was || !maps.Equal(before, drv.snapshot()) {
+				t.Fatalf("restart wrote %d objects", drv.count().ops-was)
 			}
 			if last := second.last(); !last.Full || last.Pending != 0 {
 				t.Fatalf("restart's turn: %+v", last)
@@ -92,18 +92,18 @@ func TestCostOfOneChangeAt10000Services(t *testing.T) {
 			}
 			b.put(synced)
 			synctest.Wait()
-			if b.drv.biggest > 12_000 {
-				t.Fatalf("a transaction of %d operations", b.drv.biggest)
+			if b.drv.count().biggest > 12_000 {
+				t.Fatalf("a transaction of %d operations", b.drv.count().biggest)
 			}
-			loads, applies, ops := b.drv.loads, b.drv.applies, b.drv.ops
+			loads, applies, ops := b.drv.count().loads, b.drv.count().applies, b.drv.count().ops
 			b.put(sliceEvent(77, 308, 309, 310, 99_999))
 			synctest.Wait()
-			if b.drv.ops-ops != 1 || b.drv.applies-applies != 1 || b.drv.loads != loads || b.drv.changed != 0 {
-				t.Fatalf("one replaced endpoint: %d operations, %d transactions, %d reads", b.drv.ops-ops, b.drv.applies-applies, b.drv.loads-loads)
+			if b.drv.count().ops-ops != 1 || b.drv.count().applies-applies != 1 || b.drv.count().loads != loads || b.drv.count().changed != 0 {
+				t.Fatalf("one replaced endpoint: %d operations, %d transactions, %d reads", b.drv.count().ops-ops, b.drv.count().applies-applies, b.drv.count().loads-loads)
 			}
 			b.put(sliceEvent(77, 308, 309, 310, 99_999))
 			synctest.Wait()
-			if b.drv.applies-applies != 1 {
+			if b.drv.count().applies-applies != 1 {
 				t.Fatal("an event that changes nothing wrote")
 			}
 		})
@@ -116,14 +116,14 @@ func TestForeignWriteIsRepaired(t *testing.T) {
 		run(t, b, func() {
 			b.put(svcEvent(1, 80), sliceEvent(1, 1, 2), svcEvent(2, 80), synced)
 			synctest.Wait()
-			want, ops := b.drv.snapshot(), b.drv.ops
+			want, ops := b.drv.snapshot(), b.drv.count().ops
 			b.drv.foreign(func(k map[dataplane.Key]string) {
 				delete(k, key(kindVerdict, "10.96.0.1:80/TCP"))
 				k[key(kindPool, "alien")] = "aaaa"
 			})
 			synctest.Wait()
-			if !maps.Equal(want, b.drv.snapshot()) || b.drv.ops-ops != 2 {
-				t.Fatalf("after repair (%d operations): %v", b.drv.ops-ops, b.drv.snapshot())
+			if !maps.Equal(want, b.drv.snapshot()) || b.drv.count().ops-ops != 2 {
+				t.Fatalf("after repair (%d operations): %v", b.drv.count().ops-ops, b.drv.snapshot())
 			}
 			if d := b.last().Drift; len(d) != 2 {
 				t.Fatalf("drift told: %v", d)
@@ -228,8 +228,8 @@ func TestTransientFailuresAreRetriedThenRebuilt(t *testing.T) {
 			b.put(svcEvent(2, 80))
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
-			if b.drv.roots != 1 || b.drv.applies > 20 {
-				t.Fatalf("%d rebuilds in %d tries", b.drv.roots, b.drv.applies)
+			if b.drv.count().roots != 1 || b.drv.count().applies > 20 {
+				t.Fatalf("%d rebuilds in %d tries", b.drv.count().roots, b.drv.count().applies)
 			}
 			if k := b.drv.snapshot(); len(k) != 3 || b.last().Err != nil {
 				t.Fatalf("after the rebuild: %v %v", k, b.last().Err)
@@ -249,13 +249,13 @@ func TestMinSyncThrottles(t *testing.T) {
 				b.put(svcEvent(10+i, 80))
 			}
 			synctest.Wait()
-			if b.drv.applies != 1 {
-				t.Fatalf("%d transactions within the pause", b.drv.applies)
+			if b.drv.count().applies != 1 {
+				t.Fatalf("%d transactions within the pause", b.drv.count().applies)
 			}
 			time.Sleep(200 * time.Millisecond)
 			synctest.Wait()
-			if len(b.drv.snapshot()) != 11 || b.drv.applies != 2 {
-				t.Fatalf("%d objects by %d transactions", len(b.drv.snapshot()), b.drv.applies)
+			if len(b.drv.snapshot()) != 11 || b.drv.count().applies != 2 {
+				t.Fatalf("%d objects by %d transactions", len(b.drv.snapshot()), b.drv.count().applies)
 			}
 		})
 	})

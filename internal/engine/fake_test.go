@@ -23,11 +23,18 @@ type memDriver struct {
 	moved  bool // a foreign write since our last look
 	ring   func()
 
-	loads, applies, ops, changed int
-	fail                         func(b dataplane.Batch) error
-	failLoad                     func() error
-	roots                        int
-	biggest                      int
+	counts
+	fail     func(b dataplane.Batch) error
+	failLoad func() error
+}
+
+// counts is what the driver was asked to do.
+type counts struct{ loads, applies, ops, changed, roots, biggest int }
+
+func (d *memDriver) count() counts {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.counts
 }
 
 const (
