@@ -48,7 +48,8 @@ type Op struct {
 	Have, Want string
 }
 
-// Batch is what one Apply should do, in order.
+// Batch is what one Apply should do. The driver puts the operations in the order
+// that its kernel needs (see Kind).
 type Batch struct {
 	Ops []Op
 }

@@ -60,10 +60,11 @@ func TestNothingIsWrittenBeforeSourcesAreIn(t *testing.T) {
 func TestRestartWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drv := newMemDriver()
-		events := []model.Event{synced}
+		var events []model.Event
 		for i := range 50 {
 			events = append(events, svcEvent(i, 80), sliceEvent(i, 3*i, 3*i+1, 3*i+2))
 		}
+		events = append(events, synced) // last, as sources promise
 		first := newBench(drv, nil)
 		run(t, first, func() { first.put(events...); synctest.Wait() })
 		was, before := drv.count().ops, drv.snapshot()

@@ -113,6 +113,7 @@ func (d *memDriver) Apply(_ context.Context, b dataplane.Batch) (dataplane.Appli
 		}
 	}
 	next, n := maps.Clone(d.kernel), 0
+	slices.SortStableFunc(b.Ops, func(x, y dataplane.Op) int { return int(x.Key.Kind) - int(y.Key.Kind) })
 	for _, op := range b.Ops {
 		if op.Key.Kind == dataplane.KindRoot && op.Have != "" {
 			next, op.Have = map[dataplane.Key]string{}, ""
