@@ -1,0 +1,62 @@
+# Fairlead. `make demo` and `make test` do their own set-up on a bare machine
+# (Debian or Ubuntu with Go 1.26; root, for network namespaces). `make help` lists all.
+SHELL := /bin/bash
+MODE ?= nftables
+BIN := bin/fairlead
+CACHE := $(CURDIR)/.cache
+GO ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+export FAIRLEAD_BIN := $(CURDIR)/$(BIN)
+
+# Packages whose tests program a real kernel, in namespaces that they make.
+KERNEL_PKGS := ./internal/kernel/... ./internal/dataplane/... ./internal/conntrack/... ./internal/node/... ./test/netlab/... ./test/scenarios/...
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## show this
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps: ## install the programs that the lab needs, if they are missing
+	@bash scripts/deps.sh
+
+.PHONY: build
+build: ## build bin/fairlead (static)
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/fairlead
+
+.PHONY: lab
+lab: deps build
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/fairlead-lab ./cmd/fairlead-lab
+
+.PHONY: demo
+demo: lab ## see it work: a lab of namespaces, real requests, repair, restart
+	@bin/fairlead-lab demo
+
+.PHONY: test
+test: deps build ## every test: unit, property, real kernel, real API server
+	@bash scripts/test.sh
+
+.PHONY: conformance
+conformance: lab ## the scenario kit: MODE=nftables [SUBJECT=kube-proxy] [RUN=regexp]
+	@bash scripts/conformance.sh "$(MODE)" "$(SUBJECT)" "$(RUN)"
+
+.PHONY: bench
+bench: deps ## sync and memory figures: [SIZES="1000 10000 50000"]
+	@bash scripts/bench.sh
+
+.PHONY: bench-peers
+bench-peers: deps build ## beside upstream kube-proxy on one API server: SIZES="1000 10000" E=10
+	@bash bench/peers/run.sh
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck, the import table
+	@bash scripts/lint.sh
+
+.PHONY: fmt
+fmt: ## gofmt everything
+	@gofmt -w $$(git ls-files '*.go')
+
+.PHONY: clean
+clean: ## remove what was built (the cache of Kubernetes binaries too)
+	@rm -rf bin $(CACHE) bench/results
