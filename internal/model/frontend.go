@@ -89,6 +89,18 @@ type Frontend struct {
 	// everything else is dropped. Ranges are masked, sorted, none inside another.
 	Guarded      bool
 	SourceRanges []netip.Prefix
+
+	// Others are the endpoints of the port that exist but are in neither list:
+	// not ready, ending, out of this node's topology, or of weight 0. No data
+	// plane renders them: they tell the followers of commits which running flows
+	// may stay. Sorted as Backends are.
+	Others []Other
+}
+
+// Other is an endpoint that gets no new connection.
+type Other struct {
+	Addr    netip.AddrPort
+	Serving bool
 }
 
 // Backend is one endpoint a Frontend may choose.
