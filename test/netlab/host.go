@@ -108,12 +108,14 @@ func newHost(home netns.NsHandle, prefix, name string) (*Host, error) {
 }
 
 // prepare sets what must be true before the first link exists: no duplicate address detection (it would delay every address by a
-// second), no redirects, no reverse path filter, loopback up.
+// second), no redirects, no reverse path filter, no rate limit on ICMP errors (the seventh refusal in a row would be a time-out), loopback
+// up.
 func (h *Host) prepare() error {
 	for _, kv := range [][2]string{
 		{"net/ipv4/conf/all/rp_filter", "0"}, {"net/ipv4/conf/default/rp_filter", "0"},
 		{"net/ipv4/conf/all/send_redirects", "0"}, {"net/ipv4/conf/default/send_redirects", "0"},
 		{"net/ipv4/conf/all/accept_redirects", "0"}, {"net/ipv4/conf/default/accept_redirects", "0"},
+		{"net/ipv4/icmp_ratemask", "0"}, {"net/ipv6/icmp/ratelimit", "0"},
 		{"net/ipv6/conf/all/accept_dad", "0"}, {"net/ipv6/conf/default/accept_dad", "0"},
 		{"net/ipv6/conf/all/accept_ra", "0"}, {"net/ipv6/conf/default/accept_ra", "0"},
 		{"net/ipv6/conf/all/accept_redirects", "0"}, {"net/ipv6/conf/default/accept_redirects", "0"},

@@ -74,7 +74,7 @@ func (p *Process) Terminate(grace time.Duration) bool {
 	}
 }
 
-// Run runs a command inside the namespace to its end and returns what it wrote to stdout and stderr. The error repeats the last line.
+// Run runs a command inside the namespace to its end and returns what it wrote to stdout and stderr. The error repeats the last lines.
 func (h *Host) Run(ctx context.Context, name string, args ...string) (string, error) {
 	var out strings.Builder
 	cmd := exec.Command(name, args...)
@@ -90,12 +90,12 @@ func (h *Host) Run(ctx context.Context, name string, args ...string) (string, er
 		return out.String(), fmt.Errorf("run %s in %s: %w", name, h.Name, ctx.Err())
 	}
 	if p.Err() != nil {
-		return out.String(), fmt.Errorf("run %s %s in %s: %w: %s", name, strings.Join(args, " "), h.Name, p.Err(), lastLine(out.String()))
+		return out.String(), fmt.Errorf("run %s %s in %s: %w: %s", name, strings.Join(args, " "), h.Name, p.Err(), lastLines(out.String()))
 	}
 	return out.String(), nil
 }
 
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return s[strings.LastIndexByte(s, '\n')+1:]
+func lastLines(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-4):], "\n")
 }

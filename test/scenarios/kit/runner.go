@@ -1,0 +1,141 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/test/netlab"
+)
+
+// Config says what to run.
+type Config struct {
+	Scenarios []*Scenario
+	Modes     []string
+	// Run selects variants by their full name; nil means all.
+	Run *regexp.Regexp
+	// NewSubject makes the subject for one lab.
+	NewSubject func() Subject
+	// SubjectName is the word for `not NAME:` headers.
+	SubjectName string
+	// Labs is how many labs run at the same time; 0 means 2.
+	Labs int
+	// RestartBetweenSteps restarts the agent between any two steps, by SIGKILL and SIGTERM in turn.
+	RestartBetweenSteps bool
+	// Patience is how long an expectation may take to come true; 0 means 5 s.
+	Patience time.Duration
+	// Done is called after each variant, from one goroutine at a time; may be nil.
+	Done func(Result)
+}
+
+// Result is one cell of the matrix.
+type Result struct {
+	Variant       Variant
+	Mode          string
+	NotApplicable string // the reason, or empty
+	Err           error
+	Took          time.Duration
+}
+
+// Passed reports whether the variant ran and held.
+func (r Result) Passed() bool { return r.Err == nil && r.NotApplicable == "" }
+
+type job struct {
+	index   int
+	variant Variant
+	mode    string
+}
+
+// Run runs every selected variant in every mode, in Config.Labs labs at once. The results come in the order of the scenarios.
+func Run(ctx context.Context, cfg Config) ([]Result, error) {
+	if cfg.Labs == 0 {
+		cfg.Labs = 2
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = pollFor
+	}
+	var jobs []job
+	for _, mode := range cfg.Modes {
+		for _, s := range cfg.Scenarios {
+			for _, v := range s.Variants() {
+				if cfg.Run == nil || cfg.Run.MatchString(v.Name()) {
+					jobs = append(jobs, job{len(jobs), v, mode})
+				}
+			}
+		}
+	}
+	if len(jobs) == 0 {
+		return nil, errors.New("run scenarios: none selected")
+	}
+	queue := make(chan job)
+	results := make([]Result, len(jobs))
+	var report sync.Mutex
+	errs := make([]error, cfg.Labs)
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for i := range cfg.Labs {
+		wg.Go(func() {
+			errs[i] = cfg.work(ctx, queue, func(j job, res Result) {
+				report.Lock()
+				defer report.Unlock()
+				results[j.index] = res
+				if cfg.Done != nil {
+					cfg.Done(res)
+				}
+			})
+			if errs[i] != nil {
+				cancel() // a worker without a lab must not leave the queue waiting
+			}
+		})
+	}
+	err := feed(ctx, queue, jobs)
+	wg.Wait()
+	return results, errors.Join(append(errs, err)...)
+}
+
+func feed(ctx context.Context, queue chan<- job, jobs []job) error {
+	defer close(queue)
+	for _, j := range jobs {
+		select {
+		case queue <- j:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// work is one lab with one subject, taking variants until there are no more.
+func (cfg Config) work(ctx context.Context, queue <-chan job, report func(job, Result)) (err error) {
+	lab, err := netlab.New(ctx, netlab.Config{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	subject := cfg.NewSubject()
+	for j := range queue {
+		res := Result{Variant: j.variant, Mode: j.mode, NotApplicable: j.variant.Scenario.NotApplicable(j.mode, cfg.SubjectName)}
+		if res.NotApplicable == "" {
+			start := time.Now()
+			res.Err = cfg.one(ctx, lab, subject, j)
+			res.Took = time.Since(start)
+		}
+		report(j, res)
+	}
+	return nil
+}
+
+func (cfg Config) one(ctx context.Context, lab *netlab.Lab, subject Subject, j job) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	r := &run{v: j.variant, lab: lab, subject: subject, mode: j.mode, restarts: cfg.RestartBetweenSteps, patience: cfg.Patience,
+		flows: map[string]*netlab.Flow{}}
+	if err := r.do(ctx); err != nil {
+		return fmt.Errorf("%w\n%s", err, tail(subject.Log(), 12))
+	}
+	return nil
+}
