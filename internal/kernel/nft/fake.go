@@ -1,29 +1,174 @@
 package nft
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Fake is a Kernel in memory. It executes the bytes of a batch, so what it accepts was encoded for the kernel, and refuses
 // what the kernel refuses: other data for a present key (EEXIST), deletes of what is absent (ENOENT), deletes of what is in use
-// (EBUSY), rules and elements that name absent chains or sets (ENOENT), a moved generation. It is safe for concurrent use.
+// (EBUSY), rules and elements that name absent chains or sets (ENOENT), a full set (ENFILE), a moved generation. It does not
+// follow packets: dynamic sets stay as written and nothing expires. It is safe for concurrent use; for a foreign writer commit
+// to it from elsewhere.
 type Fake struct {
-	mu sync.Mutex
+	mu       sync.Mutex
+	gen      Generation
+	handle   uint64
+	tables   map[TableRef]*fakeTable
+	watchers map[*fakeWatcher]bool
 }
 
 var _ Kernel = (*Fake)(nil)
 
-// NewFake returns an empty Fake at generation 1.
-func NewFake() *Fake { return &Fake{} }
+type fakeTable struct {
+	row    Table
+	sets   map[string]*fakeSet
+	chains map[string]*fakeChain
+}
 
-func (f *Fake) Commit(ctx context.Context, b *Batch) (Generation, error) { return 0, nil }
-func (f *Fake) Generation(ctx context.Context) (Generation, error)       { return 0, nil }
-func (f *Fake) Tables(ctx context.Context) ([]Table, error)              { return nil, nil }
-func (f *Fake) Sets(ctx context.Context, t TableRef) ([]Set, error)      { return nil, nil }
-func (f *Fake) Chains(ctx context.Context, t TableRef) ([]Chain, error)  { return nil, nil }
-func (f *Fake) Rules(ctx context.Context, t TableRef) ([]Rule, error)    { return nil, nil }
+type fakeSet struct {
+	row   Set
+	elems map[string]Element // by identity of the key
+	refs  int                // rules that use it
+}
+
+type fakeChain struct {
+	row   Chain
+	refs  int // jumps of rules and verdicts of elements
+	rules []*fakeRule
+}
+
+type fakeRule struct {
+	row    Rule
+	chains []*fakeChain // that it leads to
+	sets   []*fakeSet   // that it looks into
+}
+
+// NewFake returns an empty Fake at generation 1.
+func NewFake() *Fake {
+	return &Fake{gen: 1, tables: map[TableRef]*fakeTable{}, watchers: map[*fakeWatcher]bool{}}
+}
+
+// Generation implements Kernel.
+func (f *Fake) Generation(ctx context.Context) (Generation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gen, ctx.Err()
+}
+
+// Tables implements Kernel.
+func (f *Fake) Tables(ctx context.Context) ([]Table, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []Table
+	for _, t := range f.tables {
+		row := t.row
+		row.Use = uint32(len(t.sets) + len(t.chains))
+		out = append(out, row)
+	}
+	slices.SortFunc(out, func(a, b Table) int { return int(a.Handle) - int(b.Handle) })
+	return out, ctx.Err()
+}
+
+// Sets implements Kernel.
+func (f *Fake) Sets(ctx context.Context, t TableRef) ([]Set, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []Set
+	if table := f.tables[t]; table != nil {
+		for _, s := range table.sets {
+			out = append(out, s.row)
+		}
+	}
+	slices.SortFunc(out, func(a, b Set) int { return int(a.Handle) - int(b.Handle) })
+	return out, ctx.Err()
+}
+
+// Chains implements Kernel.
+func (f *Fake) Chains(ctx context.Context, t TableRef) ([]Chain, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []Chain
+	for _, c := range f.sortedChains(t) {
+		row := c.row
+		row.Use = uint32(c.refs + len(c.rules))
+		out = append(out, row)
+	}
+	return out, ctx.Err()
+}
+
+func (f *Fake) sortedChains(t TableRef) []*fakeChain {
+	table := f.tables[t]
+	if table == nil {
+		return nil
+	}
+	return slices.SortedFunc(maps.Values(table.chains), func(a, b *fakeChain) int { return int(a.row.Handle) - int(b.row.Handle) })
+}
+
+// Rules implements Kernel.
+func (f *Fake) Rules(ctx context.Context, t TableRef) ([]Rule, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []Rule
+	for _, c := range f.sortedChains(t) {
+		for _, r := range c.rules {
+			out = append(out, r.row)
+		}
+	}
+	return out, ctx.Err()
+}
+
+// Elements implements Kernel. emit runs on a copy: it may use the Fake.
 func (f *Fake) Elements(ctx context.Context, s SetRef, emit func(*Element) error) error {
+	elems, err := f.elements(s)
+	if err != nil {
+		return fmt.Errorf("dump elements of set %s: %w", s, err)
+	}
+	for i := range elems {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := emit(&elems[i]); err != nil {
+			return fmt.Errorf("dump elements of set %s: %w", s, err)
+		}
+	}
 	return nil
 }
-func (f *Fake) Watch(ctx context.Context, moved func(Generation)) error { return nil }
+
+// elements are sorted by key: an order of its own, as the kernel's, but the same every time.
+func (f *Fake) elements(s SetRef) ([]Element, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set := f.set(s)
+	if set == nil {
+		return nil, unix.ENOENT
+	}
+	return slices.SortedFunc(maps.Values(set.elems), func(a, b Element) int {
+		return strings.Compare(identity(&a), identity(&b))
+	}), nil
+}
+
+func (f *Fake) set(s SetRef) *fakeSet {
+	if t := f.tables[s.Table]; t != nil {
+		return t.sets[s.Name]
+	}
+	return nil
+}
+
+// identity is what makes two elements the same to a set.
+func identity(e *Element) string {
+	var b strings.Builder
+	b.Write(e.Key)
+	b.Write(e.KeyEnd)
+	b.WriteByte(byte(e.Flags))
+	return b.String()
+}
+
+func sameValue(a, b *Element) bool { return a.Verdict == b.Verdict && bytes.Equal(a.Data, b.Data) }

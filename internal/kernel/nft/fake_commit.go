@@ -1,0 +1,159 @@
+package nft
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// fakeTx is one batch on its way: it works on the live state and keeps how to undo it.
+type fakeTx struct {
+	*Fake
+	undo    []func()
+	changed bool
+}
+
+// Commit implements Kernel.
+func (f *Fake) Commit(ctx context.Context, b *Batch) (Generation, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	b.closeList()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b.Expect != 0 && b.Expect != f.gen {
+		return 0, ErrGeneration
+	}
+	tx := &fakeTx{Fake: f}
+	a := answer{batch: b}
+	for i := range b.msgs {
+		// Like the kernel go on after a failure, to report them all.
+		if errno, offset := tx.execute(b.messageAt(i), b.msgs[i].kind); errno != 0 {
+			a.errs = append(a.errs, OpError{Errno: errno, Kind: b.msgs[i].kind, Tags: b.tags(i, offset)})
+		}
+	}
+	if len(a.errs) > 0 {
+		for _, u := range slices.Backward(tx.undo) {
+			u()
+		}
+		return 0, a.batchError()
+	}
+	if tx.changed {
+		f.gen = f.gen.Next()
+		for w := range f.watchers {
+			w.tell(f.gen)
+		}
+	}
+	return f.gen, nil
+}
+
+// messageAt is message i as the kernel would receive it.
+func (b *Batch) messageAt(i int) nlmsg {
+	m := b.buf[b.msgs[i].off:]
+	return nlmsg{
+		typ: binary.NativeEndian.Uint16(m[4:]), flags: binary.NativeEndian.Uint16(m[6:]),
+		body: m[nlmsgHdrLen:binary.NativeEndian.Uint32(m)],
+	}
+}
+
+// done notes a change and how to undo it.
+func (tx *fakeTx) done(undo func()) {
+	tx.changed = true
+	tx.undo = append(tx.undo, undo)
+}
+
+// execute runs one message; offset is that of the element at fault, 0 if none in particular is.
+func (tx *fakeTx) execute(m nlmsg, kind OpKind) (errno unix.Errno, offset int) {
+	f, attrs := m.family(), m.attrs()
+	switch kind {
+	case OpNewTable:
+		return tx.newTable(decodeTable(f, attrs)), 0
+	case OpDelTable:
+		return tx.delTable(decodeTable(f, attrs).Ref), 0
+	case OpNewSet:
+		return tx.newSet(decodeSet(f, attrs)), 0
+	case OpDelSet:
+		return tx.delSet(decodeSet(f, attrs).Ref), 0
+	case OpNewChain:
+		return tx.newChain(decodeChain(f, attrs)), 0
+	case OpDelChain:
+		return tx.delChain(decodeChain(f, attrs).Ref), 0
+	case OpFlushChain:
+		return tx.flushChain(decodeRule(f, attrs).Chain), 0
+	case OpNewRule:
+		return tx.newRule(decodeRule(f, attrs), m.flags&unix.NLM_F_APPEND == 0), 0
+	case OpDelRule:
+		return tx.delRule(decodeRule(f, attrs)), 0
+	case OpFlushSet, OpAddElement, OpDelElement:
+		return tx.elements(m, kind)
+	}
+	return unix.EOPNOTSUPP, 0
+}
+
+func (tx *fakeTx) newTable(t Table) unix.Errno {
+	if tx.tables[t.Ref] != nil {
+		return 0
+	}
+	tx.handle++
+	t.Handle = tx.handle
+	tx.tables[t.Ref] = &fakeTable{row: t, sets: map[string]*fakeSet{}, chains: map[string]*fakeChain{}}
+	tx.done(func() { delete(tx.tables, t.Ref) })
+	return 0
+}
+
+func (tx *fakeTx) delTable(t TableRef) unix.Errno {
+	old := tx.tables[t]
+	if old == nil {
+		return unix.ENOENT
+	}
+	delete(tx.tables, t)
+	tx.done(func() { tx.tables[t] = old })
+	return 0
+}
+
+// newSet accepts an existing set if it is the same; the kernel (since 6.3) counts that as a change, for its timeout may differ.
+func (tx *fakeTx) newSet(s Set) unix.Errno {
+	t := tx.tables[s.Ref.Table]
+	if t == nil {
+		return unix.ENOENT
+	}
+	if old := t.sets[s.Ref.Name]; old != nil {
+		o := &old.row
+		if o.Flags != s.Flags || o.KeyLen != s.KeyLen || o.KeyType != s.KeyType || o.DataType != s.DataType || o.DataLen != s.DataLen {
+			return unix.EEXIST
+		}
+		tx.changed = true
+		return 0
+	}
+	if s.KeyLen == 0 || s.KeyLen > 64 || s.DataLen > 64 {
+		return unix.EINVAL
+	}
+	tx.handle++
+	s.Handle = tx.handle
+	if s.DataType == dataVerdict {
+		s.DataLen = verdictLen
+	}
+	t.sets[s.Ref.Name] = &fakeSet{row: s, elems: map[string]Element{}}
+	tx.done(func() { delete(t.sets, s.Ref.Name) })
+	return 0
+}
+
+// verdictLen is what a dump shows as the length of a verdict.
+const verdictLen = 16
+
+func (tx *fakeTx) delSet(ref SetRef) unix.Errno {
+	s := tx.set(ref)
+	if s == nil {
+		return unix.ENOENT
+	}
+	if s.refs > 0 {
+		return unix.EBUSY
+	}
+	t := tx.tables[ref.Table]
+	tx.flushSet(s)
+	delete(t.sets, ref.Name)
+	tx.done(func() { t.sets[ref.Name] = s })
+	return 0
+}
