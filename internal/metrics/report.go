@@ -9,8 +9,7 @@ import (
 // Phase is a step of one sync.
 type Phase uint8
 
-// The phases, in the order in which they run. Load happens only at start, in
-// an audit and after a conflict.
+// The phases. Load runs only at start, in an audit and after a conflict.
 const (
 	PhaseState Phase = iota
 	PhasePolicy
@@ -25,24 +24,14 @@ type Result uint8
 
 // The results.
 const (
-	OK         Result = iota // committed
-	Conflict                 // somebody else wrote; nothing applied
-	Refused                  // the kernel refused objects; they were put aside
-	Failed                   // transient or fatal error; nothing applied
-	numResults int    = iota
+	OK      Result = iota // everything that was pending is in the kernel
+	Refused               // committed, but the kernel refused objects: they were put aside
+	Failed                // not committed; it will be tried again
 )
 
-// Trigger is one change that a sync brought into the kernel.
-type Trigger struct {
-	Family   model.Family
-	Changed  time.Time // annotation last-change-trigger-time; zero if unknown
-	Received time.Time // when the source saw it; zero if unknown
-}
-
-// SyncReport is one turn of the engine, told in plain values. The slices are
-// read during SyncDone only, so the engine may use them again.
+// SyncReport is one turn of the engine, told in plain values.
 type SyncReport struct {
-	Families   []model.Family // families that the batch touched
+	Families   []model.Family // that the turn was about; empty = all
 	Full       bool           // compared with a fresh Load (start, audit, after a conflict)
 	Result     Result
 	Done       time.Time // when it ended
@@ -50,5 +39,5 @@ type SyncReport struct {
 	Phases     [NumPhases]time.Duration // 0 = the phase did not run
 	Operations int                      // kernel objects written
 	Reads      int                      // kernel dumps and queries made
-	Triggers   []Trigger                // changes now visible; ignored unless Result is OK
+	Conflicts  int                      // batches refused because somebody else had written
 }

@@ -1,0 +1,172 @@
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// SyncDone records one turn of the engine.
+func (m *Metrics) SyncDone(r *SyncReport) {
+	m.results[r.Result].Inc()
+	m.operations.Add(float64(r.Operations))
+	m.operationsPerSync.Observe(float64(r.Operations))
+	m.reads.Add(float64(r.Reads))
+	m.conflicts.Add(float64(r.Conflicts))
+	for p, d := range r.Phases {
+		if d > 0 {
+			m.phases[p].Observe(d.Seconds())
+		}
+	}
+	kind := &m.partial
+	if r.Full {
+		kind = &m.full
+	}
+	for _, f := range m.chosen(r.Families) {
+		observe(m.sync.of(f), r.Total)
+		observe(kind.of(f), r.Total)
+		if r.Result == Failed {
+			add(m.syncFailures.of(f), 1)
+			continue
+		}
+		m.lastSync.WithLabelValues(f.String()).Set(unix(r.Done))
+	}
+}
+
+// Programmed records that a change came into the kernel at done: changed is
+// when the API server recorded it, received when we saw it; zero = unknown.
+func (m *Metrics) Programmed(changed, received, done time.Time) {
+	if !changed.IsZero() {
+		took := max(done.Sub(changed), 0) // the API server's clock may be ahead of ours
+		for _, f := range m.families {
+			observe(m.programming.of(f), took)
+		}
+		m.fineProgramming.Observe(took.Seconds())
+	}
+	if !received.IsZero() {
+		m.fineReceived.Observe(done.Sub(received).Seconds())
+	}
+}
+
+// Queued records that a sync was asked for.
+func (m *Metrics) Queued(at time.Time) {
+	for _, f := range m.families {
+		m.lastQueued.WithLabelValues(f.String()).Set(unix(at))
+	}
+}
+
+// ChangesSeen adds to the numbers of changes that came in.
+func (m *Metrics) ChangesSeen(services, endpointSlices int) {
+	m.serviceChanges.Add(float64(services))
+	m.endpointChanges.Add(float64(endpointSlices))
+}
+
+// ChangesPending sets how many changes are not in the kernel yet.
+func (m *Metrics) ChangesPending(services, endpointSlices int) {
+	m.servicesPend.Set(float64(services))
+	m.endpointsPending.Set(float64(endpointSlices))
+}
+
+// Sizes sets how many Services and endpoints are known.
+func (m *Metrics) Sizes(services, endpoints int) {
+	m.services.Set(float64(services))
+	m.endpoints.Set(float64(endpoints))
+}
+
+// Pending sets how many kernel objects differ from what they should be.
+func (m *Metrics) Pending(objects int) { m.pending.Set(float64(objects)) }
+
+// Quarantined sets how many Services are put aside.
+func (m *Metrics) Quarantined(services int) { m.quarantined.Set(float64(services)) }
+
+// DriftRepaired adds objects that somebody else had changed. A kind that is not
+// in the list counts as "other", so that the label stays bounded.
+func (m *Metrics) DriftRepaired(kind string, objects int) {
+	c, ok := m.drift[kind]
+	if !ok {
+		c = m.drift["other"]
+	}
+	c.Add(float64(objects))
+}
+
+// Problems sets how many objects of a kind have something wrong now.
+func (m *Metrics) Problems(kind string, objects int) {
+	g, ok := m.problems[kind]
+	if !ok {
+		g = m.problems["other"]
+	}
+	g.Set(float64(objects))
+}
+
+// NoLocalEndpoints sets how many Services have endpoints, but none here that
+// their internal or external Local policy allows.
+func (m *Metrics) NoLocalEndpoints(external bool, f model.Family, services int) {
+	policy := "internal"
+	if external {
+		policy = "external"
+	}
+	m.noLocal.WithLabelValues(policy, f.String()).Set(float64(services))
+}
+
+// Conntrack records one removal of stale flows.
+func (m *Metrics) Conntrack(f model.Family, took time.Duration, deleted int) {
+	observe(m.flowsTook.of(f), took)
+	add(m.flowsDeleted.of(f), deleted)
+}
+
+// CleanupFailed records that objects no longer used could not be deleted.
+func (m *Metrics) CleanupFailed(f model.Family) { add(m.cleanupFailures.of(f), 1) }
+
+// RestoreFailed records a failed iptables-restore of a full or partial sync.
+func (m *Metrics) RestoreFailed(f model.Family, partial bool) {
+	m.iptablesRestore.WithLabelValues(f.String()).Inc()
+	if partial {
+		m.iptablesPartial.WithLabelValues(f.String()).Inc()
+	}
+}
+
+// IPTablesRules sets how many rules of a table (nat, filter, mangle) are ours
+// and how many the last sync wrote.
+func (m *Metrics) IPTablesRules(table string, f model.Family, owned, written int) {
+	m.iptablesRules.WithLabelValues(table, f.String()).Set(float64(owned))
+	m.iptablesLast.WithLabelValues(table, f.String()).Set(float64(written))
+}
+
+// Watch records whether the source of a resource is connected and when it last
+// heard anything. The resource is a fixed word of the source, such as
+// "services".
+func (m *Metrics) Watch(resource string, connected bool, last time.Time) {
+	m.watches.set(resource, watch{connected, last})
+}
+
+// Healthz counts an answer of /healthz.
+func (m *Metrics) Healthz(code int) { m.healthz.WithLabelValues(strconv.Itoa(code)).Inc() }
+
+// Livez counts an answer of /livez.
+func (m *Metrics) Livez(code int) { m.livez.WithLabelValues(strconv.Itoa(code)).Inc() }
+
+// chosen is families, or all of ours if there are none.
+func (m *Metrics) chosen(families []model.Family) []model.Family {
+	if len(families) == 0 {
+		return m.families
+	}
+	return families
+}
+
+// observe and add do nothing for a family that is not in use.
+func observe(o prometheus.Observer, d time.Duration) {
+	if o != nil {
+		o.Observe(d.Seconds())
+	}
+}
+
+func add(c prometheus.Counter, n int) {
+	if c != nil {
+		c.Add(float64(n))
+	}
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

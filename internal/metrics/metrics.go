@@ -1,0 +1,164 @@
+package metrics
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Params says what New needs to know.
+type Params struct {
+	Mode     string // the proxy mode: rows of other modes are not served
+	Families []model.Family
+	Version  string // ours
+	Commit   string
+	Gates    map[string]bool  // feature gates with their values
+	Now      func() time.Time // time.Now
+}
+
+// Metrics is every metric of the agent. All methods may be called from any
+// goroutine; none blocks.
+type Metrics struct {
+	reg, slis *prometheus.Registry
+	now       func() time.Time
+	families  []model.Family
+
+	sync, full, partial, programming byFamily[prometheus.Observer]
+	syncFailures, cleanupFailures    byFamily[prometheus.Counter]
+	flowsTook                        byFamily[prometheus.Observer]
+	flowsDeleted                     byFamily[prometheus.Counter]
+	lastSync, lastQueued, noLocal    *prometheus.GaugeVec // no row before its first value: 0 would read as 1970
+
+	results                          [3]prometheus.Counter // by Result
+	phases                           [NumPhases]prometheus.Observer
+	fineProgramming, fineReceived    prometheus.Observer
+	operations, reads, conflicts     prometheus.Counter
+	operationsPerSync                prometheus.Observer
+	endpointsPending, servicesPend   prometheus.Gauge
+	endpointChanges, serviceChanges  prometheus.Counter
+	services, endpoints              prometheus.Gauge
+	pending, quarantined             prometheus.Gauge
+	drift                            map[string]prometheus.Counter
+	problems                         map[string]prometheus.Gauge
+	watches                          *watches
+	healthz, livez                   *prometheus.CounterVec
+	restRequests                     *prometheus.CounterVec
+	restLatency                      *prometheus.HistogramVec
+	healthchecks                     prometheus.Counter
+	iptablesRestore, iptablesPartial *prometheus.CounterVec
+	iptablesRules, iptablesLast      *prometheus.GaugeVec
+}
+
+// New makes the metrics of one agent, in a registry of their own.
+func New(p Params) *Metrics {
+	b := newBuilder(p.Mode)
+	m := &Metrics{reg: b.reg, now: p.Now, families: p.Families}
+	b.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.buildKubeProxy(b)
+	m.buildSync(b)
+	m.buildState(b)
+	m.buildSLIs()
+	m.setInfo(b, p)
+	b.finish()
+	return m
+}
+
+func (m *Metrics) buildKubeProxy(b *builder) {
+	const prefix = "kubeproxy_"
+	m.sync = perFamily(m.families, b.histogram(prefix+"sync_proxy_rules_duration_seconds").WithLabelValues)
+	m.full = perFamily(m.families, b.histogram(prefix+"sync_full_proxy_rules_duration_seconds").WithLabelValues)
+	m.partial = perFamily(m.families, b.histogram(prefix+"sync_partial_proxy_rules_duration_seconds").WithLabelValues)
+	m.programming = perFamily(m.families, b.histogram(prefix+"network_programming_duration_seconds").WithLabelValues)
+	m.lastSync = b.gauge(prefix + "sync_proxy_rules_last_timestamp_seconds")
+	m.lastQueued = b.gauge(prefix + "sync_proxy_rules_last_queued_timestamp_seconds")
+	m.endpointsPending = b.gauge(prefix + "sync_proxy_rules_endpoint_changes_pending").WithLabelValues()
+	m.endpointChanges = b.counter(prefix + "sync_proxy_rules_endpoint_changes_total").WithLabelValues()
+	m.servicesPend = b.gauge(prefix + "sync_proxy_rules_service_changes_pending").WithLabelValues()
+	m.serviceChanges = b.counter(prefix + "sync_proxy_rules_service_changes_total").WithLabelValues()
+	m.noLocal = b.gauge(prefix + "sync_proxy_rules_no_local_endpoints_total")
+	m.iptablesRestore = b.counter(prefix + "sync_proxy_rules_iptables_restore_failures_total")
+	m.iptablesPartial = b.counter(prefix + "sync_proxy_rules_iptables_partial_restore_failures_total")
+	m.iptablesRules = b.gauge(prefix + "sync_proxy_rules_iptables_total")
+	m.iptablesLast = b.gauge(prefix + "sync_proxy_rules_iptables_last")
+	m.syncFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_sync_failures_total").WithLabelValues)
+	m.cleanupFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_cleanup_failures_total").WithLabelValues)
+	m.healthz = b.counter(prefix + "proxy_healthz_total")
+	m.livez = b.counter(prefix + "proxy_livez_total")
+	m.flowsTook = perFamily(m.families, b.histogram(prefix+"conntrack_reconciler_sync_duration_seconds").WithLabelValues)
+	m.flowsDeleted = perFamily(m.families, b.counter(prefix+"conntrack_reconciler_deleted_entries_total").WithLabelValues)
+}
+
+func (m *Metrics) buildSync(b *builder) {
+	results := b.counter("fairlead_syncs_total")
+	for r, name := range [3]string{OK: "ok", Refused: "refused", Failed: "failed"} {
+		m.results[r] = results.WithLabelValues(name)
+	}
+	phases := b.histogram("fairlead_sync_phase_duration_seconds")
+	for ph, name := range [NumPhases]string{
+		PhaseState: "state", PhasePolicy: "policy", PhaseRender: "render", PhaseApply: "apply", PhaseLoad: "load",
+	} {
+		m.phases[ph] = phases.WithLabelValues(name)
+	}
+	m.fineProgramming = b.histogram("fairlead_network_programming_duration_seconds").WithLabelValues()
+	m.fineReceived = b.histogram("fairlead_receive_to_commit_duration_seconds").WithLabelValues()
+	m.operations = b.counter("fairlead_operations_total").WithLabelValues()
+	m.operationsPerSync = b.histogram("fairlead_operations_per_sync").WithLabelValues()
+	m.reads = b.counter("fairlead_kernel_reads_total").WithLabelValues()
+	m.conflicts = b.counter("fairlead_conflicts_total").WithLabelValues()
+	m.drift = map[string]prometheus.Counter{}
+	drift := b.counter("fairlead_drift_repaired_total")
+	for _, k := range driftKinds() {
+		m.drift[k] = drift.WithLabelValues(k)
+	}
+}
+
+func (m *Metrics) buildState(b *builder) {
+	m.services = b.gauge("fairlead_services").WithLabelValues()
+	m.endpoints = b.gauge("fairlead_endpoints").WithLabelValues()
+	m.pending = b.gauge("fairlead_pending_objects").WithLabelValues()
+	m.quarantined = b.gauge("fairlead_quarantined_objects").WithLabelValues()
+	m.problems = map[string]prometheus.Gauge{}
+	problems := b.gauge("fairlead_problems")
+	for _, k := range problemKinds() {
+		m.problems[k] = problems.WithLabelValues(k)
+	}
+	m.watches = newWatches(b.desc("fairlead_watch_connected"), b.desc("fairlead_watch_staleness_seconds"), m.now)
+	b.reg.MustRegister(m.watches)
+	m.restRequests = b.counter("rest_client_requests_total")
+	m.restLatency = b.histogram("rest_client_request_duration_seconds")
+}
+
+// setInfo fills the constant rows.
+func (m *Metrics) setInfo(b *builder, p Params) {
+	b.gauge("fairlead_build_info").WithLabelValues(p.Version, p.Commit, runtime.Version(), p.Mode).Set(1)
+	b.gauge("kubernetes_build_info").WithLabelValues("", runtime.Compiler, p.Commit, "", "v1.36.3+fairlead-"+p.Version,
+		runtime.Version(), "1", "36", runtime.GOOS+"/"+runtime.GOARCH).Set(1)
+	gates := b.gauge("kubernetes_feature_enabled")
+	for name, stage := range servedGates() {
+		v := 0.0
+		if p.Gates[name] {
+			v = 1
+		}
+		gates.WithLabelValues(name, stage).Set(v)
+	}
+}
+
+// servedGates are the gates that mean something to a Service proxy, with their
+// stage in Kubernetes 1.36.
+func servedGates() map[string]string {
+	return map[string]string{
+		"AllowServiceExternalIPs": "", "MultiCIDRServiceAllocator": "", "NFTablesProxyMode": "",
+		"PreferSameTrafficDistribution": "", "RelaxedServiceNameValidation": "BETA", "StrictIPCIDRValidation": "BETA",
+		"ComponentFlagz": "BETA", "ComponentStatusz": "BETA",
+	}
+}
+
+func driftKinds() []string {
+	return []string{"table", "chain", "rule", "set", "map", "element", "flowtable", "server", "address", "other"}
+}
+
+func problemKinds() []string { return []string{"service", "slice", "node", "manifest", "other"} }

@@ -1,0 +1,118 @@
+package metrics
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// kind is the type of a metric.
+type kind string
+
+const (
+	counter   kind = "counter"
+	gauge     kind = "gauge"
+	histogram kind = "histogram"
+)
+
+// row is one metric. Every name that the agent serves, apart from go_ and
+// process_, stands in rows() and nowhere else.
+type row struct {
+	name    string
+	kind    kind
+	help    string
+	labels  []string
+	buckets []float64
+	modes   []string // modes that have it; nil = every mode
+}
+
+// in tells whether a scraper sees the row in a mode: rows of another mode would
+// look like that mode at work.
+func (r row) in(mode string) bool { return r.modes == nil || slices.Contains(r.modes, mode) }
+
+func rows() []row {
+	return slices.Concat(kubeProxySync(), kubeProxyRest(), ownSync(), ownState(), clientRows())
+}
+
+// kubeProxySync are kube-proxy's names for the syncs themselves, buckets included.
+func kubeProxySync() []row {
+	family, ruleModes := []string{"ip_family"}, []string{"iptables", "nftables"}
+	sync := prometheus.ExponentialBuckets(0.001, 2, 15)
+	programming := slices.Concat(
+		prometheus.LinearBuckets(0.25, 0.25, 2), prometheus.LinearBuckets(1, 1, 59),
+		prometheus.LinearBuckets(60, 5, 12), prometheus.LinearBuckets(120, 30, 7))
+	return []row{
+		{"kubeproxy_sync_proxy_rules_duration_seconds", histogram, "Time that one sync took.", family, sync, nil},
+		{"kubeproxy_sync_full_proxy_rules_duration_seconds", histogram, "Time that one sync took which compared everything with the kernel.", family, sync, ruleModes},
+		{"kubeproxy_sync_partial_proxy_rules_duration_seconds", histogram, "Time that one sync took which wrote only what had changed.", family, sync, ruleModes},
+		{"kubeproxy_sync_proxy_rules_last_timestamp_seconds", gauge, "When the last good sync ended.", family, nil, nil},
+		{"kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", gauge, "When a sync was last asked for.", family, nil, nil},
+		{"kubeproxy_network_programming_duration_seconds", histogram, "From the change that the API server recorded to the kernel.", family, programming, nil},
+		{"kubeproxy_sync_proxy_rules_endpoint_changes_pending", gauge, "EndpointSlice changes not yet in the kernel.", nil, nil, nil},
+		{"kubeproxy_sync_proxy_rules_endpoint_changes_total", counter, "EndpointSlice changes seen.", nil, nil, nil},
+		{"kubeproxy_sync_proxy_rules_service_changes_pending", gauge, "Service changes not yet in the kernel.", nil, nil, nil},
+		{"kubeproxy_sync_proxy_rules_service_changes_total", counter, "Service changes seen.", nil, nil, nil},
+		{"kubeproxy_sync_proxy_rules_no_local_endpoints_total", gauge, "Services whose traffic policy is Local and that have endpoints, but none here.", []string{"traffic_policy", "ip_family"}, nil, nil},
+	}
+}
+
+// kubeProxyRest are kube-proxy's other names.
+func kubeProxyRest() []row {
+	family := []string{"ip_family"}
+	nft, ipt, iptBased := []string{"nftables"}, []string{"iptables"}, []string{"iptables", "ipvs"}
+	kernel := []string{"iptables", "ipvs", "nftables"}
+	return []row{
+		{"kubeproxy_sync_proxy_rules_iptables_restore_failures_total", counter, "Failed iptables-restore runs.", family, nil, iptBased},
+		{"kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total", counter, "Failed iptables-restore runs of partial syncs.", family, nil, ipt},
+		{"kubeproxy_sync_proxy_rules_iptables_total", gauge, "Rules owned now.", []string{"table", "ip_family"}, nil, ipt},
+		{"kubeproxy_sync_proxy_rules_iptables_last", gauge, "Rules written by the last sync.", []string{"table", "ip_family"}, nil, ipt},
+		{"kubeproxy_sync_proxy_rules_nftables_sync_failures_total", counter, "Failed nftables transactions.", family, nil, nft},
+		{"kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total", counter, "Failed deletions of objects no longer used.", family, nil, nft},
+		{"kubeproxy_proxy_healthz_total", counter, "Answers of /healthz by HTTP status.", []string{"code"}, nil, nil},
+		{"kubeproxy_proxy_livez_total", counter, "Answers of /livez by HTTP status.", []string{"code"}, nil, nil},
+		{"kubeproxy_conntrack_reconciler_sync_duration_seconds", histogram, "Time that one removal of stale flows took.", family, prometheus.ExponentialBuckets(0.001, 2, 15), kernel},
+		{"kubeproxy_conntrack_reconciler_deleted_entries_total", counter, "Stale flows removed.", family, nil, kernel},
+	}
+}
+
+// ownSync are our names for syncs: finer than kube-proxy's, because a sync here
+// takes less than their first bucket.
+func ownSync() []row {
+	fine := []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 30, 60}
+	return []row{
+		{"fairlead_syncs_total", counter, "Syncs by result: ok, refused (some objects were put aside) or failed.", []string{"result"}, nil, nil},
+		{"fairlead_sync_phase_duration_seconds", histogram, "Time that one phase of a sync took.", []string{"phase"}, prometheus.ExponentialBuckets(0.000_01, 4, 12), nil},
+		{"fairlead_network_programming_duration_seconds", histogram, "As kubeproxy_network_programming_duration_seconds, in finer steps.", nil, fine, nil},
+		{"fairlead_receive_to_commit_duration_seconds", histogram, "From our seeing a change to its being in the kernel: one clock, so exact.", nil, fine, nil},
+		{"fairlead_operations_total", counter, "Kernel objects created, changed or deleted.", nil, nil, nil},
+		{"fairlead_operations_per_sync", histogram, "Kernel objects written by one sync.", nil, slices.Concat([]float64{0}, prometheus.ExponentialBuckets(1, 4, 12)), nil},
+		{"fairlead_kernel_reads_total", counter, "Dumps and queries of kernel state.", nil, nil, nil},
+		{"fairlead_conflicts_total", counter, "Batches that the kernel refused because somebody else had written since we last looked.", nil, nil, nil},
+		{"fairlead_drift_repaired_total", counter, "Objects found changed by somebody else, and repaired.", []string{"kind"}, nil, nil},
+	}
+}
+
+// ownState are our names for what is so right now.
+func ownState() []row {
+	return []row{
+		{"fairlead_services", gauge, "Services known.", nil, nil, nil},
+		{"fairlead_endpoints", gauge, "Endpoints known.", nil, nil, nil},
+		{"fairlead_pending_objects", gauge, "Kernel objects that differ from what they should be.", nil, nil, nil},
+		{"fairlead_quarantined_objects", gauge, "Services put aside because the kernel refused their objects.", nil, nil, nil},
+		{"fairlead_problems", gauge, "Input objects with something wrong, by kind.", []string{"kind"}, nil, nil},
+		{"fairlead_watch_connected", gauge, "1 while the source of a resource is connected.", []string{"resource"}, nil, nil},
+		{"fairlead_watch_staleness_seconds", gauge, "Time since the source of a resource last heard anything.", []string{"resource"}, nil, nil},
+		{"fairlead_build_info", gauge, "Always 1; what is running.", []string{"version", "commit", "go_version", "mode"}, nil, nil},
+		{"kubernetes_build_info", gauge, "Always 1; the Kubernetes version whose kube-proxy this one stands in for.", []string{"build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version", "major", "minor", "platform"}, nil, nil},
+		{"kubernetes_feature_enabled", gauge, "1 if the feature gate is on.", []string{"name", "stage"}, nil, nil},
+	}
+}
+
+// clientRows are client-go's names for requests to the API server.
+func clientRows() []row {
+	latency := []float64{.005, .025, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60}
+	return []row{
+		{"rest_client_requests_total", counter, "Requests to the API server by status code, method and host.", []string{"code", "method", "host"}, nil, nil},
+		{"rest_client_request_duration_seconds", histogram, "Time that requests to the API server took.", []string{"verb", "host"}, latency, nil},
+	}
+}
