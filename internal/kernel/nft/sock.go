@@ -89,12 +89,15 @@ func (s *sock) recv() ([]byte, error) {
 	err := s.control(func(fd int) error {
 		for {
 			var err error
-			n, _, err = unix.Recvfrom(fd, s.buf, unix.MSG_DONTWAIT)
+			n, _, err = unix.Recvfrom(fd, s.buf, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
 			if !errors.Is(err, unix.EINTR) {
 				return err
 			}
 		}
 	})
+	if n > len(s.buf) { // MSG_TRUNC gives the true length
+		return nil, fmt.Errorf("netlink datagram of %d bytes does not fit", n)
+	}
 	return s.buf[:max(n, 0)], err
 }
 
