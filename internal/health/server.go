@@ -1,0 +1,91 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+// retryAfter is how long a listener that could not bind waits, as in kube-proxy.
+const retryAfter = 5 * time.Second
+
+// ServerParams says what a Server needs to know.
+type ServerParams struct {
+	Name     string         // "healthz", for errors and logs
+	Addr     netip.AddrPort // invalid = off
+	Handler  http.Handler
+	HardFail bool // give up when the address cannot be bound
+	Log      *slog.Logger
+}
+
+// Server serves HTTP on one address.
+type Server struct {
+	p      ServerParams
+	listen func(ctx context.Context, network, addr string) (net.Listener, error)
+}
+
+// NewServer makes a Server.
+func NewServer(p ServerParams) *Server {
+	return &Server{p: p, listen: new(net.ListenConfig).Listen}
+}
+
+// Run serves until ctx ends and then gives nil. An address that cannot be bound
+// is tried again every 5 s, or ends Run with an error if HardFail.
+func (s *Server) Run(ctx context.Context) error {
+	if !s.p.Addr.IsValid() {
+		<-ctx.Done()
+		return nil
+	}
+	for {
+		err := s.serve(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if s.p.HardFail {
+			return err
+		}
+		s.p.Log.Error("server failed, trying again", "server", s.p.Name, "after", retryAfter, "err", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(retryAfter):
+		}
+	}
+}
+
+func (s *Server) serve(ctx context.Context) error {
+	// Network "tcp" with 0.0.0.0 binds both families where there is IPv6, as
+	// kube-proxy's listener does.
+	l, err := s.listen(ctx, "tcp", s.p.Addr.String())
+	if err != nil {
+		return fmt.Errorf("listen for %s on %s: %w", s.p.Name, s.p.Addr, err)
+	}
+	s.p.Log.Debug("server listens", "server", s.p.Name, "address", l.Addr().String())
+	return serveHTTP(ctx, l, s.p.Handler)
+}
+
+// serveHTTP serves on l until ctx ends; then requests have a second to finish.
+func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	done := make(chan error, 1) // size 1: Serve may end when nobody waits
+	go func() { done <- srv.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := srv.Shutdown(grace); err != nil {
+		_ = srv.Close()
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

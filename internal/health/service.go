@@ -1,0 +1,242 @@
+package health
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// ServicePort is what a load balancer asks about one Service on this node.
+type ServicePort struct {
+	Port       uint16 // healthCheckNodePort
+	LocalReady int    // distinct IPs of its ready endpoints on this node; terminating ones do not count
+}
+
+// ServiceHealthParams says what a ServiceHealth needs to know.
+type ServiceHealthParams struct {
+	Families []model.Family
+	Healthy  func() bool // Tracker.Healthy
+	// OnBindError is called once for each Service and port that cannot be bound,
+	// on Run's goroutine; the bind is tried again every 5 s.
+	OnBindError func(svc model.ServiceKey, port uint16, err error)
+	Log         *slog.Logger
+}
+
+// ServiceHealth serves the healthCheckNodePorts: one HTTP server for each
+// Service that has one, on each chosen address of the node.
+//
+// The setters never block and may be called from any goroutine; sockets are
+// opened and closed by Run's goroutine, so that the engine waits for none.
+type ServiceHealth struct {
+	p      ServiceHealthParams
+	listen func(ctx context.Context, network, addr string) (net.Listener, error)
+	bell   chan struct{} // size 1: something was set
+
+	mu    sync.RWMutex
+	want  map[model.ServiceKey]ServicePort
+	addrs []netip.Addr // nil = every address
+
+	open     map[socket]*http.Server // Run's
+	closers  map[socket]net.Listener // Run's
+	reported map[claim]bool          // Run's: bind errors that OnBindError has heard of
+	serving  sync.WaitGroup
+}
+
+// claim is a Service's wish for a port; socket is one address of it.
+type claim struct {
+	svc  model.ServiceKey
+	port uint16
+}
+
+type socket struct {
+	claim
+	addr netip.Addr
+}
+
+// NewServiceHealth makes a ServiceHealth that serves nothing yet.
+func NewServiceHealth(p ServiceHealthParams) *ServiceHealth {
+	return &ServiceHealth{
+		p: p, listen: new(net.ListenConfig).Listen, bell: make(chan struct{}, 1),
+		want: map[model.ServiceKey]ServicePort{},
+		open: map[socket]*http.Server{}, closers: map[socket]net.Listener{}, reported: map[claim]bool{},
+	}
+}
+
+// Set says which Services have a healthCheckNodePort, all of them.
+func (h *ServiceHealth) Set(want map[model.ServiceKey]ServicePort) {
+	h.mu.Lock()
+	h.want = maps.Clone(want)
+	h.mu.Unlock()
+	h.ring()
+}
+
+// Update says it of one Service; a Port of 0 means that it has none (any more).
+func (h *ServiceHealth) Update(svc model.ServiceKey, p ServicePort) {
+	h.mu.Lock()
+	old := h.want[svc]
+	if p.Port == 0 {
+		delete(h.want, svc)
+	} else {
+		if h.want == nil {
+			h.want = map[model.ServiceKey]ServicePort{}
+		}
+		h.want[svc] = p
+	}
+	h.mu.Unlock()
+	if old.Port != p.Port { // a new count alone needs no new socket
+		h.ring()
+	}
+}
+
+// SetAddrs says on which addresses of the node to serve (NodeView.NodePortAddrs);
+// none means on all.
+func (h *ServiceHealth) SetAddrs(addrs []netip.Addr) {
+	h.mu.Lock()
+	h.addrs = addrs
+	h.mu.Unlock()
+	h.ring()
+}
+
+func (h *ServiceHealth) ring() {
+	select {
+	case h.bell <- struct{}{}:
+	default:
+	}
+}
+
+// Run opens and closes sockets as told until ctx ends; then it closes them all.
+func (h *ServiceHealth) Run(ctx context.Context) error {
+	defer h.serving.Wait()
+	defer func() {
+		for s := range h.open {
+			h.close(s)
+		}
+	}()
+	for {
+		var retry <-chan time.Time
+		if !h.reconcile(ctx) {
+			retry = time.After(retryAfter)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-h.bell:
+		case <-retry:
+		}
+	}
+}
+
+// reconcile closes what is not wanted, then opens what is: a port may go from
+// one Service to another. It says false if a bind failed.
+func (h *ServiceHealth) reconcile(ctx context.Context) bool {
+	want := h.wanted()
+	claims := map[claim]bool{}
+	for s := range want {
+		claims[s.claim] = true
+	}
+	maps.DeleteFunc(h.reported, func(c claim, _ bool) bool { return !claims[c] })
+	for s := range h.open {
+		if !want[s] {
+			h.close(s)
+		}
+	}
+	ok := true
+	for s := range want {
+		if h.open[s] == nil && !h.serve(ctx, s) {
+			ok = false
+		}
+	}
+	return ok
+}
+
+func (h *ServiceHealth) wanted() map[socket]bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	addrs := h.addrs
+	if len(addrs) == 0 {
+		for _, f := range h.p.Families {
+			if f == model.IPv6 {
+				addrs = append(addrs, netip.IPv6Unspecified())
+			} else {
+				addrs = append(addrs, netip.IPv4Unspecified())
+			}
+		}
+	}
+	want := map[socket]bool{}
+	for svc, p := range h.want {
+		for _, a := range addrs {
+			if !a.IsLinkLocalUnicast() { // no load balancer asks there, and IPv6 would need a zone
+				want[socket{claim{svc, p.Port}, a}] = true
+			}
+		}
+	}
+	return want
+}
+
+func (h *ServiceHealth) serve(ctx context.Context, s socket) bool {
+	network := "tcp4" // by family, so that 0.0.0.0 and :: are two sockets
+	if s.addr.Is6() {
+		network = "tcp6"
+	}
+	l, err := h.listen(ctx, network, netip.AddrPortFrom(s.addr, s.port).String())
+	if err != nil {
+		if !h.reported[s.claim] && ctx.Err() == nil {
+			h.reported[s.claim] = true
+			h.p.OnBindError(s.svc, s.port, err)
+		}
+		return false
+	}
+	srv := &http.Server{Handler: h.handler(s.svc), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	h.open[s], h.closers[s] = srv, l
+	h.serving.Go(func() {
+		if err := srv.Serve(l); err != http.ErrServerClosed {
+			h.p.Log.Debug("service health server ended", "service", s.svc.String(), "address", l.Addr().String(), "err", err)
+		}
+	})
+	return true
+}
+
+// close frees the port before it returns: the listener is closed here too,
+// because Serve may not have taken hold of it yet.
+func (h *ServiceHealth) close(s socket) {
+	_ = h.open[s].Close()
+	_ = h.closers[s].Close()
+	delete(h.open, s)
+	delete(h.closers, s)
+}
+
+// serviceAnswer is kube-proxy's JSON.
+type serviceAnswer struct {
+	Service             serviceName `json:"service"`
+	LocalEndpoints      int         `json:"localEndpoints"`
+	ServiceProxyHealthy bool        `json:"serviceProxyHealthy"`
+}
+
+type serviceName struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// handler answers every path, as kube-proxy does: load balancers differ.
+func (h *ServiceHealth) handler(svc model.ServiceKey) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h.mu.RLock()
+		n := h.want[svc].LocalReady
+		h.mu.RUnlock()
+		healthy := h.p.Healthy()
+		code := http.StatusServiceUnavailable
+		if n > 0 && healthy {
+			code = http.StatusOK
+		}
+		w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(n))
+		writeJSON(w, code, serviceAnswer{serviceName{svc.Namespace, svc.Name}, n, healthy})
+	})
+}
