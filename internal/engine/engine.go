@@ -65,6 +65,7 @@ type Engine struct {
 	failures int
 	held     map[owner]*quarantine
 	watched  bool
+	troubled map[any][]string // by event key: objects with problems
 }
 
 // owner of objects in the tracker: a Service, or the base (zero value).
@@ -92,6 +93,7 @@ func New(p Params) *Engine {
 		alarm: make(chan struct{}, 1), inspect: make(chan func()),
 		svcs:    map[model.ServiceKey]*model.Service{},
 		waiting: map[string]struct{}{}, held: map[owner]*quarantine{}, suspect: true,
+		troubled: map[any][]string{},
 	}
 	for _, s := range p.Sources {
 		e.waiting[s] = struct{}{}

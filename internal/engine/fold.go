@@ -42,7 +42,7 @@ func (e *Engine) fold(now time.Time) {
 func (e *Engine) note(events []model.Event) {
 	for i := range events {
 		ev := &events[i]
-		e.turn.Problems = append(e.turn.Problems, ev.Problems...)
+		e.noteProblems(ev)
 		switch {
 		case ev.Service != nil:
 			e.turn.ServiceEvents++
@@ -56,6 +56,30 @@ func (e *Engine) note(events []model.Event) {
 			e.turn.Waiting = ev.Received
 		}
 	}
+}
+
+// noteProblems keeps new problems, and the names of objects that have none any more.
+func (e *Engine) noteProblems(ev *model.Event) {
+	if len(ev.Problems) == 0 && len(e.troubled) == 0 {
+		return
+	}
+	key := any(ev.Origin)
+	switch {
+	case ev.Service != nil:
+		key = ev.Service.Key
+	case ev.Slice != nil:
+		key = ev.Slice.Key
+	}
+	for _, object := range e.troubled[key] {
+		if !slices.ContainsFunc(ev.Problems, func(p model.Problem) bool { return p.Object == object }) {
+			e.turn.Well = append(e.turn.Well, object)
+		}
+	}
+	delete(e.troubled, key)
+	for _, p := range ev.Problems {
+		e.troubled[key] = append(e.troubled[key], p.Object)
+	}
+	e.turn.Problems = append(e.turn.Problems, ev.Problems...)
 }
 
 // settleClaims moves the claims of changed Services, and makes dirty the Services

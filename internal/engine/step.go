@@ -157,7 +157,7 @@ func (e *Engine) finish(err error) {
 	now := e.p.Now()
 	t.Done, t.Err = now, err
 	t.Pending, t.Held = e.tr.PendingCount(), len(e.held)
-	t.Services, t.Slices = e.st.Counts()
+	t.Services, t.Slices, t.Endpoints = e.st.Counts()
 	if err == nil {
 		e.lastEnd = now
 		t.Waiting = time.Time{}
@@ -175,7 +175,7 @@ func (e *Engine) finish(err error) {
 
 func (t *Turn) worthTelling(err error) bool {
 	return err != nil || t.Operations > 0 || t.Full || t.ServiceEvents+t.SliceEvents > 0 ||
-		len(t.Problems) > 0 || t.View != nil || len(t.Decided) > 0 || len(t.Quarantined) > 0
+		len(t.Problems)+len(t.Well) > 0 || t.View != nil || len(t.Decided) > 0 || len(t.Quarantined) > 0
 }
 
 // afterwards sets the retry, or gives the error that ends the engine.

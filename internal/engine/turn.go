@@ -35,6 +35,7 @@ type Turn struct {
 	ServiceEvents, SliceEvents int
 	Triggers                   []Trigger       // of the changes that are now in the kernel
 	Problems                   []model.Problem // new ones, for the log
+	Well                       []string        // objects that had problems and have none now
 	Drift                      []Drifted       // objects that were not as we left them
 	Quarantined                []Quarantined   // new ones
 
@@ -43,8 +44,8 @@ type Turn struct {
 	View    *model.NodeView
 	Node    *model.Node
 
-	Pending, Held, Services, Slices int
-	Waiting                         time.Time // reception of the oldest change not committed; zero = none
+	Pending, Held, Services, Slices, Endpoints int
+	Waiting                                    time.Time // reception of the oldest change not committed; zero = none
 }
 
 // Trigger is when a change came about and when we heard of it.

@@ -44,5 +44,7 @@ func (s *State) Host() model.HostAddrs { return s.host }
 // ServiceCIDRs gives the cluster's Service ranges.
 func (s *State) ServiceCIDRs() model.ServiceCIDRs { return s.cidrs }
 
-// Counts gives the number of proxied Services and of slices.
-func (s *State) Counts() (services, slices int) { return s.proxied, len(s.slices) }
+// Counts gives the number of proxied Services, of slices and of their endpoints.
+func (s *State) Counts() (services, slices, endpoints int) {
+	return s.proxied, len(s.slices), s.endpoints
+}

@@ -14,6 +14,8 @@ type State struct {
 	host     model.HostAddrs
 	cidrs    model.ServiceCIDRs
 	proxied  int // Services with Proxied
+
+	endpoints int // in all slices
 }
 
 // record is what is known under one Service key. The Service may be nil: slices
@@ -95,6 +97,7 @@ func (s *State) applySlice(key model.SliceKey, sl *model.Slice, c *Changes) {
 	}
 	if old != nil {
 		s.unlink(old)
+		s.endpoints -= len(old.Endpoints)
 		c.Dirty[old.Service] = struct{}{}
 	}
 	if sl == nil {
@@ -102,6 +105,7 @@ func (s *State) applySlice(key model.SliceKey, sl *model.Slice, c *Changes) {
 		return
 	}
 	s.slices[key] = sl
+	s.endpoints += len(sl.Endpoints)
 	r := s.services[sl.Service]
 	if r == nil {
 		r = &record{}

@@ -1,0 +1,135 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/health"
+	"github.com/fairlead/fairlead/internal/kernel/sysctl"
+	"github.com/fairlead/fairlead/internal/mailbox"
+	"github.com/fairlead/fairlead/internal/metrics"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/node"
+	"github.com/fairlead/fairlead/internal/source/k8s"
+)
+
+// agent is the whole graph, built and not yet running.
+type agent struct {
+	cfg     *config.Config
+	log     logger
+	driver  dataplane.Driver
+	reads   func() int
+	caps    dataplane.Caps
+	mail    *mailbox.Mailbox
+	engine  *engine.Engine
+	metrics *metrics.Metrics
+	health  *health.Tracker
+	service *health.ServiceHealth
+	follow  *follower
+	// recorder writes Events to the API server; nil with a folder of manifests.
+	recorder *k8s.Recorder
+	tasks    []task
+}
+
+// task is one goroutine of the agent: it ends when ctx does; an error ends the
+// agent.
+type task struct {
+	name string
+	run  func(context.Context) error
+}
+
+func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
+	a := &agent{cfg: cfg, log: log, mail: mailbox.New()}
+	var err error
+	if a.driver, a.reads, err = openDriver(cfg); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if a.caps, err = a.driver.Probe(ctx); err != nil {
+		return nil, fmt.Errorf("proxy mode %s: %w", cfg.Mode, err)
+	}
+	for _, n := range a.caps.Notes {
+		log.Warn(n)
+	}
+	a.metrics = metrics.New(metrics.Params{Mode: cfg.Mode, Families: a.caps.Families, Version: version, Gates: cfg.FeatureGates, Now: time.Now})
+	a.health = health.NewTracker(health.TrackerParams{Families: a.caps.Families, Timeout: 2 * cfg.SyncPeriod, Now: time.Now})
+	a.service = health.NewServiceHealth(health.ServiceHealthParams{Families: a.caps.Families, Healthy: a.health.Healthy,
+		OnBindError: a.onHealthPortError, Log: log.Logger})
+	sources, err := a.addSource(version)
+	if err != nil {
+		return nil, err
+	}
+	a.follow = newFollower(a)
+	a.engine = engine.New(engine.Params{
+		Driver: a.driver, Families: a.caps.Families, Mailbox: a.mail, View: viewInputs(cfg), NodeName: cfg.NodeName,
+		Sources: sources, MinSync: cfg.MinSyncPeriod, Audit: auditPeriod(cfg), Log: log.Logger, OnTurn: a.follow.turn,
+	})
+	a.addServers()
+	a.add("host addresses", func(ctx context.Context) error {
+		return node.New(node.Config{Log: log.Logger}).Run(ctx, a.put)
+	})
+	a.add("health check node ports", a.service.Run)
+	a.add("engine", a.engine.Run)
+	if cfg.File != "" {
+		a.add("config file", func(ctx context.Context) error { return watchConfig(ctx, cfg.File) })
+	}
+	return a, nil
+}
+
+func (a *agent) add(name string, run func(context.Context) error) {
+	a.tasks = append(a.tasks, task{name, run})
+}
+
+// put hands a source's event to the engine; any goroutine may call it.
+func (a *agent) put(ev model.Event) {
+	now := time.Now()
+	if ev.Received.IsZero() {
+		ev.Received = now
+	}
+	if ev.Service != nil || ev.Slice != nil {
+		a.health.Queued(now)
+		a.metrics.Queued(now)
+	}
+	a.mail.Put(ev)
+}
+
+// run works until ctx ends (SIGTERM) or a task fails. The rules stay in place:
+// Services go on working, and the next start writes only what changed meanwhile.
+func (a *agent) run(ctx context.Context) error {
+	for _, c := range a.prepareKernel() {
+		logSysctl(a.log.Logger, c)
+	}
+	a.log.Info("starting", "mode", a.cfg.Mode, "node", a.cfg.NodeName, "families", a.caps.Families)
+	g, ctx := errgroup.WithContext(ctx)
+	for _, t := range a.tasks {
+		g.Go(func() error {
+			if err := t.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	a.log.Info("stopped; the rules stay in place")
+	return err
+}
+
+// prepareKernel sets the sysctls that kube-proxy sets (features.md 2f).
+func (a *agent) prepareKernel() []sysctl.Change {
+	setOOMScore(a.cfg.OOMScoreAdj, a.log.Logger)
+	return applySysctls(a.cfg)
+}
+
+// auditPeriod: a comparison with the kernel, even without an alarm, happens at
+// least each hour, or each sync period when that is longer than the default.
+func auditPeriod(cfg *config.Config) time.Duration {
+	return max(cfg.SyncPeriod, time.Hour)
+}

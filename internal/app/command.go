@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/internal/config"
+)
+
+// Command builds the command line. Without a subcommand fairlead runs, with
+// kube-proxy's flags: replacing the binary's name is enough.
+func Command(version string) *cobra.Command {
+	root := runCommand(version)
+	root.Use = "fairlead"
+	root.Short = "A Kubernetes Service proxy: a drop-in for kube-proxy"
+	root.Long = `fairlead makes Kubernetes Services work on this node.
+
+It reads Services and EndpointSlices from an API server (--kubeconfig, or in a
+cluster nothing at all) or from a folder of manifests (--manifests), and writes
+what they mean into the kernel. It takes kube-proxy's flags and config file.
+
+It changes only what changed, writes nothing on a restart, and repairs what
+others break.`
+	run := runCommand(version)
+	run.Use, run.Short, run.Long = "run", "Run the proxy (what fairlead does without a subcommand)", root.Long
+	root.AddCommand(run, cleanupCommand(), versionCommand(version))
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.CompletionOptions.HiddenDefaultCmd = true
+	return root
+}
+
+func runCommand(version string) *cobra.Command {
+	cmd := &cobra.Command{Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true}
+	flags := config.Register(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := flags.Load(config.Params{Modes: modes(), Hostname: os.Hostname})
+		if err != nil {
+			return usageError{err}
+		}
+		return dispatch(cmd.Context(), cfg, version)
+	}
+	return cmd
+}
+
+// dispatch does what the flags ask for: an action that ends, or to run.
+func dispatch(ctx context.Context, cfg *config.Config, version string) error {
+	log := newLogger(cfg.Logging)
+	switch {
+	case cfg.ShowVersion:
+		fmt.Println("fairlead", version)
+		return nil
+	case cfg.WriteConfigTo != "":
+		return writeConfig(cfg)
+	case cfg.Cleanup:
+		return Cleanup(ctx, log.Logger)
+	}
+	for _, w := range cfg.Warnings {
+		log.Warn(w)
+	}
+	if cfg.InitOnly {
+		return initSysctls(cfg, log.Logger)
+	}
+	a, err := newAgent(cfg, log, version)
+	if err != nil {
+		return err
+	}
+	return a.run(ctx)
+}
+
+func writeConfig(cfg *config.Config) error {
+	f, err := os.Create(cfg.WriteConfigTo)
+	if err != nil {
+		return fmt.Errorf("write the default config: %w", err)
+	}
+	if err := cfg.WriteYAML(f); err != nil {
+		return errors.Join(fmt.Errorf("write the default config to %s: %w", cfg.WriteConfigTo, err), f.Close())
+	}
+	return f.Close()
+}
+
+func cleanupCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "cleanup", Short: "Remove every rule that fairlead has made, in every mode", Args: cobra.NoArgs,
+		Long: "cleanup removes everything fairlead has put into the kernel, also after a crash and\nwithout any memory of what was there. Services stop working on this node.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return Cleanup(cmd.Context(), newLogger(config.Logging{}).Logger)
+		},
+	}
+}
+
+func versionCommand(version string) *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) { fmt.Println("fairlead", version) }}
+}
+
+// usageError is a mistake in the flags or the config file.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func (e usageError) Error() string {
+	return strings.ReplaceAll(e.error.Error(), "\n", "\nfairlead: ") + "\n(fairlead --help lists the flags)"
+}
+
+// ExitCode is 2 for a usage error, else 1.
+func ExitCode(err error) int {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}

@@ -1,0 +1,193 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/health"
+	"github.com/fairlead/fairlead/internal/kernel/sysctl"
+	"github.com/fairlead/fairlead/internal/metrics"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// follower tells everybody what each turn of the engine did. It runs on the
+// engine's goroutine and never blocks.
+type follower struct {
+	a        *agent
+	ports    map[model.ServiceKey]health.ServicePort
+	noLocal  map[model.ServiceKey][2]bool // internal, external
+	problems map[string]string            // by object: last text told
+	reads    int                          // of the kernel, told to metrics so far
+	synced   atomic.Bool
+}
+
+func newFollower(a *agent) *follower {
+	return &follower{a: a, ports: map[model.ServiceKey]health.ServicePort{},
+		noLocal: map[model.ServiceKey][2]bool{}, problems: map[string]string{}}
+}
+
+// turn is engine.Params.OnTurn.
+func (f *follower) turn(t *engine.Turn) {
+	f.metrics(t)
+	f.tellHealth(t)
+	f.tellProblems(t.Problems, t.Well)
+	f.tellQuarantine(t.Quarantined)
+	f.tellDrift(t)
+	if t.Err == nil {
+		f.committed(t)
+	}
+	f.line(t)
+}
+
+func (f *follower) metrics(t *engine.Turn) {
+	m, reads := f.a.metrics, f.a.reads()
+	r := metrics.SyncReport{
+		Full: t.Full, Done: t.Done, Total: t.Done.Sub(t.Started), Operations: t.Operations,
+		Reads: reads - f.reads, Conflicts: t.Conflicts, Result: result(t),
+	}
+	f.reads = reads
+	r.Phases[metrics.PhaseState] = t.Phases[engine.PhaseState]
+	r.Phases[metrics.PhasePolicy] = t.Phases[engine.PhasePolicy]
+	r.Phases[metrics.PhaseLoad] = t.Phases[engine.PhaseLoad]
+	r.Phases[metrics.PhaseApply] = t.Phases[engine.PhaseApply]
+	m.SyncDone(&r)
+	m.ChangesSeen(t.ServiceEvents, t.SliceEvents)
+	m.Sizes(t.Services, t.Endpoints)
+	m.Pending(t.Pending)
+	m.Quarantined(t.Held)
+	if t.Err != nil {
+		return
+	}
+	for _, tr := range t.Triggers {
+		m.Programmed(tr.Changed, tr.Received, t.Done)
+	}
+}
+
+func result(t *engine.Turn) metrics.Result {
+	switch {
+	case errors.Is(t.Err, dataplane.ErrConflict):
+		return metrics.Conflict
+	case t.Err != nil:
+		return metrics.Failed
+	case len(t.Quarantined) > 0:
+		return metrics.Refused
+	}
+	return metrics.OK
+}
+
+func (f *follower) tellHealth(t *engine.Turn) {
+	h := f.a.health
+	if t.Node != nil {
+		h.NodeEligible(!t.Node.Leaving)
+	}
+	if t.Err != nil {
+		if t.Full || errors.Is(t.Err, dataplane.ErrConflict) {
+			h.AuditFailed()
+		}
+		return
+	}
+	if !f.synced.Swap(true) {
+		h.Started(t.Done)
+		f.a.log.Info("in sync", "services", t.Services, "operations", t.Operations, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
+	}
+	h.Synced(t.Done, time.Time{})
+	if t.Full {
+		h.AuditOK()
+	}
+}
+
+// committed tells those who serve what is now in the kernel.
+func (f *follower) committed(t *engine.Turn) {
+	changed := false
+	for i := range t.Decided {
+		d := &t.Decided[i]
+		changed = f.healthPort(d) || changed
+		f.countNoLocal(d)
+	}
+	if changed {
+		f.a.service.Set(f.ports)
+	}
+	if t.View != nil {
+		f.a.service.SetAddrs(t.View.NodePortAddrs)
+		if t.View.LocalhostNodePorts {
+			logSysctl(f.a.log.Logger, sysctl.EnsureRouteLocalnet(sysctl.New()))
+		}
+	}
+}
+
+func (f *follower) healthPort(d *engine.Decided) bool {
+	old, had := f.ports[d.Key]
+	if d.Result.Health == nil {
+		delete(f.ports, d.Key)
+		return had
+	}
+	now := health.ServicePort{Port: d.Result.Health.Port, LocalReady: d.Result.Health.Local}
+	f.ports[d.Key] = now
+	return now != old
+}
+
+func (f *follower) countNoLocal(d *engine.Decided) {
+	now := [2]bool{d.Result.NoLocalInternal, d.Result.NoLocalExternal}
+	if old := f.noLocal[d.Key]; old == now {
+		return
+	}
+	delete(f.noLocal, d.Key)
+	if now != [2]bool{} {
+		f.noLocal[d.Key] = now
+	}
+	var n [2]int
+	for _, v := range f.noLocal {
+		for i := range v {
+			if v[i] {
+				n[i]++
+			}
+		}
+	}
+	for _, fam := range f.a.caps.Families {
+		f.a.metrics.NoLocalEndpoints(false, fam, n[0])
+		f.a.metrics.NoLocalEndpoints(true, fam, n[1])
+	}
+}
+
+// tellDrift says in one line what somebody else changed and we put right.
+func (f *follower) tellDrift(t *engine.Turn) {
+	if len(t.Drift) == 0 {
+		return
+	}
+	kinds := map[string]int{}
+	for _, d := range t.Drift {
+		kinds[f.kind(d.Key)]++
+	}
+	for k, n := range kinds {
+		f.a.metrics.DriftRepaired(k, n)
+	}
+	f.a.log.Warn("somebody else changed our rules: repaired", "objects", len(t.Drift), "first", f.name(t.Drift[0].Key),
+		"operations", t.Operations, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
+}
+
+func (f *follower) name(k dataplane.Key) string {
+	if s, ok := f.a.driver.(dataplane.KeyStringer); ok {
+		return s.KeyString(k)
+	}
+	return k.String()
+}
+
+// kind is the first word of an object's name: "table", "chain", "services".
+func (f *follower) kind(k dataplane.Key) string {
+	var word string
+	_, _ = fmt.Sscan(f.name(k), &word) // an empty name gives an empty kind, which metrics calls "other"
+	return word
+}
+
+func (f *follower) line(t *engine.Turn) {
+	if t.Err != nil {
+		f.a.log.Error("sync failed; trying again", "error", t.Err, "pending", t.Pending)
+		return
+	}
+	f.a.log.Log(nil, levelTurn, "synced", "services", t.ServiceEvents, "slices", t.SliceEvents, "operations", t.Operations,
+		"batches", t.Batches, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
+}

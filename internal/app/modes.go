@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/nftables"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// mode is one data plane: how to make its driver in the current namespace, and
+// how to take away what it left.
+type mode struct {
+	name string
+	open func(*config.Config) (dataplane.Driver, readCount, error)
+}
+
+// readCount tells how often the driver has read the kernel so far.
+type readCount = func() int
+
+func builtModes() []mode {
+	return []mode{{nftables.Name, openNFTables}}
+}
+
+func modes() (names []string) {
+	for _, m := range builtModes() {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+func openNFTables(*config.Config) (dataplane.Driver, readCount, error) {
+	k, err := nft.Open(nft.Config{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a netlink socket to nftables: %w", err)
+	}
+	count := nft.NewCounter(withFaults(k))
+	reads := func() int { c := count.Counts(); return int(c.Reads + c.Generation) }
+	return nftables.New(nftables.Params{Kernel: count}), reads, nil
+}
+
+func openDriver(cfg *config.Config) (dataplane.Driver, readCount, error) {
+	for _, m := range builtModes() {
+		if m.name == cfg.Mode {
+			return m.open(cfg)
+		}
+	}
+	return nil, nil, fmt.Errorf("proxy mode %q is not built", cfg.Mode)
+}
+
+// Cleanup removes every trace of every mode from the current network namespace.
+// It needs no memory of what was there and may be called twice.
+func Cleanup(ctx context.Context, log *slog.Logger) error {
+	var errs []error
+	for _, m := range builtModes() {
+		d, _, err := m.open(&config.Config{})
+		if err == nil {
+			err = d.Cleanup(ctx)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("clean up %s: %w", m.name, err))
+			continue
+		}
+		log.Info("removed what this mode had made", "mode", m.name)
+	}
+	return errors.Join(errs...)
+}
+
+// withFaults makes a share of commits fail, for the scenario kit's fault runs:
+// FAIRLEAD_FAULTS=0.1. Half of the failed ones were applied, their answer lost.
+func withFaults(k nft.Kernel) nft.Kernel {
+	share, err := strconv.ParseFloat(os.Getenv("FAIRLEAD_FAULTS"), 64)
+	if err != nil || share <= 0 {
+		return k
+	}
+	r := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))
+	return &nft.Faulty{Kernel: k, OnCommit: nft.RandomCommits(r, share, nft.Fault{Err: unix.ENOBUFS}, nft.Fault{Err: unix.ENOBUFS, After: true})}
+}

@@ -1,0 +1,37 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/internal/health"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// addServers adds the two HTTP servers of kube-proxy: health on 10256, metrics
+// on 10249.
+func (a *agent) addServers() {
+	a.serve("healthz", a.cfg.Healthz, health.HealthHandler(a.health, a.metrics))
+	a.serve("metrics", a.cfg.Metrics, health.MetricsHandler(health.Mux{
+		Mode: a.cfg.Mode, Metrics: a.metrics.Handler(), SLIs: a.metrics.SLIHandler(), Configz: a.cfg.Configz,
+		Profiling: a.cfg.Profiling, SetVerbosity: func(v int) error { a.log.setVerbosity(v); return nil },
+	}))
+}
+
+func (a *agent) serve(name string, addr netip.AddrPort, h http.Handler) {
+	if !addr.IsValid() {
+		return
+	}
+	s := health.NewServer(health.ServerParams{Name: name, Addr: addr, Handler: h, HardFail: a.cfg.BindAddressHardFail, Log: a.log.Logger})
+	a.add(name+" server", func(ctx context.Context) error { return s.Run(ctx) })
+}
+
+// onHealthPortError reports a healthCheckNodePort that cannot be bound, as
+// kube-proxy does, by an Event on the Service.
+func (a *agent) onHealthPortError(svc model.ServiceKey, port uint16, err error) {
+	a.log.Warn("cannot serve the health check node port", "service", svc, "port", port, "error", err)
+	if a.recorder != nil {
+		a.recorder.Warn(svc, "FailedToStartServiceHealthcheck", err.Error())
+	}
+}

@@ -1,0 +1,65 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/node"
+	"github.com/fairlead/fairlead/internal/policy"
+	"github.com/fairlead/fairlead/internal/source/file"
+	"github.com/fairlead/fairlead/internal/source/k8s"
+)
+
+// addSource adds the folder or the API server, and gives the names of the
+// sources that must be in before anything is written.
+func (a *agent) addSource(version string) ([]string, error) {
+	cfg := a.cfg
+	if cfg.Manifests != "" {
+		s := file.New(file.Config{Dir: cfg.Manifests, NodeName: cfg.NodeName, Log: a.log.Logger})
+		a.add("manifests", func(ctx context.Context) error { return s.Run(ctx, a.put) })
+		return []string{file.Name, node.Name}, nil
+	}
+	s, err := k8s.New(k8s.Config{Kubeconfig: cfg.Client.Kubeconfig, Master: cfg.Client.Master, ContentType: cfg.Client.ContentType,
+		QPS: cfg.Client.QPS, Burst: cfg.Client.Burst, NodeName: cfg.NodeName, UserAgent: "fairlead/" + version, Log: a.log.Logger})
+	if err != nil {
+		return nil, err
+	}
+	rec := s.Recorder("fairlead", cfg.NodeName)
+	a.recorder = rec
+	a.add("API server", func(ctx context.Context) error { return s.Run(ctx, a.put) })
+	a.add("events", func(ctx context.Context) error { rec.Run(ctx); return nil })
+	a.add("watch metrics", func(ctx context.Context) error { return a.reportWatch(ctx, s) })
+	return []string{k8s.Name, node.Name}, nil
+}
+
+// reportWatch tells metrics how fresh the watch is, each second.
+func (a *agent) reportWatch(ctx context.Context, s *k8s.Source) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		st := s.Status()
+		for _, resource := range []string{"services", "endpointslices"} {
+			a.metrics.Watch(resource, st.Connected, st.LastHeard)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// viewInputs is what the configuration says about the node.
+func viewInputs(cfg *config.Config) policy.ViewInputs {
+	iface := cfg.DetectLocal.Bridge
+	if cfg.DetectLocal.Mode == config.InterfaceNamePrefix {
+		iface = cfg.DetectLocal.Prefix
+	}
+	return policy.ViewInputs{
+		NodePortPrimary: cfg.NodePorts.Primary, NodePortCIDRs: cfg.NodePorts.CIDRs,
+		Mode: policy.LocalModeName(cfg.DetectLocal.Mode), ClusterCIDRs: cfg.DetectLocal.ClusterCIDRs, Interface: iface,
+		MasqueradeAll: cfg.MasqueradeAll, MasqueradeBit: cfg.MasqueradeBit,
+		LocalhostPorts: cfg.LocalhostNodePorts, BindAddress: cfg.BindAddress,
+	}
+}
