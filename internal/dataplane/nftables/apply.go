@@ -1,0 +1,288 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// keepBatch is how much memory the batch buffer keeps between two Applies.
+const keepBatch = 1 << 20
+
+// Apply implements dataplane.Driver: one transaction, and if a Frontend with
+// affinity lost an endpoint, the sweep of what clients remember.
+func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applied, error) {
+	if len(b.Ops) == 0 {
+		return dataplane.Applied{}, nil
+	}
+	if d.gen == 0 {
+		g, err := d.k.Generation(ctx)
+		if err != nil {
+			return dataplane.Applied{}, fmt.Errorf("apply: %w", err)
+		}
+		d.saw(g)
+	}
+	d.plan.sort(b.Ops)
+	n, err := d.write(b.Ops)
+	if err != nil {
+		return dataplane.Applied{}, err
+	}
+	if err := d.commit(ctx); err != nil {
+		return dataplane.Applied{}, d.explain(err, b.Ops)
+	}
+	d.forget(b.Ops)
+	d.sweep(ctx)
+	return dataplane.Applied{Operations: n}, nil
+}
+
+// commit sends the batch on condition that nobody wrote since we last looked.
+func (d *Driver) commit(ctx context.Context) error {
+	d.batch.Expect = d.gen
+	d.seen.Store(uint32(d.gen.Next())) // the announcement may come before the answer
+	g, err := d.k.Commit(ctx, &d.batch)
+	if d.batch.Bytes() > keepBatch {
+		d.batch = nft.Batch{}
+	}
+	if err != nil {
+		d.seen.Store(uint32(d.gen))
+		return err
+	}
+	d.saw(g)
+	return nil
+}
+
+// saw records the generation up to which we know everything.
+func (d *Driver) saw(g nft.Generation) {
+	d.gen = g
+	d.seen.Store(uint32(g))
+}
+
+// plan is the order in which a batch is written: by family, then by kind.
+type plan struct {
+	order   []int32
+	byKind  [2][kinds + 1]int32 // where in order the ops of a kind begin
+	rebuild [2]bool             // the table is made (anew): nothing that was there counts
+	removed [2]bool             // the table goes, with all that is in it
+}
+
+func famIndex(f model.Family) int {
+	if f == model.IPv6 {
+		return 1
+	}
+	return 0
+}
+
+var bothFamilies = [2]model.Family{model.IPv4, model.IPv6}
+
+// sort counts ops into buckets; inside one they keep their order.
+func (p *plan) sort(ops []dataplane.Op) {
+	*p = plan{order: slices.Grow(p.order[:0], len(ops))[:len(ops)]}
+	var count [2][kinds]int32
+	for i := range ops {
+		o := &ops[i]
+		f := famIndex(o.Key.Family)
+		count[f][o.Key.Kind]++
+		if o.Key.Kind == dataplane.KindRoot {
+			p.rebuild[f], p.removed[f] = o.Want != "", o.Want == ""
+		}
+	}
+	at := int32(0)
+	for f := range count {
+		for k := range count[f] {
+			p.byKind[f][k] = at
+			at += count[f][k]
+		}
+		p.byKind[f][kinds] = at
+	}
+	fill := p.byKind
+	for i := range ops {
+		slot := &fill[famIndex(ops[i].Key.Family)][ops[i].Key.Kind]
+		p.order[*slot] = int32(i)
+		*slot++
+	}
+}
+
+// of gives the indexes of the ops of a kind.
+func (p *plan) of(f int, k dataplane.Kind) []int32 { return p.order[p.byKind[f][k]:p.byKind[f][k+1]] }
+
+// write fills the batch in the one order that needs no thought about references:
+// take elements away; make sets, chains, rules; add elements, those that publish
+// last; then delete chains and sets that nothing leads to any more.
+func (d *Driver) write(ops []dataplane.Op) (int, error) {
+	d.batch.Reset()
+	n := 0
+	for f := range bothFamilies {
+		w := writer{d: d, ops: ops, f: f, n: &n}
+		w.roots()
+		if d.plan.removed[f] {
+			continue
+		}
+		if !d.plan.rebuild[f] {
+			w.elements(false)
+		}
+		w.sets()
+		if err := w.chains(); err != nil {
+			return 0, err
+		}
+		w.elements(true)
+		if !d.plan.rebuild[f] {
+			w.deletions()
+		}
+	}
+	return n, nil
+}
+
+// writer writes the ops of one family.
+type writer struct {
+	d   *Driver
+	ops []dataplane.Op
+	f   int
+	n   *int
+}
+
+func (w *writer) each(k dataplane.Kind, do func(o *dataplane.Op)) {
+	for _, i := range w.d.plan.of(w.f, k) {
+		w.d.batch.Tag(int(i))
+		do(&w.ops[i])
+	}
+}
+
+func (w *writer) roots() {
+	w.each(dataplane.KindRoot, func(o *dataplane.Op) {
+		ref := tableRef(o.Key.Family)
+		if o.Have != "" {
+			w.d.batch.DelTable(ref)
+		}
+		if o.Want != "" {
+			w.d.batch.NewTable(ref, nft.Comment(markText+o.Want))
+		}
+		*w.n++
+	})
+}
+
+func (w *writer) elements(add bool) {
+	s := step{d: w.d, add: add}
+	for i := firstElement; i < kinds; i++ {
+		k := i
+		if !add {
+			k = kinds - 1 - (i - firstElement)
+		}
+		w.each(k, func(o *dataplane.Op) {
+			if w.d.plan.rebuild[w.f] && o.Have != "" {
+				fresh := *o
+				fresh.Have = ""
+				o = &fresh
+			}
+			s.op(o)
+		})
+	}
+	*w.n += s.ops
+}
+
+// sets: a changed set is never asked for, because Load reports the whole table
+// as damaged then.
+func (w *writer) sets() {
+	w.each(kindSet, func(o *dataplane.Op) {
+		if def := defNamed(o.Key.ID); def != nil && o.Want != "" {
+			w.d.batch.NewSet(def.spec(o.Key.Family))
+			*w.n++
+		}
+	})
+}
+
+// chains makes all chains before any rule, since rules lead to chains.
+func (w *writer) chains() error {
+	hooks := map[string]*nft.Hook{}
+	for _, c := range fixedChains() {
+		hooks[c.name] = c.hook
+	}
+	var missing error
+	for k := kindLeafChain; k <= kindBaseChain; k++ {
+		w.each(k, func(o *dataplane.Op) {
+			if o.Want == "" {
+				return
+			}
+			*w.n++
+			if ref := tableRef(o.Key.Family).Chain(o.Key.ID); o.Have == "" || w.d.plan.rebuild[w.f] {
+				w.d.batch.NewChain(nft.ChainSpec{Ref: ref, Hook: hooks[o.Key.ID]})
+			} else {
+				w.d.batch.FlushChain(ref)
+			}
+		})
+	}
+	for k := kindLeafChain; k <= kindBaseChain; k++ {
+		w.each(k, func(o *dataplane.Op) {
+			if o.Want == "" {
+				return
+			}
+			rules, known := w.d.chains.rules[o.Want]
+			if !known {
+				missing = &dataplane.InvalidError{Keys: []dataplane.Key{o.Key}, Err: errors.New("no rules of this digest were rendered")}
+			}
+			for _, r := range rules {
+				w.d.batch.NewRule(nft.RuleSpec{Chain: tableRef(o.Key.Family).Chain(o.Key.ID), Exprs: r.exprs, UserData: r.userData})
+			}
+		})
+	}
+	return missing
+}
+
+// deletions empties chains first: two that go may lead to one another.
+func (w *writer) deletions() {
+	for _, empty := range [...]bool{true, false} {
+		for k := kindBaseChain; k >= kindLeafChain; k-- {
+			w.each(k, func(o *dataplane.Op) {
+				ref := tableRef(o.Key.Family).Chain(o.Key.ID)
+				switch {
+				case o.Want != "":
+				case empty:
+					w.d.batch.FlushChain(ref)
+				default:
+					w.d.batch.DelChain(ref)
+					*w.n++
+				}
+			})
+		}
+	}
+	w.each(kindSet, func(o *dataplane.Op) {
+		if o.Want == "" {
+			w.d.batch.DelSet(tableRef(o.Key.Family).Set(o.Key.ID))
+			*w.n++
+		}
+	})
+}
+
+// explain turns what the kernel said into the error classes of the contract.
+func (d *Driver) explain(err error, ops []dataplane.Op) error {
+	var refused *nft.BatchError
+	switch {
+	case errors.Is(err, nft.ErrGeneration):
+		return fmt.Errorf("apply: %w", dataplane.ErrConflict)
+	case !errors.As(err, &refused):
+		return fmt.Errorf("apply %d differences: %w", len(ops), err)
+	case slices.Contains([]unix.Errno{unix.EPERM, unix.EOPNOTSUPP, unix.EACCES}, refused.Errno):
+		return fmt.Errorf("apply: %w: %w", dataplane.ErrUnsupported, err)
+	case slices.Contains([]unix.Errno{unix.ENOBUFS, unix.ENOMEM, unix.EAGAIN, unix.EINTR, unix.EBUSY}, refused.Errno) || len(refused.Errors) == 0:
+		return fmt.Errorf("apply %d differences: %w", len(ops), err)
+	}
+	invalid := &dataplane.InvalidError{Err: err}
+	for _, e := range refused.Errors {
+		if e.Errno == unix.ENOENT && e.Kind == nft.OpDelElement {
+			// Nobody wrote since we looked, so what we believe is wrong: read it again.
+			return fmt.Errorf("apply: %w: %w", dataplane.ErrConflict, err)
+		}
+	}
+	for _, tag := range refused.Tags {
+		if tag >= 0 && tag < len(ops) {
+			invalid.Keys = append(invalid.Keys, ops[tag].Key)
+		}
+	}
+	return invalid
+}

@@ -1,0 +1,176 @@
+package nftables
+
+import (
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Priorities. Ours sit ten beside those of everybody's nat chains: source ranges
+// are checked before the destination is rewritten, affinity is learned and the
+// rest refused after.
+const (
+	beforeNAT = -110
+	dstNAT    = -100
+	afterNAT  = -90
+	srcNAT    = 100
+)
+
+// fixedChain is a chain that every table has.
+type fixedChain struct {
+	name  string
+	hook  *nft.Hook
+	rules func(l lang, v *model.NodeView) []rule
+}
+
+func hook(typ string, num nft.HookNum, prio int32) *nft.Hook {
+	return &nft.Hook{Type: typ, Num: num, Priority: prio, Policy: nft.PolicyAccept}
+}
+
+// fixedChains gives the chains of each table but reject-chain, which is a leaf.
+func fixedChains() []fixedChain {
+	return []fixedChain{
+		{name: "guard-check", rules: guardCheck},
+		{name: "guard-check-nodeports", rules: guardCheckNodePorts},
+		{name: "guard", rules: guard},
+		{name: "guard-prerouting", hook: hook("filter", nft.HookPrerouting, beforeNAT), rules: jumpIfNew("guard")},
+		{name: "guard-output", hook: hook("filter", nft.HookOutput, beforeNAT), rules: jumpIfNew("guard")},
+		{name: "dispatch", rules: dispatch},
+		{name: "nat-prerouting", hook: hook("nat", nft.HookPrerouting, dstNAT), rules: jump("dispatch")},
+		{name: "nat-output", hook: hook("nat", nft.HookOutput, dstNAT), rules: jump("dispatch")},
+		{name: "nat-postrouting", hook: hook("nat", nft.HookPostrouting, srcNAT), rules: postrouting},
+		{name: "learn", rules: learn},
+		{name: "learn-prerouting", hook: hook("filter", nft.HookPrerouting, afterNAT), rules: learnIfNew},
+		{name: "refuse", rules: refuse},
+		{name: "refuse-input", rules: refuseInput},
+		{name: "filter-forward", hook: hook("filter", nft.HookForward, beforeNAT), rules: jumpIfNew("refuse")},
+		{name: "filter-input", hook: hook("filter", nft.HookInput, beforeNAT), rules: jumpIfNew("refuse-input")},
+		// After DNAT, or the node's own connections to live Services would be refused (dataplane.md E7).
+		{name: "filter-output", hook: hook("filter", nft.HookOutput, afterNAT), rules: filterOutput},
+	}
+}
+
+func jump(chain string) func(lang, *model.NodeView) []rule {
+	return func(lang, *model.NodeView) []rule { return []rule{does(nft.Jump(chain))} }
+}
+
+func jumpIfNew(chain string) func(lang, *model.NodeView) []rule {
+	return func(lang, *model.NodeView) []rule { return []rule{join(newConnection(), does(nft.Jump(chain)))} }
+}
+
+// guard holds new connections to guarded Frontends against their source ranges,
+// before the destination is rewritten.
+func guard(l lang, _ *model.NodeView) []rule {
+	vip, _ := l.vip()
+	port, _ := l.port()
+	return []rule{
+		join(vip, rule{in("fw-guarded")}, does(nft.Goto("guard-check"))),
+		join(l.toNodePort(), port, rule{in("fw-guarded-nodeports")}, does(nft.Goto("guard-check-nodeports"))),
+	}
+}
+
+func guardCheck(l lang, _ *model.NodeView) []rule {
+	key, next := l.vip()
+	return allowed(l, key, next, "fw-allowed")
+}
+
+func guardCheckNodePorts(l lang, _ *model.NodeView) []rule {
+	key, next := l.port()
+	return allowed(l, key, next, "fw-allowed-nodeports")
+}
+
+// allowed: a positive match and a drop, because a negated one does not list.
+func allowed(l lang, key rule, next int, set string) []rule {
+	return []rule{
+		join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in(set)}, does(nft.Return())),
+		does(nft.Drop()),
+	}
+}
+
+// dispatch finds the Frontend of a new connection. What matches no Frontend
+// falls through untouched.
+func dispatch(l lang, v *model.NodeView) []rule {
+	var out []rule
+	if m, some := clusterIPMasquerade(l, v); some {
+		out = append(out, m)
+	}
+	vip, _ := l.vip()
+	port, _ := l.port()
+	return append(out,
+		join(vip, rule{vmap("services")}),
+		join(l.toNodePort(), port, rule{vmap("nodeports")}))
+}
+
+// clusterIPMasquerade marks connections to ClusterIPs that do not come from pods
+// (features.md 3.4).
+func clusterIPMasquerade(l lang, v *model.NodeView) (rule, bool) {
+	set := mark(markBits(v))
+	if v.MasqueradeAll {
+		return join(l.to("cluster-ips"), set), true
+	}
+	if v.Local.Mode == model.DetectCIDR && len(podRanges(l.f, v)) == 0 {
+		return nil, false // a family without pod ranges counts as not detected
+	}
+	outside, some := l.fromPod(&v.Local, true)
+	return join(l.to("cluster-ips"), outside, set), some
+}
+
+func markBits(v *model.NodeView) uint32 { return 1 << (v.MasqueradeBit & 31) }
+
+// postrouting: the mark is cleared once used. Hairpin: an endpoint that reaches
+// itself must see another source, or it answers itself past our translation.
+func postrouting(l lang, v *model.NodeView) []rule {
+	pair := rule{
+		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)),
+		nft.MetaL4Proto(nft.Word(2 * l.addr)), nft.DestPort(nft.Word(2*l.addr + 1)), in("hairpin"),
+	}
+	return []rule{
+		join(marked(markBits(v)), rule{nft.Masquerade()}),
+		join(translated(), pair, rule{nft.Masquerade()}),
+	}
+}
+
+func learnIfNew(lang, *model.NodeView) []rule {
+	return []rule{join(newConnection(), translated(), does(nft.Jump("learn")))}
+}
+
+// learn finds the time for which the Frontend, named by the original
+// destination, remembers its clients. The protocol first: nft cannot read back a
+// bare `ct original proto-dst`.
+func learn(l lang, _ *model.NodeView) []rule {
+	var out []rule
+	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} {
+		out = append(out, join(isProto(p), rule{
+			nft.CtOriginalDest(l.f, nft.Word(0)), nft.MetaL4Proto(nft.Word(l.addr)),
+			nft.CtOriginalDestPort(nft.Word(l.addr + 1)), vmap("affinity"),
+		}), join(isProto(p), rule{
+			nft.CtOriginalDest(l.f, nft.Word(0)), in("nodeport-ips"),
+			nft.MetaL4Proto(nft.Word(0)), nft.CtOriginalDestPort(nft.Word(1)), vmap("affinity-nodeports"),
+		}))
+	}
+	return out
+}
+
+// refuse answers for Frontends without endpoints, for unknown ports of a live
+// ClusterIP, and silences dead addresses of the Service ranges (features.md 3.7).
+func refuse(l lang, _ *model.NodeView) []rule {
+	vip, _ := l.vip()
+	return []rule{
+		join(vip, rule{vmap("no-endpoints")}),
+		join(l.to("cluster-ips"), does(nft.Goto(rejectChain))),
+		join(l.to("service-cidrs"), does(nft.Drop())),
+	}
+}
+
+func refuseInput(l lang, _ *model.NodeView) []rule {
+	vip, _ := l.vip()
+	port, _ := l.port()
+	return []rule{
+		join(vip, rule{vmap("no-endpoints")}),
+		join(l.to("cluster-ips"), does(nft.Goto(rejectChain))),
+		join(l.toNodePort(), port, rule{vmap("no-endpoint-nodeports")}),
+	}
+}
+
+func filterOutput(l lang, v *model.NodeView) []rule {
+	return append(learnIfNew(l, v), jumpIfNew("refuse")(l, v)...)
+}

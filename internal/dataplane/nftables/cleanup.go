@@ -1,0 +1,40 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Cleanup implements dataplane.Driver: it deletes our tables in both families,
+// whatever this Driver knows, serves or can do. A table of our name that is not
+// ours stays, and the error says so.
+func (d *Driver) Cleanup(ctx context.Context) error {
+	tables, err := d.k.Tables(ctx)
+	if err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	var problems []error
+	d.batch.Reset()
+	for _, f := range bothFamilies {
+		for i := range tables {
+			if tables[i].Ref != tableRef(f) {
+				continue
+			}
+			if _, err := layoutOf(&tables[i]); err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			d.batch.DelTable(tables[i].Ref)
+		}
+	}
+	if d.batch.Len() > 0 {
+		g, err := d.k.Commit(ctx, &d.batch)
+		if err != nil {
+			return fmt.Errorf("clean up: delete our tables: %w", errors.Join(append(problems, err)...))
+		}
+		d.saw(g)
+	}
+	d.stick = newStickiness()
+	return errors.Join(problems...)
+}

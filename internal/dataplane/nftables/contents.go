@@ -1,0 +1,244 @@
+package nftables
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// contents reads the elements of every set of ours. The affinity map comes last:
+// what it should hold follows from the pools.
+func (l *loader) contents(ctx context.Context) error {
+	c := contents{loader: l, pools: map[dataplane.Kind]*poolReader{}}
+	for i := range setDefs {
+		def := &setDefs[i]
+		if !l.sets[def.name] {
+			continue
+		}
+		c.begin(def)
+		if err := l.d.k.Elements(ctx, tableRef(l.f).Set(def.name), c.element); err != nil {
+			return err
+		}
+		c.end()
+	}
+	return nil
+}
+
+// contents is the reading of one set after another.
+type contents struct {
+	*loader
+	def    *setDef
+	buf    []byte
+	bounds []bound             // of a set of ranges
+	ranges map[string][]string // of guarded Frontends
+	pool   *poolReader
+	pools  map[dataplane.Kind]*poolReader // kept for the affinity map
+}
+
+func (c *contents) begin(def *setDef) {
+	c.def, c.bounds, c.ranges, c.pool = def, nil, nil, nil
+	switch def.shape {
+	case shapePool:
+		c.pool = &poolReader{at: map[string]int{}, width: slotWidth(c.f)}
+		c.pools[def.kind] = c.pool
+	case shapeAllowed:
+		c.ranges = map[string][]string{}
+	}
+}
+
+// element takes one element; what we would not have written is a stray.
+func (c *contents) element(e *nft.Element) error {
+	if !c.known(e) {
+		value := present
+		if len(e.Data) > 0 {
+			value = string(e.Data)
+		}
+		c.put(kindStray, strayID(c.def.name, e), value)
+	}
+	return nil
+}
+
+func (c *contents) known(e *nft.Element) bool {
+	if e.Flags&nft.ElementCatchall != 0 || e.Timeout != 0 && c.def.shape != shapeAffinity {
+		return false
+	}
+	switch c.def.shape {
+	case shapeMember, shapeVerdict:
+		return c.single(e)
+	case shapePool:
+		return c.slot(e)
+	case shapeRanges:
+		c.bounds = append(c.bounds, bound{string(e.Key), e.Flags&nft.ElementIntervalEnd != 0})
+		return true
+	case shapeAllowed:
+		return c.allowed(e)
+	}
+	return c.remembered(e)
+}
+
+// id reads the ident at the start of a key.
+func (c *contents) id(key []byte) bool {
+	n := keyLen(c.def.ident, c.f)
+	if len(key) < n {
+		return false
+	}
+	var ok bool
+	c.buf, ok = appendIDOf(c.buf[:0], c.def.ident, key[:n])
+	return ok
+}
+
+func (c *contents) single(e *nft.Element) bool {
+	if !c.id(e.Key) {
+		return false
+	}
+	value, id := present, string(c.buf)
+	if c.def.shape == shapeVerdict {
+		value = valueOf(e.Verdict)
+	}
+	if c.def.kind == kindAffinity || c.def.kind == kindAffinityNodePort {
+		c.d.stick.frontends[frontID{c.f, id}] = struct{}{}
+	}
+	c.put(c.def.kind, id, value)
+	return true
+}
+
+func (c *contents) slot(e *nft.Element) bool {
+	if !c.id(e.Key) || len(e.Data) != c.pool.width+2 {
+		return false
+	}
+	n := binary.NativeEndian.Uint32(e.Key[len(e.Key)-4:])
+	if n >= maxSlots || hole(string(e.Data[:c.pool.width])) {
+		return false
+	}
+	c.pool.add(c.buf, int(n), e.Data)
+	return true
+}
+
+func (c *contents) allowed(e *nft.Element) bool {
+	n := keyLen(c.def.ident, c.f)
+	if !c.id(e.Key) || len(e.KeyEnd) != len(e.Key) || string(e.Key[:n]) != string(e.KeyEnd[:n]) {
+		return false
+	}
+	id := string(c.buf)
+	c.ranges[id] = append(c.ranges[id], string(e.Key[n:])+string(e.KeyEnd[n:]))
+	return true
+}
+
+// remembered: an affinity entry is as it should be if its Frontend remembers
+// clients and has the endpoint. Others are left over from a crash before the
+// sweep, or were learned by a packet that was under way.
+func (c *contents) remembered(e *nft.Element) bool {
+	vip, port, endpoint, ok := remembers(c.f, e)
+	if !ok {
+		return false
+	}
+	for _, t := range [...]struct {
+		id    []byte
+		pools [2]dataplane.Kind
+	}{
+		{vip, [2]dataplane.Kind{kindEndpoints, kindLocalEndpoints}},
+		{port, [2]dataplane.Kind{kindNodePortEndpoints, kindNodePortLocalEndpoints}},
+	} {
+		if _, remembers := c.d.stick.frontends[frontID{c.f, string(t.id)}]; !remembers {
+			continue
+		}
+		for _, k := range t.pools {
+			if p := c.pools[k]; p != nil && p.has(t.id, endpoint) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// end emits what is known only when the whole set was read.
+func (c *contents) end() {
+	switch c.def.shape {
+	case shapePool:
+		for id, i := range c.pool.at {
+			c.put(c.def.kind, id, string(c.pool.slots[i]))
+		}
+	case shapeAllowed:
+		for id, list := range c.ranges {
+			c.put(c.def.kind, id, ranged(list))
+		}
+	case shapeRanges:
+		if v := joinBounds(c.bounds, addrLen(c.f)); v != "" {
+			c.put(c.def.kind, "", v)
+		}
+	}
+}
+
+// poolReader gathers slots, which come in the order of the kernel's hash.
+type poolReader struct {
+	width int
+	at    map[string]int
+	slots [][]byte
+}
+
+func (p *poolReader) add(id []byte, n int, data []byte) {
+	i, known := p.at[string(id)]
+	if !known {
+		i = len(p.slots)
+		p.at[string(id)] = i
+		p.slots = append(p.slots, nil)
+	}
+	if need := (n + 1) * p.width; len(p.slots[i]) < need {
+		p.slots[i] = append(p.slots[i], make([]byte, need-len(p.slots[i]))...)
+	}
+	copy(p.slots[i][n*p.width:], data[:p.width])
+}
+
+func (p *poolReader) has(id, slot []byte) bool {
+	i, known := p.at[string(id)]
+	return known && hasSlot(string(p.slots[i]), string(slot))
+}
+
+// bound is an element of an interval set: where a range begins, or the first
+// address behind one.
+type bound struct {
+	addr string
+	end  bool
+}
+
+// joinBounds makes packed ranges of starts and ends. A start without an end
+// reaches to the last address.
+func joinBounds(list []bound, width int) string {
+	slices.SortFunc(list, func(a, b bound) int {
+		switch {
+		case a.addr < b.addr || a.addr == b.addr && a.end && !b.end:
+			return -1
+		case a == b:
+			return 0
+		}
+		return 1
+	})
+	var out []byte
+	for i, b := range list {
+		if b.end {
+			continue
+		}
+		out = append(out, b.addr...)
+		if i+1 < len(list) && list[i+1].end {
+			out = append(out, previous(list[i+1].addr)...)
+		} else {
+			out = append(out, slices.Repeat([]byte{0xff}, width)...)
+		}
+	}
+	return string(out)
+}
+
+// previous is the address before a.
+func previous(a string) []byte {
+	b := []byte(a)
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i]--
+		if b[i] != 0xff {
+			break
+		}
+	}
+	return b
+}

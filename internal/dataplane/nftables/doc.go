@@ -1,0 +1,13 @@
+// Package nftables is the default data plane: Frontends as elements of a few
+// maps in our own tables `ip fairlead` and `ip6 fairlead` (layout L2 of
+// docs/design/dataplane.md), written over netlink, one transaction per Apply.
+//
+// No Service has a chain: services and nodeports map a Frontend to a chain that
+// is shared by all Frontends of one size class, and that chain draws a slot from
+// the map of endpoints. So a Service that scales inside its class changes map
+// elements only, whose cost does not depend on how many Services there are.
+//
+// The package owns everything in the two tables, which it recognises by a mark
+// in their user data. A Driver belongs to the engine's goroutine, but for Watch.
+// It never runs nft, and never writes what nft 1.0.6 cannot list.
+package nftables

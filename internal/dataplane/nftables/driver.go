@@ -1,0 +1,104 @@
+package nftables
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Name is the value of --proxy-mode.
+const Name = "nftables"
+
+// tableName is the name of our table in both families.
+const tableName = "fairlead"
+
+// chainLinger is how long an unused shared chain stays. Before 6.2 the kernel
+// mishandles a transaction that deletes a chain together with a verdict element
+// that led to it; and a Service that swings between two size classes should not
+// make and delete chains.
+const chainLinger = 30 * time.Second
+
+// Params configure a Driver.
+type Params struct {
+	Kernel nft.Kernel
+	// Families are those to serve, both if empty. Probe takes away what the
+	// kernel cannot do.
+	Families []model.Family
+}
+
+// Driver is the nftables data plane. Its methods belong to one goroutine, but
+// for Watch.
+type Driver struct {
+	k        nft.Kernel
+	families []model.Family
+	chains   chainBook
+	batch    nft.Batch
+	gen      nft.Generation // that stood after our last look; 0: never looked
+	// seen is the last generation that is accounted for: ours, the one that a
+	// Load saw, or the one that a commit under way will make.
+	seen   atomic.Uint32
+	unsure bool // something is left undone: Changed says so until the next Load
+	plan   plan
+	stick  stickiness
+}
+
+var (
+	_ dataplane.Driver      = (*Driver)(nil)
+	_ dataplane.KeyStringer = (*Driver)(nil)
+)
+
+// New makes a Driver. It touches nothing.
+func New(p Params) *Driver {
+	if len(p.Families) == 0 {
+		p.Families = []model.Family{model.IPv4, model.IPv6}
+	}
+	return &Driver{k: p.Kernel, families: p.Families, chains: newChainBook(), stick: newStickiness()}
+}
+
+// Name implements dataplane.Driver.
+func (d *Driver) Name() string { return Name }
+
+// Width implements dataplane.Driver.
+func (d *Driver) Width(k dataplane.Key) int {
+	switch k.Kind {
+	case kindEndpoints, kindLocalEndpoints, kindNodePortEndpoints, kindNodePortLocalEndpoints:
+		return slotWidth(k.Family)
+	}
+	return 0
+}
+
+// Linger implements dataplane.Driver.
+func (d *Driver) Linger(k dataplane.Key) time.Duration {
+	if k.Kind == kindLeafChain || k.Kind == kindOuterChain {
+		return chainLinger
+	}
+	return 0
+}
+
+// ViewChanged implements dataplane.Driver: shared chains hold the masquerade bit
+// and, under externalTrafficPolicy Local, the test for pods. Ranges and addresses
+// are members of sets, which Base renders.
+func (d *Driver) ViewChanged(old, now *model.NodeView) bool { return termsOf(old) != termsOf(now) }
+
+// terms are what Render looks at in a view.
+type terms struct {
+	bit   uint8
+	mode  model.LocalMode
+	iface string
+}
+
+func termsOf(v *model.NodeView) terms {
+	return terms{v.MasqueradeBit & 31, v.Local.Mode, v.Local.Interface}
+}
+
+func (d *Driver) serves(f model.Family) bool {
+	for _, g := range d.families {
+		if f == g {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,184 @@
+package nftables
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// dropValue is the value of a verdict object that drops. Every other value is
+// the name of the chain to go to.
+const dropValue = "!drop"
+
+func verdictOf(value string) nft.Verdict {
+	if value == dropValue {
+		return nft.Drop()
+	}
+	return nft.Goto(value)
+}
+
+// valueOf is the reverse of verdictOf; what we never write gets a value that no
+// object wants.
+func valueOf(v nft.Verdict) string {
+	switch v.Code {
+	case nft.CodeGoto:
+		return v.Chain
+	case nft.CodeDrop:
+		return dropValue
+	case nft.CodeJump:
+		return "!jump " + v.Chain
+	}
+	return "!other"
+}
+
+// step is one direction of an element phase: what a batch deletes, or adds.
+type step struct {
+	d    *Driver
+	add  bool
+	ops  int
+	elem nft.Element
+	key  []byte
+	data []byte
+}
+
+// write puts one element into the batch.
+func (s *step) write(set nft.SetRef) {
+	if s.add {
+		s.d.batch.AddElement(set, &s.elem)
+	} else {
+		s.d.batch.DelElement(set, &s.elem)
+	}
+	s.ops++
+}
+
+// op does its half of one difference: the deleting step takes away what Have has
+// and Want has not, the adding step the reverse. A changed element is both.
+func (s *step) op(o *dataplane.Op) {
+	def := defOf(o.Key.Kind)
+	if def == nil {
+		s.stray(o)
+		return
+	}
+	gone, come := o.Have, o.Want
+	if s.add {
+		gone, come = come, gone
+	}
+	// From here on, gone is what this step is about, come is what the other side has.
+	set := tableRef(o.Key.Family).Set(def.name)
+	switch def.shape {
+	case shapePool:
+		s.pool(set, def, o.Key, gone, come)
+	case shapeRanges:
+		s.ranges(set, o.Key, gone, come)
+	case shapeAllowed:
+		s.allowed(set, def, o.Key, gone, come)
+	default:
+		if gone == "" {
+			return
+		}
+		s.key = appendKey(s.key[:0], def.ident, o.Key.ID)
+		s.elem = nft.Element{Key: s.key}
+		if def.shape == shapeVerdict && s.add {
+			s.elem.Verdict = verdictOf(gone)
+		}
+		s.write(set)
+	}
+}
+
+// pool writes the slots of mine that differ from those of the other side.
+func (s *step) pool(set nft.SetRef, def *setDef, k dataplane.Key, mine, other string) {
+	w := slotWidth(k.Family)
+	s.key = appendKey(s.key[:0], def.ident, k.ID)
+	base := len(s.key)
+	for i := 0; i*w < len(mine); i++ {
+		el := mine[i*w : (i+1)*w]
+		if len(other) >= (i+1)*w && other[i*w:(i+1)*w] == el || hole(el) {
+			continue
+		}
+		s.key = nft.AppendSlot(s.key[:base], uint32(i))
+		s.elem = nft.Element{Key: s.key}
+		if s.add {
+			s.data = append(append(s.data[:0], el...), 0, 0)
+			s.elem.Data = s.data
+		}
+		s.write(set)
+	}
+}
+
+func hole(slot string) bool { return strings.Trim(slot, "\x00") == "" }
+
+// eachRange walks the ranges of mine that the other side has not.
+func eachRange(f model.Family, mine, other string, do func(first, last string)) {
+	n := addrLen(f)
+	has := make(map[string]struct{}, len(other)/(2*n))
+	for at := 0; at+2*n <= len(other); at += 2 * n {
+		has[other[at:at+2*n]] = struct{}{}
+	}
+	for at := 0; at+2*n <= len(mine); at += 2 * n {
+		if _, both := has[mine[at:at+2*n]]; !both {
+			do(mine[at:at+n], mine[at+n:at+2*n])
+		}
+	}
+}
+
+// ranges writes intervals of a set of addresses: a start, and where the next
+// address exists, an end.
+func (s *step) ranges(set nft.SetRef, k dataplane.Key, mine, other string) {
+	eachRange(k.Family, mine, other, func(first, last string) {
+		s.elem = nft.Element{Key: append(s.key[:0], first...)}
+		s.write(set)
+		if end, some := next(last); some {
+			s.elem = nft.Element{Key: end, Flags: nft.ElementIntervalEnd}
+			s.write(set)
+		}
+	})
+}
+
+// next is the address after a, if there is one.
+func next(a string) ([]byte, bool) {
+	b := []byte(a)
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i]++
+		if b[i] != 0 {
+			return b, true
+		}
+	}
+	return nil, false
+}
+
+// allowed writes intervals of a concatenation: one element each.
+func (s *step) allowed(set nft.SetRef, def *setDef, k dataplane.Key, mine, other string) {
+	eachRange(k.Family, mine, other, func(first, last string) {
+		s.key = append(appendKey(s.key[:0], def.ident, k.ID), first...)
+		s.data = append(appendKey(s.data[:0], def.ident, k.ID), last...)
+		s.elem = nft.Element{Key: s.key, KeyEnd: s.data}
+		s.write(set)
+	})
+}
+
+// stray deletes what we would not have written. An element that packets made may
+// expire before we come: adding it as it was read and deleting it in the same
+// transaction is right in either case (dataplane.md E3).
+func (s *step) stray(o *dataplane.Op) {
+	if s.add || o.Have == "" {
+		return
+	}
+	set, e := parseStrayID(o.Key.ID)
+	ref := tableRef(o.Key.Family).Set(set)
+	if set == affinityMap && o.Have != present {
+		e.Data = []byte(o.Have)
+		s.d.batch.AddElement(ref, &e)
+		e.Data = nil
+	}
+	s.elem = e
+	s.write(ref)
+}
+
+// ranged sorts packed ranges and joins them into one value.
+func ranged(list []string) string {
+	slices.Sort(list)
+	return strings.Join(list, "")
+}

@@ -1,0 +1,112 @@
+package nftables
+
+import "github.com/fairlead/fairlead/internal/dataplane"
+
+// The kinds, in creation order: what publishes a Frontend comes last.
+const (
+	kindSet        = dataplane.KindRoot + 1 + iota
+	kindLeafChain  // refers to sets only
+	kindOuterChain // refers to leaf chains
+	kindBaseChain  // hooks, and the fixed chains that they lead to
+	kindStray      // an element that we would not write, as found by Load
+	kindPodCIDRs
+	kindServiceCIDRs
+	kindNodePortIP
+	kindClusterIP
+	kindHairpin
+	kindGuarded
+	kindGuardedNodePort
+	kindAllowed
+	kindAllowedNodePort
+	kindEndpoints
+	kindLocalEndpoints
+	kindNodePortEndpoints
+	kindNodePortLocalEndpoints
+	kindAffinity
+	kindAffinityNodePort
+	kindRefused
+	kindRefusedNodePort
+	kindServices
+	kindNodePorts
+	kinds // how many there are
+)
+
+// firstElement is the lowest kind that is an element of a set.
+const firstElement = kindStray
+
+// shape says how the elements of a set make up objects.
+type shape uint8
+
+const (
+	shapeNone     shape = iota
+	shapeMember         // one object is one element without value
+	shapeVerdict        // one object is one element with a verdict
+	shapePool           // one object is all slots of one Frontend
+	shapeRanges         // one object is the whole set of address ranges
+	shapeAllowed        // one object is all address ranges of one Frontend
+	shapeAffinity       // filled by packets: no object unless stale
+)
+
+// ident says which key an element of the set begins with.
+type ident uint8
+
+const (
+	identNone     ident = iota
+	identAddr           // address
+	identVIP            // address, protocol, port
+	identNodePort       // protocol, port
+	identHairpin        // the same address twice, protocol, port
+)
+
+// setDef declares one of our sets and the objects in it.
+type setDef struct {
+	name  string
+	kind  dataplane.Kind // of the objects in it; 0 for shapeAffinity
+	shape shape
+	ident ident
+}
+
+// affinityMap is filled by packets: client and Frontend to the endpoint chosen.
+const affinityMap = "aff"
+
+// setDefs are the sets of each table, sorted by kind but for the affinity map.
+var setDefs = [...]setDef{
+	{name: "pod-cidrs", kind: kindPodCIDRs, shape: shapeRanges},
+	{name: "service-cidrs", kind: kindServiceCIDRs, shape: shapeRanges},
+	{name: "nodeport-ips", kind: kindNodePortIP, shape: shapeMember, ident: identAddr},
+	{name: "cluster-ips", kind: kindClusterIP, shape: shapeMember, ident: identAddr},
+	{name: "hairpin", kind: kindHairpin, shape: shapeMember, ident: identHairpin},
+	{name: "fw-guarded", kind: kindGuarded, shape: shapeMember, ident: identVIP},
+	{name: "fw-guarded-nodeports", kind: kindGuardedNodePort, shape: shapeMember, ident: identNodePort},
+	{name: "fw-allowed", kind: kindAllowed, shape: shapeAllowed, ident: identVIP},
+	{name: "fw-allowed-nodeports", kind: kindAllowedNodePort, shape: shapeAllowed, ident: identNodePort},
+	{name: "eps", kind: kindEndpoints, shape: shapePool, ident: identVIP},
+	{name: "local-eps", kind: kindLocalEndpoints, shape: shapePool, ident: identVIP},
+	{name: "np-eps", kind: kindNodePortEndpoints, shape: shapePool, ident: identNodePort},
+	{name: "np-local-eps", kind: kindNodePortLocalEndpoints, shape: shapePool, ident: identNodePort},
+	{name: "affinity", kind: kindAffinity, shape: shapeVerdict, ident: identVIP},
+	{name: "affinity-nodeports", kind: kindAffinityNodePort, shape: shapeVerdict, ident: identNodePort},
+	{name: "no-endpoints", kind: kindRefused, shape: shapeVerdict, ident: identVIP},
+	{name: "no-endpoint-nodeports", kind: kindRefusedNodePort, shape: shapeVerdict, ident: identNodePort},
+	{name: "services", kind: kindServices, shape: shapeVerdict, ident: identVIP},
+	{name: "nodeports", kind: kindNodePorts, shape: shapeVerdict, ident: identNodePort},
+	{name: affinityMap, shape: shapeAffinity},
+}
+
+// defOf gives the set that holds objects of an element kind, nil for others.
+func defOf(k dataplane.Kind) *setDef {
+	if i := int(k) - int(kindPodCIDRs); i >= 0 && k < kinds {
+		return &setDefs[i]
+	}
+	return nil
+}
+
+// defNamed gives the set of a name, nil for a foreign one.
+func defNamed(name string) *setDef {
+	for i := range setDefs {
+		if setDefs[i].name == name {
+			return &setDefs[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Load implements dataplane.Driver. A table of ours that cannot be repaired
+// object by object (written by another release, damaged, or of a family that we
+// do not serve) is reported as its root alone: the difference is then a changed
+// or an unwanted root, and Apply replaces the whole table in one transaction.
+func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
+	gen, err := d.k.Generation(ctx)
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	tables, err := d.k.Tables(ctx)
+	if err != nil {
+		return loadError(err)
+	}
+	d.stick = newStickiness()
+	for _, f := range bothFamilies {
+		for i := range tables {
+			if tables[i].Ref != tableRef(f) {
+				continue
+			}
+			if err := d.loadTable(ctx, f, &tables[i], emit); err != nil {
+				return loadError(err)
+			}
+		}
+	}
+	now, err := d.k.Generation(ctx)
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	if now != gen {
+		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
+	}
+	d.saw(gen)
+	d.unsure = false
+	return nil
+}
+
+// loadError: a set that vanishes between the list of sets and its dump is a
+// concurrent change like any other.
+func loadError(err error) error {
+	if errors.Is(err, nft.ErrInterrupted) || errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("load: %w: %w", dataplane.ErrInterrupted, err)
+	}
+	return fmt.Errorf("load: %w", err)
+}
+
+// markText begins the comment by which we know our own table; the layout follows.
+const markText = "fairlead "
+
+func layoutValue(n int) string { return fmt.Sprintf("layout %d", n) }
+
+// layoutOf reads the mark of a table.
+func layoutOf(t *nft.Table) (value string, err error) {
+	if t.Flags&nft.TableOwner != 0 {
+		return "", fmt.Errorf("table %s %w: a running program owns it (netlink port %d); end that program or rename its table",
+			t.Ref, dataplane.ErrNotOurs, t.Owner)
+	}
+	text, _ := comment(t.UserData)
+	value, ours := strings.CutPrefix(text, markText)
+	if !ours || value == "" {
+		return "", fmt.Errorf("table %s %w: it does not carry our mark; if nothing needs it, remove it with: nft delete table %s",
+			t.Ref, dataplane.ErrNotOurs, t.Ref)
+	}
+	return value, nil
+}
+
+// comment reads what nft.Comment wrote.
+func comment(userData []byte) (string, bool) {
+	if len(userData) < 3 || userData[0] != 0 || int(userData[1]) > len(userData)-2 || userData[1] == 0 {
+		return "", false
+	}
+	return strings.TrimRight(string(userData[2:2+userData[1]]), "\x00"), true
+}
+
+func (d *Driver) loadTable(ctx context.Context, f model.Family, t *nft.Table, emit func(dataplane.Key, string)) error {
+	value, err := layoutOf(t)
+	if err != nil {
+		return err
+	}
+	root := dataplane.Key{Kind: dataplane.KindRoot, Family: f}
+	if !d.serves(f) || value != layoutValue(layout) {
+		emit(root, value)
+		return nil
+	}
+	l := loader{d: d, f: f, put: func(k dataplane.Kind, id, value string) {
+		emit(dataplane.Key{Kind: k, Family: f, ID: id}, value)
+	}}
+	if t.Flags&nft.TableDormant != 0 {
+		l.damage = "dormant"
+	}
+	if err := l.structure(ctx); err != nil {
+		return err
+	}
+	if l.damage != "" {
+		emit(root, "damaged: "+l.damage)
+		return nil
+	}
+	emit(root, value)
+	l.emitStructure()
+	return l.contents(ctx)
+}
+
+// loader reads one table.
+type loader struct {
+	d      *Driver
+	f      model.Family
+	put    func(k dataplane.Kind, id, value string)
+	damage string // why the table must be built anew
+	sets   map[string]bool
+	others []string // sets that are not ours
+	chains []nft.Chain
+	rules  map[string]*chainDigest
+}
+
+// structure reads sets, chains and rules, and finds what no repair of single
+// objects can mend: a set's or base chain's declaration cannot be changed while
+// rules use it.
+func (l *loader) structure(ctx context.Context) error {
+	table := tableRef(l.f)
+	sets, err := l.d.k.Sets(ctx, table)
+	if err != nil {
+		return err
+	}
+	l.sets = map[string]bool{}
+	for i := range sets {
+		def := defNamed(sets[i].Ref.Name)
+		if def == nil {
+			l.others = append(l.others, sets[i].Ref.Name)
+			continue
+		}
+		if spec := def.spec(l.f); !spec.Matches(sets[i]) {
+			l.damage = "set " + def.name
+		}
+		l.sets[def.name] = true
+	}
+	if l.chains, err = l.d.k.Chains(ctx, table); err != nil {
+		return err
+	}
+	hooks := map[string]*nft.Hook{}
+	for _, c := range fixedChains() {
+		hooks[c.name] = c.hook
+	}
+	for i := range l.chains {
+		want, fixed := hooks[l.chains[i].Ref.Name]
+		has := l.chains[i].Hook
+		if (fixed || kindOfChain(&l.chains[i]) != kindBaseChain) && !sameHook(want, has) {
+			l.damage = "chain " + l.chains[i].Ref.Name
+		}
+	}
+	rules, err := l.d.k.Rules(ctx, table)
+	if err != nil {
+		return err
+	}
+	l.rules = map[string]*chainDigest{}
+	for i := range rules {
+		sum := l.rules[rules[i].Chain.Name]
+		if sum == nil {
+			fresh := newChainDigest()
+			sum = &fresh
+			l.rules[rules[i].Chain.Name] = sum
+		}
+		sum.add(rules[i].UserData)
+	}
+	return nil
+}
+
+func sameHook(a, b *nft.Hook) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
+
+// kindOfChain gives the kind under which Render would put a chain of that name;
+// foreign ones get the one that deletes them in the right order.
+func kindOfChain(c *nft.Chain) dataplane.Kind {
+	if c.Hook != nil {
+		return kindBaseChain
+	}
+	for _, fixed := range fixedChains() {
+		if fixed.name == c.Ref.Name {
+			return kindBaseChain
+		}
+	}
+	if strings.HasPrefix(c.Ref.Name, "xl-") {
+		return kindOuterChain
+	}
+	return kindLeafChain
+}
+
+func (l *loader) emitStructure() {
+	for i := range setDefs {
+		if name := setDefs[i].name; l.sets[name] {
+			l.put(kindSet, name, setDefs[i].digest(l.f))
+		}
+	}
+	for _, name := range l.others {
+		l.put(kindSet, name, "foreign")
+	}
+	empty := newChainDigest()
+	for i := range l.chains {
+		name := l.chains[i].Ref.Name
+		value := empty.String()
+		if sum := l.rules[name]; sum != nil {
+			value = sum.String()
+		}
+		l.put(kindOfChain(&l.chains[i]), name, value)
+	}
+}

@@ -1,0 +1,157 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Probe implements dataplane.Driver: for each family it makes a table with all
+// that we ever write and deletes it in the same transaction, so that not even a
+// crash leaves a trace. A family that fails is not served; if none is left the
+// error says what is missing.
+func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
+	var caps dataplane.Caps
+	var problems []error
+	for _, f := range bothFamilies {
+		if !d.serves(f) {
+			continue
+		}
+		if err := d.probeFamily(ctx, f); err != nil {
+			if !unsupported(err) {
+				return caps, fmt.Errorf("probe nftables: %w", err)
+			}
+			problems = append(problems, err)
+			caps.Notes = append(caps.Notes, fmt.Sprintf("%s is not served: %v", f, err))
+			continue
+		}
+		caps.Families = append(caps.Families, f)
+	}
+	if len(caps.Families) == 0 {
+		return caps, fmt.Errorf("nftables: %w: %w", dataplane.ErrUnsupported, errors.Join(problems...))
+	}
+	d.families = caps.Families
+	return caps, nil
+}
+
+// unsupported tells a kernel that cannot from one that could not just now.
+func unsupported(err error) bool {
+	for _, e := range [...]unix.Errno{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.EAFNOSUPPORT,
+		unix.EPROTONOSUPPORT, unix.ENOENT, unix.EINVAL} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// feature is something of the kernel that can be missing by itself.
+type feature struct{ what, option string }
+
+func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
+	p := probe{b: &nft.Batch{}, f: f, l: langOf(f), table: nft.TableRef{Family: nftFamily(f), Name: tableName + "-probe"}}
+	p.feature("nf_tables "+p.table.Family.String(), "CONFIG_NF_TABLES")
+	p.b.NewTable(p.table, nil)
+	p.sets()
+	p.chains()
+	p.expressions()
+	p.whole()
+	p.b.DelTable(p.table)
+	_, err := d.k.Commit(ctx, p.b)
+	var refused *nft.BatchError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	if refused.Errno == unix.EPERM {
+		return fmt.Errorf("nf_tables refuses us, CAP_NET_ADMIN is needed: %w", refused.Errno)
+	}
+	if len(refused.Tags) == 0 {
+		return err
+	}
+	// What fails first makes others fail that build on it: name that one only.
+	miss := p.features[refused.Tags[0]]
+	return fmt.Errorf("the kernel lacks %s (%s): %w", miss.what, miss.option, refused.Errno)
+}
+
+// probe builds the throwaway table.
+type probe struct {
+	b        *nft.Batch
+	f        model.Family
+	l        lang
+	table    nft.TableRef
+	features []feature
+}
+
+// feature says what the operations that follow need.
+func (p *probe) feature(what, option string) {
+	p.b.Tag(len(p.features))
+	p.features = append(p.features, feature{what, option})
+}
+
+func (p *probe) sets() {
+	for i := range setDefs {
+		spec := setDefs[i].spec(p.f)
+		spec.Ref.Table = p.table
+		p.feature(fmt.Sprintf("sets as %q needs them", setDefs[i].name), "CONFIG_NF_TABLES, Linux 5.6 for intervals over concatenations")
+		p.b.NewSet(spec)
+	}
+}
+
+func (p *probe) chains() {
+	for _, c := range fixedChains() {
+		what, option := "chains", "CONFIG_NF_TABLES"
+		if c.hook != nil {
+			what = fmt.Sprintf("chains of type %s in hook %d", c.hook.Type, c.hook.Num)
+		}
+		if c.hook != nil && c.hook.Type == "nat" {
+			option = "CONFIG_NFT_NAT, CONFIG_NF_NAT"
+		}
+		p.feature(what, option)
+		p.b.NewChain(nft.ChainSpec{Ref: p.table.Chain(c.name), Hook: c.hook})
+	}
+}
+
+// expressions are tried one by one, so that the missing one has a name.
+func (p *probe) expressions() {
+	inet := strings.ToUpper(p.f.String())
+	for _, t := range [...]struct {
+		feature
+		chain string
+		rule  rule
+	}{
+		{feature{"conntrack matches", "CONFIG_NFT_CT"}, "dispatch", newConnection()},
+		{feature{"numgen", "CONFIG_NFT_NUMGEN"}, "dispatch", rule{nft.RandomSlot(nft.Word(0), 2)}},
+		{feature{"jhash", "CONFIG_NFT_HASH"}, "dispatch", leaf{class: 1, hash: true}.draw(p.l, 1, 1)},
+		{feature{"fib", "CONFIG_NFT_FIB_" + inet}, "dispatch", fromNode()}, // siderolabs/pkgs#951
+		{feature{"dnat", "CONFIG_NFT_NAT"}, "nat-prerouting", leaf{class: 1}.draw(p.l, 1, 1)},
+		{feature{"masquerade", "CONFIG_NFT_MASQ"}, "nat-postrouting", rule{nft.Masquerade()}},
+		{feature{"reject", "CONFIG_NFT_REJECT_" + inet}, "filter-forward", rule{nft.RejectPort(p.l.f)}},
+		{feature{"map updates by packets", "CONFIG_NF_TABLES"}, "learn-prerouting", learnRules(p.l, time.Hour)[0]},
+	} {
+		p.feature(t.what, t.option)
+		p.b.NewRule(nft.RuleSpec{Chain: p.table.Chain(t.chain), Exprs: t.rule})
+	}
+}
+
+// whole tries the rules as they will be.
+func (p *probe) whole() {
+	p.feature("some part of our rules", "no option known")
+	p.b.NewChain(nft.ChainSpec{Ref: p.table.Chain(rejectChain)})
+	view := model.NodeView{MasqueradeBit: 14, Local: model.LocalDetector{Mode: model.DetectCIDR}}
+	for _, c := range fixedChains() {
+		for _, r := range c.rules(p.l, &view) {
+			p.b.NewRule(nft.RuleSpec{Chain: p.table.Chain(c.name), Exprs: r})
+		}
+	}
+	for _, r := range rejectRules(p.l) {
+		p.b.NewRule(nft.RuleSpec{Chain: p.table.Chain(rejectChain), Exprs: r})
+	}
+}

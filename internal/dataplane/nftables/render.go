@@ -1,0 +1,218 @@
+package nftables
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// layout is the version of what we write. Raise it when an older or newer agent
+// could not repair our tables object by object: the table is then built anew.
+const layout = 1
+
+// Base implements dataplane.Driver.
+func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
+	for _, f := range d.families {
+		put := func(k dataplane.Kind, id, value string) {
+			emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: f, ID: id}, Value: value})
+		}
+		put(dataplane.KindRoot, "", layoutValue(layout))
+		for i := range setDefs {
+			put(kindSet, setDefs[i].name, setDefs[i].digest(f))
+		}
+		put(kindLeafChain, rejectChain, d.chains.write(rejectRules(langOf(f))))
+		for _, c := range fixedChains() {
+			put(kindBaseChain, c.name, d.chains.write(c.rules(langOf(f), &view)))
+		}
+		if v := packPrefixes(podRanges(nftFamily(f), &view)); v != "" {
+			put(kindPodCIDRs, "", v)
+		}
+		if v := packPrefixes(ofFamily(view.ServiceCIDRs, f)); v != "" {
+			put(kindServiceCIDRs, "", v)
+		}
+		for _, a := range view.NodePortAddrs {
+			if model.FamilyOf(a) == f {
+				put(kindNodePortIP, string(nft.AppendAddr(nil, a)), present)
+			}
+		}
+	}
+}
+
+func podRanges(f nft.Family, v *model.NodeView) []netip.Prefix {
+	if v.Local.Mode != model.DetectCIDR {
+		return nil
+	}
+	if f == nft.IPv6 {
+		return ofFamily(v.Local.CIDRs, model.IPv6)
+	}
+	return ofFamily(v.Local.CIDRs, model.IPv4)
+}
+
+func ofFamily(list []netip.Prefix, f model.Family) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range list {
+		if model.FamilyOf(p.Addr()) == f {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// packPrefixes gives a ranges value: first and last address of each.
+func packPrefixes(list []netip.Prefix) string {
+	var b []byte
+	for _, p := range list {
+		first, last := nft.PrefixBounds(p)
+		b = nft.AppendAddr(nft.AppendAddr(b, first), last)
+	}
+	return string(b)
+}
+
+// Render implements dataplane.Driver.
+func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
+	if !d.serves(f.Key.Family) {
+		return
+	}
+	var buf [20]byte
+	r := frontend{d: d, f: f, view: view, emit: emit, id: string(appendID(buf[:0], f.Key)), fam: f.Key.Family}
+	if f.Kind == model.ClusterIP {
+		r.put(kindClusterIP, r.id[:len(r.id)-3], present)
+	}
+	if f.Guarded {
+		r.guard()
+	}
+	if f.LocalOnly {
+		r.localOnly()
+		return
+	}
+	r.whole()
+}
+
+// frontend renders one Frontend.
+type frontend struct {
+	d    *Driver
+	f    *model.Frontend
+	view *model.NodeView
+	emit func(dataplane.Object)
+	id   string
+	fam  model.Family
+}
+
+func (r *frontend) put(k dataplane.Kind, id, value string) {
+	r.emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: r.fam, ID: id}, Value: value})
+}
+
+// twin picks the kind for a VIP or for a NodePort.
+func (r *frontend) twin(vip, nodePort dataplane.Kind) dataplane.Kind {
+	if r.f.Kind == model.NodePort {
+		return nodePort
+	}
+	return vip
+}
+
+func (r *frontend) guard() {
+	if v := packPrefixes(ofFamily(r.f.SourceRanges, r.fam)); v != "" {
+		r.put(r.twin(kindAllowed, kindAllowedNodePort), r.id, v)
+	}
+	r.put(r.twin(kindGuarded, kindGuardedNodePort), r.id, present)
+}
+
+// whole renders a Frontend that treats every client alike.
+func (r *frontend) whole() {
+	switch sane(r.f.Verdict, r.f.Backends) {
+	case model.Drop:
+		r.publish(dropValue)
+	case model.Forward:
+		l := r.leaf(poolVIP, r.f.Backends)
+		l.masquerade = r.f.Masquerade
+		c := r.d.chains.leaf(r.fam, l, r.view)
+		r.emit(c.object(kindLeafChain, r.fam))
+		r.hairpin(r.f.Backends)
+		r.learn()
+		r.publish(c.name)
+	default: // Reject; an unknown verdict fails closed
+		r.refuse()
+	}
+}
+
+// localOnly renders externalTrafficPolicy Local.
+func (r *frontend) localOnly() {
+	o := outer{verdict: sane(r.f.Verdict, r.f.Backends), other: sane(r.f.LocalVerdict, r.f.LocalBackends)}
+	if o.verdict == o.other && o.verdict != model.Forward {
+		r.whole()
+		return
+	}
+	o.cluster, o.local = r.bare(poolVIP), r.bare(poolVIP)
+	if o.verdict == model.Forward {
+		o.cluster = r.leaf(poolVIP, r.f.Backends)
+		o.cluster.masquerade = r.f.Masquerade
+		r.hairpin(r.f.Backends)
+	}
+	o.local.pool = o.local.pool.local()
+	if o.other == model.Forward {
+		o.local = r.leaf(o.local.pool, r.f.LocalBackends)
+		r.hairpin(r.f.LocalBackends)
+	}
+	for _, l := range o.leaves() {
+		c := r.d.chains.leaf(r.fam, l, r.view)
+		r.emit(c.object(kindLeafChain, r.fam))
+	}
+	c := r.d.chains.outer(r.fam, o, r.view)
+	r.emit(c.object(kindOuterChain, r.fam))
+	r.learn()
+	if o.verdict == model.Reject || o.other == model.Reject {
+		r.refuse() // whoever is not translated
+	}
+	r.publish(c.name)
+}
+
+// sane fails closed: nothing can be forwarded to nobody.
+func sane(v model.Verdict, list []model.Backend) model.Verdict {
+	if v == model.Forward && len(list) == 0 {
+		return model.Reject
+	}
+	return v
+}
+
+// bare is the description of a leaf of this Frontend without its size.
+func (r *frontend) bare(p pool) leaf {
+	if r.f.Kind == model.NodePort && !p.nodePort() {
+		p += poolNodePort - poolVIP
+	}
+	return leaf{pool: p, affinity: r.f.AffinityTimeout > 0, hash: r.f.ConsistentHash}
+}
+
+// leaf writes the slots of a list and describes the chain that draws from them.
+func (r *frontend) leaf(p pool, list []model.Backend) leaf {
+	l := r.bare(p)
+	slots, n := packSlots(list, r.fam)
+	l.class = classOf(n)
+	r.put(l.pool.kind(), r.id, slots)
+	return l
+}
+
+func (r *frontend) hairpin(list []model.Backend) {
+	var buf [20]byte
+	for i := range list {
+		if b := &list[i]; b.Local {
+			key := model.FrontendKey{Addr: b.Addr, Protocol: r.f.Key.Protocol, Port: b.Port}
+			r.put(kindHairpin, string(appendID(buf[:0], key)), present)
+		}
+	}
+}
+
+func (r *frontend) learn() {
+	if r.f.AffinityTimeout <= 0 {
+		return
+	}
+	c := r.d.chains.learn(r.fam, max(r.f.AffinityTimeout.Truncate(time.Second), time.Second))
+	r.emit(c.object(kindLeafChain, r.fam))
+	r.put(r.twin(kindAffinity, kindAffinityNodePort), r.id, c.name)
+}
+
+func (r *frontend) refuse() { r.put(r.twin(kindRefused, kindRefusedNodePort), r.id, rejectChain) }
+
+func (r *frontend) publish(verdict string) { r.put(r.twin(kindServices, kindNodePorts), r.id, verdict) }

@@ -1,0 +1,135 @@
+package nftables
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// rule is a row of expressions; parts of rules are rules too.
+type rule []nft.Expr
+
+func join(parts ...rule) rule {
+	var out rule
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
+
+// lang writes the phrases of our rules for one family.
+type lang struct {
+	f    nft.Family
+	addr int // register words of an address
+}
+
+func langOf(f model.Family) lang { return lang{f: nftFamily(f), addr: addrLen(f) / 4} }
+
+// Scratch registers, clear of every key that is loaded at word 0.
+const (
+	hashWord = 8  // source address to hash
+	dataWord = 10 // what the affinity map learns; the IPv6 key ends at word 9
+)
+
+// vip loads `daddr . l4proto . dport` and tells the next free word.
+func (l lang) vip() (rule, int) {
+	return rule{nft.DestAddr(l.f, nft.Word(0)), nft.MetaL4Proto(nft.Word(l.addr)), nft.DestPort(nft.Word(l.addr + 1))}, l.addr + 2
+}
+
+// port loads `l4proto . dport`.
+func (l lang) port() (rule, int) {
+	return rule{nft.MetaL4Proto(nft.Word(0)), nft.DestPort(nft.Word(1))}, 2
+}
+
+// toNodePort matches packets to addresses on which NodePorts answer.
+func (l lang) toNodePort() rule {
+	return rule{nft.DestAddr(l.f, nft.Word(0)), nft.InSet("nodeport-ips", nft.Word(0))}
+}
+
+func (l lang) to(set string) rule {
+	return rule{nft.DestAddr(l.f, nft.Word(0)), nft.InSet(set, nft.Word(0))}
+}
+
+func (l lang) dnat() nft.Expr {
+	return nft.DNAT(nft.NATSpec{Family: l.f, Addr: nft.Word(0), Proto: nft.Word(l.addr)})
+}
+
+func lookup(set string) nft.Expr { return nft.LookupMap(set, nft.Word(0), nft.Word(0)) }
+
+func vmap(set string) nft.Expr { return nft.LookupVerdict(set, nft.Word(0)) }
+
+func in(set string) nft.Expr { return nft.InSet(set, nft.Word(0)) }
+
+func does(v nft.Verdict) rule { return rule{nft.SetVerdict(v)} }
+
+// newConnection matches the first packets of a connection.
+func newConnection() rule { return ct(unix.NFT_CT_STATE, ctStateNew) }
+
+// translated matches packets whose destination we (or somebody) rewrote.
+func translated() rule { return ct(unix.NFT_CT_STATUS, ctStatusDNAT) }
+
+const (
+	ctStateNew   = 8
+	ctStatusDNAT = 0x20
+)
+
+func ct(key, bits uint32) rule {
+	return rule{nft.Ct(key, nft.Word(0)), nft.KeepBits(nft.Word(0), bits), nft.NotEqual(nft.Word(0), nft.HostU32(0))}
+}
+
+// isProto matches a protocol. The counter keeps nft from dropping the match when
+// it lists a rule that implies it; without it the listing cannot be loaded
+// again (dataplane.md E3).
+func isProto(p model.Protocol) rule {
+	return rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)}), nft.CountPackets()}
+}
+
+// mark sets the bit that asks postrouting for masquerade; other agents' bits of
+// the mark stay as they are.
+func mark(bits uint32) rule {
+	return rule{nft.MetaMark(nft.Word(0)), nft.SetBits(nft.Word(0), bits), nft.MetaSet(unix.NFT_META_MARK, nft.Word(0))}
+}
+
+// marked matches the bit and clears it.
+func marked(bits uint32) rule {
+	return rule{
+		nft.MetaMark(nft.Word(0)), nft.KeepBits(nft.Word(0), bits), nft.NotEqual(nft.Word(0), nft.HostU32(0)),
+		nft.MetaMark(nft.Word(0)), nft.KeepBits(nft.Word(0), ^bits), nft.MetaSet(unix.NFT_META_MARK, nft.Word(0)),
+	}
+}
+
+// fromNode matches packets that carry one of this node's own addresses.
+func fromNode() rule {
+	return rule{nft.FibSourceType(nft.Word(0)), nft.Equal(nft.Word(0), nft.HostU32(unix.RTN_LOCAL))}
+}
+
+// fromPod matches, or with not its opposite, what the detector calls local. It
+// reports false if nothing is a pod. The node's own packets have no input device,
+// so they are never pods to the interface modes.
+func (l lang) fromPod(d *model.LocalDetector, not bool) (rule, bool) {
+	if d.Interface == "" && d.Mode != model.DetectCIDR {
+		return nil, false
+	}
+	switch d.Mode {
+	case model.DetectCIDR:
+		test := nft.InSet
+		if not {
+			test = nft.NotInSet
+		}
+		return rule{nft.SourceAddr(l.f, nft.Word(0)), test("pod-cidrs", nft.Word(0))}, true
+	case model.DetectBridgeInterface:
+		return inputDevice(nft.AppendIfName(nil, d.Interface), not), true
+	case model.DetectInterfaceNamePrefix:
+		return inputDevice([]byte(d.Interface), not), true
+	}
+	return nil, false
+}
+
+func inputDevice(name []byte, not bool) rule {
+	test := nft.Equal
+	if not {
+		test = nft.NotEqual
+	}
+	return rule{nft.Meta(unix.NFT_META_IIFNAME, nft.Word(0)), test(nft.Word(0), name)}
+}

@@ -1,0 +1,58 @@
+package nftables
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Affinity memory is per client and Frontend. The bound keeps a flood of client
+// addresses from eating kernel memory (about 200 bytes each); beyond it new
+// clients are balanced without being remembered.
+const (
+	affinitySize       = 1 << 18
+	affinityMaxTimeout = 3 * time.Hour // of the map itself; every element brings its own
+)
+
+// spec declares the set in the table of a family.
+func (s *setDef) spec(f model.Family) nft.SetSpec {
+	addr := nft.Addr(nftFamily(f))
+	endpoint := []nft.Part{addr, nft.Port}
+	out := nft.SetSpec{Ref: tableRef(f).Set(s.name)}
+	switch s.ident {
+	case identAddr:
+		out.Key = []nft.Part{addr}
+	case identVIP:
+		out.Key = []nft.Part{addr, nft.L4Proto, nft.Port}
+	case identHairpin:
+		out.Key = []nft.Part{addr, addr, nft.L4Proto, nft.Port}
+	case identNodePort:
+		out.Key = []nft.Part{nft.L4Proto, nft.Port}
+	}
+	switch s.shape {
+	case shapeVerdict:
+		out.Verdicts = true
+	case shapePool:
+		// Without typeof nft cannot print the slot (dataplane.md E2).
+		out.Key, out.Data, out.Typeof = append(out.Key, nft.Slot), endpoint, true
+	case shapeRanges:
+		out.Key, out.Flags = []nft.Part{addr}, nft.SetInterval
+	case shapeAllowed:
+		out.Key, out.Flags = append(out.Key, addr), nft.SetInterval
+	case shapeAffinity:
+		out.Key, out.Data = []nft.Part{addr, addr, nft.L4Proto, nft.Port}, endpoint
+		out.Flags, out.Size, out.Timeout = nft.SetDynamic|nft.SetTimeout, affinitySize, affinityMaxTimeout
+	}
+	return out
+}
+
+// setDigest is the value of a set object: what it is, not what it holds.
+func (s *setDef) digest(f model.Family) string {
+	spec := s.spec(f)
+	row := spec.Row()
+	h := newDigest()
+	h.number(uint64(row.Flags), uint64(row.KeyType), uint64(row.DataType), uint64(row.Size), uint64(row.Timeout))
+	h.bytes(row.UserData)
+	return h.String()
+}

@@ -1,0 +1,222 @@
+package nftables
+
+import (
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// pool is one of the four maps of endpoints.
+type pool uint8
+
+const (
+	poolVIP pool = iota
+	poolNodePort
+	poolLocalVIP
+	poolLocalNodePort
+)
+
+func (p pool) nodePort() bool { return p == poolNodePort || p == poolLocalNodePort }
+
+func (p pool) set() string { return defOf(p.kind()).name }
+
+func (p pool) kind() dataplane.Kind {
+	return [...]dataplane.Kind{kindEndpoints, kindNodePortEndpoints, kindLocalEndpoints, kindNodePortLocalEndpoints}[p]
+}
+
+// local is the pool of endpoints on this node that goes with p.
+func (p pool) local() pool { return p + poolLocalVIP - poolVIP }
+
+// leaf describes a shared chain that ends a connection's way: it draws an
+// endpoint from a pool. Everything that varies is in it, and nothing of any
+// Service, so there are few.
+type leaf struct {
+	pool       pool
+	class      uint32 // power of two, at least the number of slots
+	masquerade bool
+	affinity   bool
+	hash       bool // by client address, not at random
+}
+
+// tries is how often a draw may hit an empty slot before the lower half, which
+// is always full, answers: an upper slot loses at most (1/2)^6 of its share
+// (dataplane.md E4).
+const tries = 6
+
+func (c leaf) name() string {
+	b := make([]byte, 0, 24)
+	if c.masquerade {
+		b = append(b, "ext-"...)
+	}
+	return string(c.appendName(b))
+}
+
+func (c leaf) appendName(b []byte) []byte {
+	if c.affinity {
+		b = append(b, "aff-"...)
+	}
+	if c.hash {
+		b = append(b, "hash-"...)
+	}
+	b = append(b, [...]string{"lb-", "np-", "local-", "np-local-"}[c.pool]...)
+	return strconv.AppendUint(b, uint64(c.class), 10)
+}
+
+// rules of a leaf are flat, without a chain of their own for what several leaves
+// have in common: on 6.1 the kernel walks nested chains once per verdict element.
+func (c leaf) rules(l lang, markBits uint32) []rule {
+	var out []rule
+	if c.masquerade {
+		out = append(out, mark(markBits))
+	}
+	return append(out, c.draws(l)...)
+}
+
+// draws are the rules that choose: the remembered endpoint, then random slots.
+func (c leaf) draws(l lang) []rule {
+	var out []rule
+	if c.affinity {
+		out = append(out, remembered(l))
+	}
+	if c.class <= 2 { // every slot is full
+		return append(out, c.draw(l, c.class, 1))
+	}
+	for seed := range uint32(tries) {
+		out = append(out, c.draw(l, c.class, seed+1))
+	}
+	return append(out, c.draw(l, c.class/2, tries+1))
+}
+
+func (c leaf) draw(l lang, modulus, seed uint32) rule {
+	key, next := l.vip()
+	if c.pool.nodePort() {
+		key, next = l.port()
+	}
+	slot := rule{nft.RandomSlot(nft.Word(next), modulus)}
+	if c.hash {
+		slot = rule{nft.SourceAddr(l.f, nft.Word(hashWord)), nft.Hash(nft.HashSpec{
+			Source: nft.Word(hashWord), Dest: nft.Word(next), Bytes: uint32(l.addr * 4), Modulus: modulus, Seed: seed})}
+	}
+	return join(key, slot, rule{lookup(c.pool.set()), l.dnat()})
+}
+
+// remembered goes to the endpoint that this client had.
+func remembered(l lang) rule {
+	return rule{
+		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)),
+		nft.MetaL4Proto(nft.Word(2 * l.addr)), nft.DestPort(nft.Word(2*l.addr + 1)),
+		lookup(affinityMap), l.dnat(),
+	}
+}
+
+// outer describes the shared chain of externalTrafficPolicy Local: pods and the
+// node itself may use the whole cluster, everybody else only what is here.
+type outer struct {
+	cluster leaf
+	verdict model.Verdict // for pods and the node; cluster counts if Forward
+	local   leaf
+	other   model.Verdict // for everybody else; local counts if Forward
+}
+
+func (o outer) name() string {
+	b := append(make([]byte, 0, 32), "xl-"...)
+	if o.cluster.masquerade {
+		b = append(b, "ext-"...)
+	}
+	b = append(side(b, o.cluster, o.verdict), '-')
+	if o.other == model.Forward {
+		return string(strconv.AppendUint(b, uint64(o.local.class), 10))
+	}
+	return string(append(b, o.other.String()...))
+}
+
+func side(b []byte, c leaf, v model.Verdict) []byte {
+	if v == model.Forward {
+		return c.appendName(b)
+	}
+	c.class = 0
+	b = c.appendName(b)
+	return append(b[:len(b)-1], v.String()...)
+}
+
+// leaves are the chains that o leads to.
+func (o outer) leaves() []leaf {
+	if o.verdict != model.Forward {
+		return nil
+	}
+	node := o.cluster
+	node.masquerade = true
+	if o.cluster == node {
+		return []leaf{node}
+	}
+	return []leaf{o.cluster, node}
+}
+
+func (o outer) rules(l lang, view *model.NodeView) []rule {
+	pods, node := ends(o.verdict), ends(o.verdict)
+	if ls := o.leaves(); len(ls) > 0 {
+		pods, node = does(nft.Goto(ls[0].name())), does(nft.Goto(ls[len(ls)-1].name()))
+	}
+	var out []rule
+	if isPod, some := l.fromPod(&view.Local, false); some {
+		out = append(out, join(isPod, pods))
+	}
+	out = append(out, join(fromNode(), node))
+	if o.other == model.Forward {
+		return append(out, o.local.draws(l)...)
+	}
+	return append(out, ends(o.other))
+}
+
+// ends turns a verdict other than Forward into a rule's end. To refuse is to let
+// the packet go on untranslated: the filter hooks know the Frontend.
+func ends(v model.Verdict) rule {
+	if v == model.Drop {
+		return does(nft.Drop())
+	}
+	return does(nft.Return())
+}
+
+// learnName names the chain that remembers clients for a time.
+func learnName(timeout time.Duration) string {
+	return "learn-" + strconv.FormatInt(int64(timeout/time.Second), 10)
+}
+
+// learnRules remember the endpoint that was chosen, from the translated packet
+// itself (dataplane.md E3). On a known client they renew the time only, so the
+// time counts from its last new connection.
+func learnRules(l lang, timeout time.Duration) []rule {
+	var out []rule
+	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} {
+		out = append(out, join(isProto(p), rule{
+			nft.SourceAddr(l.f, nft.Word(0)), nft.CtOriginalDest(l.f, nft.Word(l.addr)),
+			nft.MetaL4Proto(nft.Word(2 * l.addr)), nft.CtOriginalDestPort(nft.Word(2*l.addr + 1)),
+			nft.DestAddr(l.f, nft.Word(l.data())), nft.DestPort(nft.Word(l.data() + l.addr)),
+			nft.Update(nft.UpdateSpec{Set: affinityMap, Key: nft.Word(0), Data: nft.Word(l.data()), Timeout: timeout}),
+		}))
+	}
+	return out
+}
+
+// data is where the endpoint to be remembered is loaded: nft lists IPv4's only
+// where nft itself puts it.
+func (l lang) data() int {
+	if l.f == nft.IPv6 {
+		return dataWord
+	}
+	return 4
+}
+
+const rejectChain = "reject-chain"
+
+// rejectRules: a reset, because a TCP client on this host would wait a second
+// for the ICMP error to count (dataplane.md, pitfalls).
+func rejectRules(l lang) []rule {
+	tcp := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{unix.IPPROTO_TCP}), nft.RejectReset()}
+	return []rule{tcp, {nft.RejectPort(l.f)}}
+}
