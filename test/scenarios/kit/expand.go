@@ -176,3 +176,21 @@ func (v Variant) file(name string) (File, error) {
 	}
 	return File{}, fmt.Errorf("find file %s: scenario %s has none of that name", name, v.Scenario.Name)
 }
+
+// files reads the arguments of apply: `FILE...`, or `FILE as NAME` to replace what was applied under that name.
+func (v Variant) files(args []string) ([]File, error) {
+	if len(args) == 3 && args[1] == "as" {
+		f, err := v.file(args[0])
+		f.Name = args[2]
+		return []File{f}, err
+	}
+	var out []File
+	for _, name := range args {
+		f, err := v.file(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}

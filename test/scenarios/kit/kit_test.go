@@ -71,7 +71,7 @@ func runText(t *testing.T, lab *netlab.Lab, text string) []error {
 	}
 	var errs []error
 	for _, v := range s.Variants() {
-		r := &run{v: v, lab: lab, subject: &script{dir: t.TempDir()}, mode: "nftables", patience: 100 * time.Millisecond, flows: map[string]*netlab.Flow{}}
+		r := &run{v: v, lab: lab, subject: &script{dir: t.TempDir()}, mode: "nftables", patience: 100 * time.Millisecond, flows: map[string]*netlab.Flow{}, traffic: map[string]*traffic{}}
 		errs = append(errs, r.do(t.Context()))
 	}
 	return errs
@@ -131,6 +131,7 @@ func TestFalseExpectationsFail(t *testing.T) {
 		`log contains "nothing of the kind"`:                                             "no line holds",
 		`log lacks "applied"`:                                                            "there is a line",
 		`prints node-a "nft list tables": contains "other"`:                              "no line holds",
+		`traffic t: lost 0 of 5`:                                                         "no traffic",
 		`flow f: backend pod-a1`:                                                         "no flow",
 		`from mars to {{vip 10}}:80: refused`:                                            "find host",
 	} {
@@ -145,7 +146,8 @@ func TestFalseExpectationsFail(t *testing.T) {
 
 func TestFlowsKeepTheirConnection(t *testing.T) {
 	text := "protocols: tcp udp\napply rules.nft\nopen f from pod-a2 to {{vip 10}}:80\n  flow f: backend pod-a1 pod-b1 source preserved\n" +
-		"run node-a nft flush chain {{if eq family \"IPv4\"}}ip{{else}}ip6{{end}} hand dispatch\n  flow f: backends pod-a1 pod-b1\nclose f\n"
+		"run node-a nft flush chain {{if eq family \"IPv4\"}}ip{{else}}ip6{{end}} hand dispatch\n  flow f: backends pod-a1 pod-b1\nclose f\n" +
+		"apply rules.nft\nsend t from client to {{vip 10}}:80\n traffic t: lost 0 of 30\nclose t\n"
 	for i, err := range runText(t, newLab(t), text) {
 		if err != nil {
 			t.Errorf("variant %d: %v", i, err)
@@ -166,7 +168,7 @@ func TestBadScenariosAreRefused(t *testing.T) {
 		"# only words\n":                                               "no step",
 		"not nftables:\napply a\n":                                     "needs a value",
 	} {
-		if _, err := Parse("bad", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse("bad", []byte(text+"-- a --\n")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("parse %q: %v, want an error with %q", text, err, want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ type run struct {
 	restarts bool // a restart between any two steps
 	patience time.Duration
 	flows    map[string]*netlab.Flow
+	traffic  map[string]*traffic
 	halted   bool // between `stop` and `start`
 }
 
@@ -42,9 +44,8 @@ func (r *run) do(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		for _, f := range r.flows {
-			f.Close()
-		}
+		r.close(slices.Collect(maps.Keys(r.flows)))
+		r.close(slices.Collect(maps.Keys(r.traffic)))
 		err = errors.Join(err, r.subject.Stop(context.WithoutCancel(ctx)))
 	}()
 	if err := r.subject.Start(ctx, setup); err != nil {
@@ -83,15 +84,13 @@ func (r *run) step(ctx context.Context, s step) error {
 func (r *run) act(ctx context.Context, s step) error {
 	switch s.verb {
 	case "apply":
-		var files []File
-		for _, name := range s.args {
-			f, err := r.v.file(name)
-			if err != nil {
-				return err
-			}
-			files = append(files, f)
+		files, err := r.v.files(s.args)
+		if err != nil {
+			return err
 		}
 		return r.subject.Apply(ctx, files)
+	case "send":
+		return r.startTraffic(ctx, s)
 	case "delete":
 		return r.subject.Delete(ctx, s.args)
 	case "restart":
@@ -117,15 +116,23 @@ func (r *run) act(ctx context.Context, s step) error {
 	case "open":
 		return r.open(ctx, s)
 	case "close":
-		for _, name := range s.args {
-			if f, ok := r.flows[name]; ok {
-				f.Close()
-				delete(r.flows, name)
-			}
-		}
+		r.close(s.args)
 		return nil
 	}
 	return errBadLine
+}
+
+func (r *run) close(names []string) {
+	for _, name := range names {
+		if f, ok := r.flows[name]; ok {
+			f.Close()
+			delete(r.flows, name)
+		}
+		if t, ok := r.traffic[name]; ok {
+			t.stop()
+			delete(r.traffic, name)
+		}
+	}
 }
 
 // command runs `run HOST COMMAND...` through the shell.

@@ -22,7 +22,7 @@ type step struct {
 	expect []expectation
 }
 
-var verbs = []string{"apply", "delete", "restart", "kill", "stop", "start", "cleanup", "run", "wait", "open", "close"}
+var verbs = []string{"apply", "delete", "restart", "kill", "stop", "start", "cleanup", "run", "wait", "open", "close", "send"}
 
 var errBadLine = errors.New("cannot read line")
 
@@ -41,6 +41,11 @@ func (v Variant) steps() ([]step, error) {
 		}
 		verb, rest, _ := strings.Cut(line, " ")
 		if slices.Contains(verbs, verb) {
+			if args := strings.Fields(rest); verb == "apply" || verb == "delete" && len(args) == 0 {
+				if _, err := v.files(args); err != nil || len(args) == 0 {
+					return nil, fmt.Errorf("parse scenario %s line %d: %q: %w", v.Scenario.Name, i+1, line, errors.Join(errBadLine, err))
+				}
+			}
 			out = append(out, step{line: i + 1, text: line, verb: verb, rest: rest, args: strings.Fields(rest)})
 			continue
 		}
@@ -84,6 +89,12 @@ func parseExpectation(line string, proto netlab.Protocol) ([]expectation, error)
 		return []expectation{&flowExpectation{text: line, name: subject[1], answer: a}}, nil
 	case "http":
 		return parseHTTP(subject, want, line)
+	case "traffic": // traffic NAME: lost 0 of N
+		if len(subject) != 2 || len(want) != 4 || want[0] != "lost" || want[1] != "0" || want[2] != "of" {
+			return nil, errBadLine
+		}
+		n, err := strconv.Atoi(want[3])
+		return []expectation{&trafficExpectation{text: line, name: subject[1], atLeast: n}}, err
 	case "log":
 		if len(subject) < 3 || subject[1] != "contains" && subject[1] != "lacks" {
 			return nil, errBadLine
