@@ -1,0 +1,85 @@
+package sysctl
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// inNewNetns runs f on a thread in a network namespace of its own, so that no
+// setting of this machine is touched. The thread is thrown away afterwards.
+func inNewNetns(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		before, _ := os.Readlink("/proc/thread-self/ns/net")
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		if after, _ := os.Readlink("/proc/thread-self/ns/net"); after == before {
+			done <- errors.New("still in the namespace of the machine")
+			return
+		}
+		f()
+		done <- nil
+	}()
+	if err := <-done; err != nil {
+		t.Fatalf("needs root and its own network namespace: %v", err)
+	}
+}
+
+func TestRealKernel(t *testing.T) {
+	host := func() string {
+		v, err := New().Get(routeLocalnet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	before := host()
+	inNewNetns(t, func() {
+		p := New()
+		if err := p.Set(routeLocalnet, "0"); err != nil {
+			t.Error(err)
+		}
+		if c := EnsureRouteLocalnet(p); c == nil || c.Err != nil {
+			t.Errorf("%+v", c)
+		}
+		if v, err := p.Get(routeLocalnet); err != nil || v != "1" {
+			t.Errorf("%q, %v", v, err)
+		}
+	})
+	if after := host(); after != before {
+		t.Errorf("the machine's own value went from %s to %s", before, after)
+	}
+}
+
+func TestProcRefusesWhatIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	p := &Proc{sys: dir, modules: dir}
+	if err := p.Set("net/none", "1"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("set: %v", err)
+	}
+	if _, err := p.Get(HashSize); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("get: %v", err)
+	}
+	path := filepath.Join(dir, "nf_conntrack/parameters/hashsize")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("16\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Set(HashSize, "32"); err != nil {
+		t.Error(err)
+	}
+	if v, err := p.Get(HashSize); err != nil || v != "32" {
+		t.Errorf("%q, %v", v, err)
+	}
+}

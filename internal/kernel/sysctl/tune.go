@@ -1,0 +1,114 @@
+package sysctl
+
+import (
+	"strconv"
+	"time"
+)
+
+// The settings of features.md section 2f that every mode makes.
+const (
+	routeLocalnet  = "net/ipv4/conf/all/route_localnet"
+	conntrackMax   = "net/netfilter/nf_conntrack_max"
+	tcpEstablished = "net/netfilter/nf_conntrack_tcp_timeout_established"
+	tcpCloseWait   = "net/netfilter/nf_conntrack_tcp_timeout_close_wait"
+	tcpBeLiberal   = "net/netfilter/nf_conntrack_tcp_be_liberal"
+	udpTimeout     = "net/netfilter/nf_conntrack_udp_timeout"
+	udpStream      = "net/netfilter/nf_conntrack_udp_timeout_stream"
+)
+
+// maxEntries is where kube-proxy stops scaling with the number of CPUs: a full
+// table of a million flows takes some 300 MB.
+const maxEntries = 1 << 20
+
+// Conntrack is what to set; 0 leaves a value as it is.
+type Conntrack struct {
+	MaxPerCore     int // 0 leaves the limit as it is, whatever Min says
+	Min            int
+	TCPEstablished time.Duration
+	TCPCloseWait   time.Duration
+	TCPBeLiberal   bool
+	UDP            time.Duration
+	UDPStream      time.Duration
+}
+
+// Change is one setting that differed from what was wanted. Err says why it
+// still does; the caller logs it and goes on.
+type Change struct {
+	Name, From, To string
+	Err            error
+}
+
+// ApplyConntrack makes the settings and gives those that had to change. It is
+// idempotent. cores is the number of the node's CPUs.
+func ApplyConntrack(s Sysctl, c Conntrack, cores int) []Change {
+	var changes []Change
+	set := func(name string, to int) {
+		if ch, differs := ensure(s, name, to); differs {
+			changes = append(changes, ch)
+		}
+	}
+	if n := c.limit(cores); n > 0 {
+		set(conntrackMax, n)
+		if ch, differs := raise(s, HashSize, n/4); differs {
+			changes = append(changes, ch)
+		}
+	}
+	for _, t := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{tcpEstablished, c.TCPEstablished}, {tcpCloseWait, c.TCPCloseWait},
+		{udpTimeout, c.UDP}, {udpStream, c.UDPStream},
+	} {
+		if t.d > 0 {
+			set(t.name, int(t.d/time.Second))
+		}
+	}
+	if c.TCPBeLiberal {
+		set(tcpBeLiberal, 1)
+	}
+	return changes
+}
+
+// limit is the number of flows to allow: max(Min, MaxPerCore x cores), where
+// the product alone is capped, as in kube-proxy.
+func (c Conntrack) limit(cores int) int {
+	if c.MaxPerCore <= 0 {
+		return 0
+	}
+	scaled := c.MaxPerCore * cores
+	if scaled > maxEntries {
+		return maxEntries
+	}
+	return max(scaled, c.Min)
+}
+
+// EnsureRouteLocalnet lets packets to 127.0.0.0/8 be redirected to other hosts:
+// without it the kernel drops NodePort traffic to 127.0.0.1 as martian. It gives
+// the change made, nil if none was needed.
+func EnsureRouteLocalnet(s Sysctl) *Change {
+	if ch, differs := ensure(s, routeLocalnet, 1); differs {
+		return &ch
+	}
+	return nil
+}
+
+// ensure writes only what differs: in a container the files are often read-only
+// and the administrator has set them already.
+func ensure(s Sysctl, name string, to int) (Change, bool) {
+	ch := Change{Name: name, To: strconv.Itoa(to)}
+	ch.From, ch.Err = s.Get(name)
+	if ch.Err == nil && ch.From != ch.To {
+		ch.Err = s.Set(name, ch.To)
+	}
+	return ch, ch.Err != nil || ch.From != ch.To
+}
+
+// raise is ensure for a value that may already be greater.
+func raise(s Sysctl, name string, to int) (Change, bool) {
+	from, err := s.Get(name)
+	if n, nerr := strconv.Atoi(from); err == nil && nerr == nil && n >= to {
+		return Change{}, false
+	}
+	return ensure(s, name, to)
+}
