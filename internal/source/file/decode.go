@@ -1,0 +1,253 @@
+package file
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/source/convert"
+)
+
+// reader turns documents into objects.
+type reader struct {
+	convert  *convert.Converter
+	nodeName string
+	headless bool
+}
+
+// issue is something wrong with a document that is not of one object.
+type issue struct {
+	line int // within the document, from 0
+	text string
+}
+
+// parsed is what one document says.
+type parsed struct {
+	objects []*object
+	issues  []issue
+	ignored []string // kinds that are none of our business
+	// unreadable: the text is no YAML or JSON, so nobody knows what it was to
+	// define.
+	unreadable bool
+}
+
+// maxDepth bounds Lists inside of Lists.
+const maxDepth = 4
+
+// read parses one document. It never fails as a whole: what is wrong is in the
+// result.
+func (r *reader) read(d document) *parsed {
+	p := &parsed{}
+	text := d.text
+	if !d.json {
+		converted, err := yaml.YAMLToJSONStrict(text)
+		if err != nil {
+			// Twice the same key: YAML's own rule is that this is an error, kubectl
+			// takes the last. Say it, and do as kubectl.
+			lenient, lenientErr := yaml.YAMLToJSON(text)
+			p.issues = append(p.issues, yamlIssues(err)...)
+			if lenientErr != nil {
+				p.unreadable = true
+				return p
+			}
+			converted = lenient
+		}
+		text = converted
+	}
+	r.readJSON(text, typeMeta{}, 0, p)
+	return p
+}
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
+
+// yamlIssues takes the line numbers out of an error of the YAML parser, of which
+// there may be several in one error.
+func yamlIssues(err error) []issue {
+	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+	text = strings.TrimPrefix(text, "yaml: unmarshal errors:\n")
+	var out []issue
+	for part := range strings.SplitSeq(text, "\n") {
+		part = strings.TrimSpace(part)
+		i := issue{text: strings.TrimPrefix(part, "yaml: ")}
+		if m := yamlLine.FindStringSubmatch(part); m != nil {
+			if n, err := strconv.Atoi(m[1]); err == nil && n > 0 {
+				i = issue{line: n - 1, text: part[len(m[0]):]}
+			}
+		}
+		if i.text != "" {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// typeMeta is what every object begins with.
+type typeMeta struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+type head struct {
+	typeMeta
+	Metadata struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Items []json.RawMessage `json:"items"`
+}
+
+// readJSON reads one object, or the objects of a List. inherited is the type of
+// the items of a typed list, which need not repeat it.
+func (r *reader) readJSON(text []byte, inherited typeMeta, depth int, p *parsed) {
+	fail := func(format string, args ...any) {
+		p.issues = append(p.issues, issue{text: fmt.Sprintf(format, args...)})
+	}
+	var h head
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &h); err != nil {
+		fail("not a Kubernetes object: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return
+	}
+	if h.typeMeta == (typeMeta{}) {
+		h.typeMeta = inherited
+	}
+	switch {
+	case h.Kind == "":
+		fail("not a Kubernetes object: kind is missing")
+	case strings.HasSuffix(h.Kind, "List") && h.Items != nil:
+		if depth >= maxDepth {
+			fail("lists inside of lists inside of lists")
+			return
+		}
+		items := typeMeta{}
+		if h.Kind != "List" {
+			items = typeMeta{APIVersion: h.APIVersion, Kind: strings.TrimSuffix(h.Kind, "List")}
+		}
+		for _, item := range h.Items {
+			r.readJSON(item, items, depth+1, p)
+		}
+	default:
+		r.readObject(text, &h, p)
+	}
+}
+
+// readObject reads one object that is no list.
+func (r *reader) readObject(text []byte, h *head, p *parsed) {
+	k, why := kindOf(h.typeMeta)
+	switch {
+	case why != "":
+		p.issues = append(p.issues, issue{text: why})
+		return
+	case k == 0:
+		p.ignored = append(p.ignored, h.Kind)
+		return
+	case h.Metadata.Name == "":
+		p.issues = append(p.issues, issue{text: h.Kind + ": metadata.name is missing"})
+		return
+	}
+	o := &object{id: id{kind: k, namespace: h.Metadata.Namespace, name: h.Metadata.Name}}
+	switch {
+	case k == nodeKind || k == cidrKind:
+		o.id.namespace = ""
+	case o.id.namespace == "":
+		o.id.namespace = "default"
+	}
+	if err := r.decode(text, o); err != nil {
+		p.issues = append(p.issues, issue{text: fmt.Sprintf("%s: %v", o.id, err)})
+		o.suspect = true
+	}
+	p.objects = append(p.objects, o)
+}
+
+// decode fills in what the object says. On an error the object says nothing.
+func (r *reader) decode(text []byte, o *object) error {
+	switch o.id.kind {
+	case serviceKind:
+		return into(text, o, func(s *corev1.Service) {
+			s.Namespace = o.id.namespace
+			_, foreign := s.Labels[convert.ProxyNameLabel]
+			service, problems := r.convert.Service(s)
+			if (service.Headless || foreign) && !r.headless {
+				return
+			}
+			o.service, o.problems = service, append(o.problems, problems...)
+		})
+	case sliceKind:
+		return into(text, o, func(s *discoveryv1.EndpointSlice) {
+			s.Namespace = o.id.namespace
+			_, foreign := s.Labels[convert.ProxyNameLabel]
+			slice, problems := r.convert.Slice(s)
+			if slice != nil && (slice.Headless || foreign) && !r.headless {
+				return
+			}
+			o.slice, o.problems = slice, append(o.problems, problems...)
+		})
+	case nodeKind:
+		return into(text, o, func(n *corev1.Node) {
+			if n.Name != r.nodeName {
+				o.suspect, o.problems = false, nil
+				return // another machine's
+			}
+			node, problems := r.convert.Node(n)
+			o.node, o.problems = node, append(o.problems, problems...)
+		})
+	case cidrKind:
+		return into(text, o, func(c *networkingv1.ServiceCIDR) {
+			cidrs, problems := r.convert.ServiceCIDR(c)
+			o.cidrs, o.problems = cidrs, append(o.problems, problems...)
+		})
+	}
+	return errors.New("no such kind") // kindOf knows no other
+}
+
+// into decodes text into a T and hands it to use. Unknown and repeated fields
+// are Problems, and the object is used; so is one with a field of a wrong type,
+// but as a suspect.
+func into[T any](text []byte, o *object, use func(*T)) error {
+	var v T
+	strict, err := kjson.UnmarshalStrict(text, &v)
+	if err != nil {
+		problem, ok := typeProblem(err)
+		if !ok {
+			return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+		}
+		problem.Object = o.id.String()
+		o.suspect, o.problems = true, append(o.problems, problem)
+	}
+	for _, e := range strict {
+		p := model.Problem{Object: o.id.String(), Reason: e.Error()}
+		var field kjson.FieldError
+		if errors.As(e, &field) {
+			p.Field = field.FieldPath()
+			p.Reason = strings.TrimSuffix(p.Reason, " "+strconv.Quote(p.Field))
+		}
+		o.problems = append(o.problems, p)
+	}
+	use(&v)
+	return nil
+}
+
+// typeProblem reads the text of an UnmarshalTypeError, whose type sigs.k8s.io/json
+// does not export; the decoder has gone on behind such an error and filled in the
+// other fields.
+func typeProblem(err error) (model.Problem, bool) {
+	value, rest, ok := strings.Cut(strings.TrimPrefix(err.Error(), "json: cannot unmarshal "), " into Go struct field ")
+	if !ok {
+		return model.Problem{}, false
+	}
+	path, kind, ok := strings.Cut(rest, " of type ")
+	_, field, dotted := strings.Cut(path, ".")
+	if !ok || !dotted {
+		return model.Problem{}, false
+	}
+	return model.Problem{Field: field, Reason: fmt.Sprintf("a %s cannot be the value of this field (%s)", value, kind)}, true
+}

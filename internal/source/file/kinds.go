@@ -1,0 +1,66 @@
+package file
+
+import (
+	"fmt"
+	"strings"
+)
+
+// kindOf tells what an object is. 0 without a reason is a kind that other
+// programs read; a reason is something that the author of the file should know.
+func kindOf(t typeMeta) (k kind, why string) {
+	group, version := "", t.APIVersion
+	if g, v, ok := strings.Cut(t.APIVersion, "/"); ok {
+		group, version = g, v
+	}
+	for _, known := range []struct {
+		group, version, name string
+		kind                 kind
+	}{
+		{"", "v1", "Service", serviceKind},
+		{"discovery.k8s.io", "v1", "EndpointSlice", sliceKind},
+		{"", "v1", "Node", nodeKind},
+		{"networking.k8s.io", "v1", "ServiceCIDR", cidrKind},
+	} {
+		if t.Kind != known.name || (group != known.group && !isOurs(group)) {
+			continue
+		}
+		if group == known.group && version == known.version {
+			return known.kind, ""
+		}
+		want := known.version
+		if known.group != "" {
+			want = known.group + "/" + known.version
+		}
+		return 0, fmt.Sprintf("%s of apiVersion %q is not read: the apiVersion must be %s", t.Kind, t.APIVersion, want)
+	}
+	switch {
+	case t.Kind == "Endpoints" && group == "":
+		return 0, "Endpoints are not read: write an EndpointSlice"
+	case !isOurs(group):
+		return 0, fmt.Sprintf("unknown kind %s (apiVersion %q): ignored", t.Kind, t.APIVersion)
+	case group == "" && !isCore(t.Kind), group == "discovery.k8s.io":
+		return 0, fmt.Sprintf("unknown kind %s: ignored", t.Kind)
+	}
+	return 0, ""
+}
+
+// isOurs tells whether a group is one of Kubernetes itself, where a kind that is
+// not for a proxy is nothing to remark upon.
+func isOurs(group string) bool {
+	switch group {
+	case "", "apps", "batch", "autoscaling", "policy", "extensions":
+		return true
+	}
+	return strings.HasSuffix(group, ".k8s.io")
+}
+
+// isCore tells whether a kind of group "" is one that manifests are written for.
+// Misspelt Services end up in this group.
+func isCore(kind string) bool {
+	switch kind {
+	case "Namespace", "Pod", "ConfigMap", "Secret", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim",
+		"ReplicationController", "LimitRange", "ResourceQuota", "PodTemplate", "Event", "Binding", "ComponentStatus":
+		return true
+	}
+	return false
+}

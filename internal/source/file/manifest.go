@@ -1,0 +1,98 @@
+package file
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// manifest is what is known of one file.
+type manifest struct {
+	name     string
+	modified time.Time
+	stamp    stamp
+	loaded   bool // some content has been read from it
+
+	objects  []*object          // of the last good content, sorted by id
+	docs     map[uint64]*parsed // of the last good content, by digest of the text
+	problems []model.Problem    // of the file, not of its objects
+	told     []model.Problem    // of these, what was delivered
+
+	emptySince time.Time // since when it is empty though it was not; see folder.read
+}
+
+// origin is how the file is called in Problems.
+func (m *manifest) origin() string { return "file " + m.name }
+
+// content is what one reading of a file gives.
+type content struct {
+	objects    []*object
+	docs       map[uint64]*parsed
+	problems   []model.Problem
+	ignored    []string
+	unreadable bool
+}
+
+// parse reads a file's text. Documents whose text is known from before are not
+// decoded again, so that one changed line of a file of 10 000 Services costs one
+// document; and their objects keep their identity.
+func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
+	docs := split(data)
+	c := content{docs: make(map[uint64]*parsed, len(docs)), objects: make([]*object, 0, len(docs))}
+	lines := make(map[id]int, len(docs))
+	for _, d := range docs {
+		digest := maphash.Bytes(seed, d.text)
+		p, ok := known.docs[digest]
+		if !ok {
+			p = r.read(d)
+		}
+		c.docs[digest] = p
+		c.unreadable = c.unreadable || p.unreadable
+		c.ignored = append(c.ignored, p.ignored...)
+		for _, i := range p.issues {
+			c.problems = append(c.problems, model.Problem{
+				Object: fmt.Sprintf("%s:%d", known.origin(), d.line+i.line), Reason: i.text,
+			})
+		}
+		for _, o := range p.objects {
+			if first, twice := lines[o.id]; twice {
+				c.problems = append(c.problems, model.Problem{
+					Object: fmt.Sprintf("%s:%d", known.origin(), d.line),
+					Reason: fmt.Sprintf("%s is defined twice in this file: the definition in line %d counts", o.id, first),
+				})
+				continue
+			}
+			lines[o.id] = d.line
+			c.objects = append(c.objects, o)
+		}
+	}
+	slices.SortFunc(c.objects, func(a, b *object) int { return a.id.compare(b.id) })
+	return c
+}
+
+// accept makes content what the file says, and gives the objects of before. Of a
+// file that cannot be read, the last good content stays; of an object that cannot
+// be, its last good definition. At the first reading there is none, and what can
+// be read is better than nothing.
+func (m *manifest) accept(c content) (before []*object) {
+	before = m.objects
+	m.problems = c.problems
+	if c.unreadable && m.loaded {
+		return before
+	}
+	for i, o := range c.objects {
+		if !o.suspect {
+			continue
+		}
+		if at, ok := slices.BinarySearchFunc(before, o.id, func(e *object, k id) int { return e.id.compare(k) }); ok && !before[at].suspect {
+			c.objects[i] = before[at]
+			m.problems = append(m.problems, o.problems...)
+		}
+	}
+	m.objects, m.docs = c.objects, c.docs
+	m.loaded = m.loaded || !c.unreadable
+	return before
+}

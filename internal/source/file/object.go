@@ -1,0 +1,97 @@
+package file
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// kind is what a manifest of interest may be.
+type kind uint8
+
+const (
+	nodeKind kind = iota + 1
+	cidrKind
+	serviceKind
+	sliceKind
+)
+
+// id names an object of the folder.
+type id struct {
+	kind            kind
+	namespace, name string
+}
+
+// String gives "Service default/web".
+func (k id) String() string {
+	name := k.name
+	if k.namespace != "" {
+		name = k.namespace + "/" + k.name
+	}
+	return [...]string{"", "Node", "ServiceCIDR", "Service", "EndpointSlice"}[k.kind] + " " + name
+}
+
+// compare orders what is delivered: nodes and ranges, on which much depends,
+// before Services, and those before their slices.
+func (k id) compare(o id) int {
+	if k.kind != o.kind {
+		return int(k.kind) - int(o.kind)
+	}
+	if c := strings.Compare(k.namespace, o.namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(k.name, o.name)
+}
+
+// object is one object as a file defines it. It is never changed once it is
+// read, so that a document whose text stays gives the same pointer again.
+type object struct {
+	id id
+
+	// One of these; all nil if the object cannot be used at all.
+	node    *model.Node
+	cidrs   []netip.Prefix
+	service *model.Service
+	slice   *model.Slice
+
+	problems []model.Problem
+	// suspect: a field has the wrong type, and what stands here is a guess. An
+	// earlier, better reading of the object is preferred.
+	suspect bool
+}
+
+// empty tells whether there is nothing to deliver of the object.
+func (o *object) empty() bool {
+	return o == nil || (o.node == nil && o.service == nil && o.slice == nil && len(o.cidrs) == 0)
+}
+
+// same tells whether two objects are the same to every consumer.
+func (o *object) same(p *object) bool {
+	if o == p {
+		return true
+	}
+	return o != nil && p != nil && o.id == p.id && o.node.Equal(p.node) && slices.Equal(o.cidrs, p.cidrs) &&
+		o.service.Equal(p.service) && o.slice.Equal(p.slice)
+}
+
+// event tells of the object under key; o is nil if it is gone.
+func (k id) event(o *object) model.Event {
+	if o == nil {
+		o = &object{}
+	}
+	switch k.kind {
+	case nodeKind:
+		return model.Event{Node: &model.Keyed[string, model.Node]{Key: k.name, Value: o.node}}
+	case serviceKind:
+		return model.Event{Service: &model.Keyed[model.ServiceKey, model.Service]{
+			Key: model.ServiceKey{Namespace: k.namespace, Name: k.name}, Value: o.service,
+		}}
+	case sliceKind:
+		return model.Event{Slice: &model.Keyed[model.SliceKey, model.Slice]{
+			Key: model.SliceKey{Namespace: k.namespace, Name: k.name}, Value: o.slice,
+		}}
+	}
+	return model.Event{}
+}
