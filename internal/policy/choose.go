@@ -2,65 +2,97 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// choice is which endpoints one port may use, in one family (features.md 3.3).
+// choice is which endpoints one port may use, in one family (contract.md 3).
 type choice struct {
 	cluster []model.Backend // for policy Cluster
 	local   []model.Backend // for policy Local
+	others  []model.Other   // exist, but are in neither list
 	any     bool            // some endpoint somewhere is ready, or serving while terminating
 	note    string
 }
 
 // candidate is an endpoint joined with the port its slice gives it.
 type candidate struct {
-	ep   *model.Endpoint
-	port uint16
+	ep     *model.Endpoint
+	port   uint16
+	traits traits
 }
+
+// traits of a candidate, as a set of bits.
+type traits uint8
+
+const (
+	isReady    traits = 1 << iota
+	isDraining        // not ready, but serving while terminating (KEP-1669)
+	isHere            // on this node
+	isNear            // ready, and the topology hints allow it from here
+	isChosen          // in one of the lists
+)
 
 func (in *Inputs) choose(p *model.ServicePort, fam model.Family) choice {
 	var ch choice
 	all := in.candidates(p, fam)
-	topo := in.topology(all)
-	ch.note = topo.note
-	var ready, fallback, localReady, localFallback []candidate
-	for _, c := range all {
-		local := c.ep.Node != "" && c.ep.Node == in.Node.Name
-		switch {
-		case c.ep.Ready:
-			ch.any = true
-			if topo.allows(c.ep) {
-				ready = append(ready, c)
-			}
-			if local {
-				localReady = append(localReady, c)
-			}
-		case c.ep.Serving && c.ep.Terminating:
-			ch.any = true
-			fallback = append(fallback, c)
-			if local {
-				localFallback = append(localFallback, c)
+	if len(all) == 0 {
+		return ch
+	}
+	var seen traits
+	for i := range all {
+		all[i].traits = in.traits(all[i].ep)
+		seen |= all[i].traits
+	}
+	ch.any = seen&(isReady|isDraining) != 0
+	w := in.weights()
+	if in.usesCluster(p) {
+		topo := in.topology(all)
+		ch.note = topo.note
+		want := isDraining
+		for i := range all {
+			if all[i].traits&isReady != 0 && topo.allows(all[i].ep) {
+				all[i].traits |= isNear
+				want = isNear
 			}
 		}
+		ch.cluster = in.backends(all, want, w)
 	}
-	// KEP-1669: endpoints that still serve while terminating are used only when
-	// no ready one is left, in each list separately.
-	if len(ready) == 0 {
-		ready = fallback
-	}
-	if len(localReady) == 0 {
-		localReady = localFallback
-	}
-	w := in.weights()
-	ch.cluster = in.backends(ready, w)
 	if in.Service.InternalLocal || in.Service.ExternalLocal {
-		ch.local = in.backends(localReady, w)
+		want := isReady | isHere
+		if !slices.ContainsFunc(all, func(c candidate) bool { return c.has(want) }) {
+			want = isDraining | isHere // in each list separately
+		}
+		ch.local = in.backends(all, want, w)
 	}
+	ch.others = others(all)
 	return ch
+}
+
+func (c *candidate) has(want traits) bool { return c.traits&want == want }
+
+func (in *Inputs) traits(e *model.Endpoint) (t traits) {
+	switch {
+	case e.Ready:
+		t = isReady
+	case e.Serving && e.Terminating:
+		t = isDraining
+	}
+	if in.isHere(e) {
+		t |= isHere
+	}
+	return t
+}
+
+func (in *Inputs) isHere(e *model.Endpoint) bool { return e.Node != "" && e.Node == in.Node.Name }
+
+// usesCluster tells whether anybody may use the cluster list: under internal
+// policy Local only who comes by an external way does.
+func (in *Inputs) usesCluster(p *model.ServicePort) bool {
+	s := in.Service
+	return !s.InternalLocal || p.NodePort != 0 || len(s.ExternalIPs) > 0 || len(s.LoadBalancerIPs) > 0
 }
 
 // candidates joins a ServicePort with the slices by port name and protocol. The
@@ -70,27 +102,43 @@ func (in *Inputs) choose(p *model.ServicePort, fam model.Family) choice {
 func (in *Inputs) candidates(p *model.ServicePort, fam model.Family) []candidate {
 	n := 0
 	for _, sl := range in.Slices {
-		n += len(sl.Endpoints)
+		if portOf(sl, p, fam) != 0 {
+			n += len(sl.Endpoints)
+		}
+	}
+	if n == 0 {
+		return nil
 	}
 	out := make([]candidate, 0, n)
 	for _, sl := range in.Slices {
-		if sl.Family != fam || sl.Headless {
+		port := portOf(sl, p, fam)
+		if port == 0 {
 			continue
 		}
-		for i := range sl.Ports {
-			if sl.Ports[i].Name != p.Name || sl.Ports[i].Protocol != p.Protocol || sl.Ports[i].Port == 0 {
-				continue
-			}
-			for j := range sl.Endpoints {
-				out = append(out, candidate{&sl.Endpoints[j], sl.Ports[i].Port})
-			}
-			break
+		for j := range sl.Endpoints {
+			out = append(out, candidate{ep: &sl.Endpoints[j], port: port})
 		}
 	}
-	slices.SortStableFunc(out, compareCandidates)
+	if !slices.IsSortedFunc(out, compareCandidates) {
+		slices.SortStableFunc(out, compareCandidates)
+	}
 	return slices.CompactFunc(out, func(a, b candidate) bool {
-		return a.ep.Addr == b.ep.Addr && a.port == b.port
+		return a.port == b.port && a.ep.Addr == b.ep.Addr
 	})
+}
+
+// portOf gives the number that a slice has for a ServicePort; 0 if it has none,
+// or is of the other family, or is for DNS only.
+func portOf(sl *model.Slice, p *model.ServicePort, fam model.Family) uint16 {
+	if sl.Family != fam || sl.Headless {
+		return 0
+	}
+	for i := range sl.Ports {
+		if sl.Ports[i].Name == p.Name && sl.Ports[i].Protocol == p.Protocol && sl.Ports[i].Port != 0 {
+			return sl.Ports[i].Port
+		}
+	}
+	return 0
 }
 
 func compareCandidates(a, b candidate) int {
@@ -109,125 +157,90 @@ func rank(e *model.Endpoint) int {
 		return 0
 	case !e.Terminating:
 		return 1
+	case e.Ready || e.Serving: // of two ending ones, the one that may still be used
+		return 2
 	}
-	return 2
+	return 3
 }
 
-func (in *Inputs) backends(list []candidate, weights map[string]uint16) []model.Backend {
-	if len(list) == 0 {
+// backends lists the candidates that have the wanted traits, and marks them.
+func (in *Inputs) backends(all []candidate, want traits, weights map[string]uint16) []model.Backend {
+	n := 0
+	for i := range all {
+		if all[i].has(want) {
+			n++
+		}
+	}
+	if n == 0 {
 		return nil
 	}
-	out := make([]model.Backend, 0, len(list))
-	for _, c := range list {
-		b := model.Backend{Addr: c.ep.Addr, Port: c.port, Weight: 1,
-			Local: c.ep.Node != "" && c.ep.Node == in.Node.Name}
-		if weights != nil {
-			w, ok := weights[c.ep.Addr.String()]
-			if !ok && c.ep.Hostname != "" {
-				w, ok = weights[c.ep.Hostname]
-			}
-			if ok && w == 0 {
-				continue // asked to get nothing
-			}
-			if ok {
-				b.Weight = w
-			}
+	out := make([]model.Backend, 0, n)
+	for i := range all {
+		c := &all[i]
+		if !c.has(want) {
+			continue
 		}
+		b := model.Backend{Addr: c.ep.Addr, Port: c.port, Weight: weightOf(c.ep, weights), Local: c.has(isHere)}
+		if b.Weight == 0 { // asked to get nothing
+			continue
+		}
+		c.traits |= isChosen
 		out = append(out, b)
 	}
 	if len(out) == 0 { // every endpoint has weight 0: serving beats the wish
-		return in.backends(list, nil)
+		return in.backends(all, want, nil)
 	}
 	return out
 }
 
-// topo is the decision whether and how hints limit the endpoints (features.md 3.3).
-type topo struct {
-	byNode, byZone string
-	note           string
-}
-
-func (t topo) allows(e *model.Endpoint) bool {
-	switch {
-	case t.byNode != "":
-		return e.Hints != nil && slices.Contains(e.Hints.Nodes, t.byNode)
-	case t.byZone != "":
-		return e.Hints != nil && slices.Contains(e.Hints.Zones, t.byZone)
+func weightOf(e *model.Endpoint, weights map[string]uint16) uint16 {
+	if weights == nil {
+		return 1
 	}
-	return true
+	w, ok := weights[e.Addr.String()]
+	if !ok && e.Hostname != "" {
+		w, ok = weights[e.Hostname]
+	}
+	if !ok {
+		return 1
+	}
+	return w
 }
 
-// topology: node hints count if every ready endpoint has one and one of them
-// names this node; else zone hints by the same rule (KEP-2433, KEP-3015). One
-// endpoint without a hint turns the kind off; the note says which (#103888).
-func (in *Inputs) topology(all []candidate) topo {
-	nodes := hintCheck{want: in.Node.Name}
-	zones := hintCheck{want: in.Node.Zone}
-	for _, c := range all {
-		if !c.ep.Ready {
+// others lists the candidates that are in no list; mostly there are none.
+func others(all []candidate) (out []model.Other) {
+	for i := range all {
+		if c := &all[i]; !c.has(isChosen) {
+			out = append(out, model.Other{
+				Addr: netip.AddrPortFrom(c.ep.Addr, c.port), Serving: c.ep.Serving || c.ep.Ready})
+		}
+	}
+	return out
+}
+
+// readyLocal counts the ready endpoints on this node for the health check node
+// port, by address: two ports of one pod are one endpoint. A pod of two families
+// has an endpoint in each; the family with more counts (kube-proxy answers by
+// family, one socket each; we have one answer).
+func readyLocal(in *Inputs) int {
+	seen := map[netip.Addr]struct{}{}
+	var v4, v6 int
+	for _, sl := range in.Slices {
+		if sl.Headless || !servesFamily(in.Service, sl.Family) {
 			continue
 		}
-		h := c.ep.Hints
-		if h == nil {
-			h = &model.Hints{}
-		}
-		nodes.see(c.ep, h.Nodes)
-		zones.see(c.ep, h.Zones)
-	}
-	if nodes.usable() {
-		return topo{byNode: in.Node.Name, note: "node hints name this node"}
-	}
-	if zones.usable() {
-		return topo{byZone: in.Node.Zone, note: fmt.Sprintf("zone hints name this node's zone %q", in.Node.Zone)}
-	}
-	switch {
-	case zones.some > 0:
-		return topo{note: "zone hints not used: " + zones.why("zone")}
-	case nodes.some > 0:
-		return topo{note: "node hints not used: " + nodes.why("node")}
-	}
-	return topo{}
-}
-
-type hintCheck struct {
-	want    string
-	some    int             // endpoints with a hint
-	missing *model.Endpoint // the first without
-	named   bool            // some hint names want
-}
-
-func (h *hintCheck) see(e *model.Endpoint, hints []string) {
-	if len(hints) == 0 {
-		if h.missing == nil {
-			h.missing = e
-		}
-		return
-	}
-	h.some++
-	h.named = h.named || slices.Contains(hints, h.want)
-}
-
-func (h *hintCheck) usable() bool { return h.some > 0 && h.missing == nil && h.named && h.want != "" }
-
-func (h *hintCheck) why(what string) string {
-	switch {
-	case h.missing != nil:
-		return fmt.Sprintf("endpoint %s has no %s hint", h.missing.Addr, what)
-	case h.want == "":
-		return "this node's " + what + " is unknown"
-	}
-	return fmt.Sprintf("no endpoint is hinted for %s %q", what, h.want)
-}
-
-func readyLocal(in Inputs) int {
-	seen := map[string]struct{}{}
-	for _, sl := range in.Slices {
 		for i := range sl.Endpoints {
 			e := &sl.Endpoints[i]
-			if e.Ready && e.Node != "" && e.Node == in.Node.Name {
-				seen[e.Addr.String()] = struct{}{}
+			if _, dup := seen[e.Addr]; dup || !e.Ready || !in.isHere(e) {
+				continue
+			}
+			seen[e.Addr] = struct{}{}
+			if sl.Family == model.IPv4 {
+				v4++
+			} else {
+				v6++
 			}
 		}
 	}
-	return len(seen)
+	return max(v4, v6)
 }

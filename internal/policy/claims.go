@@ -149,8 +149,8 @@ func eachKey(svc *model.Service, yield func(model.FrontendKey, model.FrontendKin
 			}
 		}
 		each(model.ClusterIP, svc.ClusterIPs)
-		each(model.ExternalIP, svc.ExternalIPs)
 		each(model.LoadBalancer, svc.LoadBalancerIPs)
+		each(model.ExternalIP, svc.ExternalIPs)
 		if p.NodePort == 0 {
 			continue
 		}

@@ -38,7 +38,7 @@ type Result struct {
 // HealthCheck is what a healthCheckNodePort answers from.
 type HealthCheck struct {
 	Port  uint16
-	Local int // distinct addresses of ready endpoints on this node
+	Local int // ready endpoints on this node, by address; of two families the one with more
 }
 
 // Note explains one port's choice of endpoints in one family.
@@ -49,8 +49,8 @@ type Note struct {
 }
 
 // Frontends decides one Service. The order of the result is fixed: by port as in
-// the spec, then ClusterIP, external IPs, load balancer IPs, NodePort, IPv4
-// before IPv6.
+// the spec, IPv4 before IPv6, then ClusterIP, load balancer IPs, external IPs,
+// NodePort.
 func Frontends(in Inputs) Result {
 	var res Result
 	svc := in.Service
@@ -63,7 +63,7 @@ func Frontends(in Inputs) Result {
 		}
 	}
 	if svc.HealthCheckNodePort != 0 && svc.ExternalLocal {
-		res.Health = &HealthCheck{Port: svc.HealthCheckNodePort, Local: readyLocal(in)}
+		res.Health = &HealthCheck{Port: svc.HealthCheckNodePort, Local: readyLocal(&in)}
 	}
 	return res
 }
@@ -93,7 +93,7 @@ func (in *Inputs) port(res *Result, p *model.ServicePort, fam model.Family) {
 			}
 		}
 		f := model.Frontend{Key: key, Kind: kind, Service: svc.Key, Port: p.Name,
-			AffinityTimeout: svc.AffinityTimeout, ConsistentHash: svc.Extras.ConsistentHash}
+			AffinityTimeout: svc.AffinityTimeout, ConsistentHash: svc.Extras.ConsistentHash, Others: ch.others}
 		in.decide(&f, &ch)
 		res.Frontends = append(res.Frontends, f)
 	}
@@ -105,14 +105,15 @@ func (in *Inputs) port(res *Result, p *model.ServicePort, fam model.Family) {
 		}
 	}
 	addrs(model.ClusterIP, svc.ClusterIPs)
-	addrs(model.ExternalIP, svc.ExternalIPs)
+	// An address that is both is guarded as a load balancer's: the safe reading.
 	addrs(model.LoadBalancer, svc.LoadBalancerIPs)
+	addrs(model.ExternalIP, svc.ExternalIPs)
 	if p.NodePort != 0 {
 		add(model.NodePort, netip.Addr{}, p.NodePort)
 	}
 }
 
-// servesFamily: a Service serves the families of its cluster IPs (features.md 3.1).
+// servesFamily: a Service serves the families of its cluster IPs (contract.md 1).
 func servesFamily(svc *model.Service, fam model.Family) bool {
 	for _, a := range svc.ClusterIPs {
 		if model.FamilyOf(a) == fam {
@@ -122,7 +123,7 @@ func servesFamily(svc *model.Service, fam model.Family) bool {
 	return false
 }
 
-// decide fills in verdicts, backends and the firewall of one Frontend (features.md 3.4 to 3.7).
+// decide fills in verdicts, backends and the firewall of one Frontend (contract.md 4 to 7).
 func (in *Inputs) decide(f *model.Frontend, ch *choice) {
 	svc := in.Service
 	if !f.Kind.External() {
@@ -143,7 +144,7 @@ func (in *Inputs) decide(f *model.Frontend, ch *choice) {
 	in.guard(f)
 }
 
-// verdict for traffic that may use only list (features.md 3.7).
+// verdict for traffic that may use only list (contract.md 7).
 func (ch *choice) verdict(list []model.Backend) model.Verdict {
 	switch {
 	case len(list) > 0:

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// guard applies spec.loadBalancerSourceRanges to load balancer IPs (features.md
-// 3.6; never to NodePorts: users are surprised by that, #33586), and the
+// guard applies spec.loadBalancerSourceRanges to load balancer IPs (contract.md
+// 6; never to NodePorts: users are surprised by that, #33586), and the
 // annotation fairlead.dev/nodeport-source-ranges to NodePorts.
 func (in *Inputs) guard(f *model.Frontend) {
 	var ranges []netip.Prefix
@@ -20,26 +20,40 @@ func (in *Inputs) guard(f *model.Frontend) {
 	case model.NodePort:
 		ranges = in.Service.Extras.NodePortRanges
 	}
-	mine := make([]netip.Prefix, 0, len(ranges))
-	for _, r := range ranges {
-		if model.FamilyOf(r.Addr()) != f.Key.Family {
-			continue
-		}
-		if r.Bits() == 0 { // the whole family: no guard at all
-			return
-		}
-		mine = append(mine, r.Masked())
+	if len(ranges) == 0 {
+		return
 	}
-	if len(mine) == 0 {
+	mine := ofFamily(ranges, f.Key.Family)
+	// A range of /0 lifts the guard. Ranges of the other family only leave this
+	// one closed: kube-proxy leaves it open to the world, which nobody means who
+	// lists who may come.
+	if everyone(mine) || len(mine) == 0 && everyone(ranges) {
 		return
 	}
 	f.Guarded = true
+	for i := range mine {
+		mine[i] = mine[i].Masked()
+	}
 	// A connection from this node to a VIP that is also an address of this node
 	// has the VIP as its source; it is allowed when the node itself is.
 	if f.Kind == model.LoadBalancer && slices.ContainsFunc(in.Node.Addrs, func(a netip.Addr) bool { return contains(mine, a) }) {
 		mine = append(mine, netip.PrefixFrom(f.Key.Addr, f.Key.Addr.BitLen()))
 	}
 	f.SourceRanges = Minimal(mine)
+}
+
+func everyone(list []netip.Prefix) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Bits() == 0 })
+}
+
+// ofFamily gives a new list.
+func ofFamily(list []netip.Prefix, fam model.Family) (out []netip.Prefix) {
+	for _, p := range list {
+		if model.FamilyOf(p.Addr()) == fam {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func contains(list []netip.Prefix, a netip.Addr) bool {

@@ -77,7 +77,7 @@ func (in *ViewInputs) nodeAddrs() []netip.Addr {
 	return sortedUnique(out)
 }
 
-// nodePortAddrs: the addresses on which NodePorts answer (features.md 3.10).
+// nodePortAddrs: the addresses on which NodePorts answer (contract.md 10).
 // ::1 is never among them: the kernel has no route_localnet for IPv6 (dataplane.md E7).
 func (in *ViewInputs) nodePortAddrs() []netip.Addr {
 	var out []netip.Addr
@@ -86,8 +86,8 @@ func (in *ViewInputs) nodePortAddrs() []netip.Addr {
 	}
 	for _, h := range in.Host.Addrs {
 		a := h.Prefix.Addr()
-		if len(in.NodePortCIDRs) > 0 && !contains(in.NodePortCIDRs, a) {
-			continue
+		if mine := ofFamily(in.NodePortCIDRs, model.FamilyOf(a)); len(mine) > 0 && !contains(mine, a) {
+			continue // CIDRs of one family say nothing about the other, as in kube-proxy
 		}
 		if a.IsLinkLocalUnicast() || a.IsLoopback() && (a.Is6() || !in.LocalhostPorts) {
 			continue
