@@ -55,7 +55,7 @@ var badServices = []struct {
 	{"bad-external-node", external("172.18.0.2", "fd00:172:18::2")}, // the node's own addresses
 	{"bad-external-all", external("0.0.0.1", "255.255.255.255", "240.0.0.1")},
 	{"bad-ingress", func(s *corev1.ServiceSpec) {
-		s.Type, s.LoadBalancerSourceRanges = corev1.ServiceTypeLoadBalancer, []string{" 10.0.0.0/8 ", "10.1.2.3/8", "10.0.0.0/8", "0.0.0.0/0", "2001:db8::/32"}
+		s.Type, s.LoadBalancerSourceRanges = corev1.ServiceTypeLoadBalancer, []string{" 10.0.0.0/8 ", "10.0.0.0/8", "0.0.0.0/0", "2001:db8::/32"}
 	}},
 	{"bad-affinity", func(s *corev1.ServiceSpec) {
 		longest := int32(86400)

@@ -24,7 +24,7 @@ func (s *suite) newEnv(t *testing.T) *env {
 	t.Helper()
 	name := strings.ToLower(t.Name()[strings.LastIndexByte(t.Name(), '/')+1:])
 	e := &env{suite: s, t: t, namespace: name}
-	e.agent = &agent{t: t, host: s.lab.Node(), log: filepath.Join(t.TempDir(), "subject.log")}
+	e.agent = &agent{t: t, bye: s.subject.bye, host: s.lab.Node(), log: filepath.Join(t.TempDir(), "subject.log")}
 	e.useAccess(testcluster.Access{})
 	_, err := s.cluster.Admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(t, err)
@@ -74,14 +74,18 @@ func (e *env) within(limit time.Duration, what string, fn func(context.Context) 
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
 		err := fn(ctx)
 		if err == nil {
 			return
 		}
+		if last == nil || ctx.Err() == nil { // what the end of the time itself causes says nothing
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			e.t.Fatalf("%s: not within %s: %v", what, limit, err)
+			e.t.Fatalf("%s: not within %s: %v", what, limit, last)
 		case <-tick.C:
 		}
 	}

@@ -10,9 +10,17 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
+const (
+	answerTimeout = time.Second
+	// A TCP client on a veth ignores an ICMP error that arrives inside its own connect(), and takes the one for the
+	// retransmitted SYN a second later.
+	refusalTimeout = 3 * time.Second
+	silence        = 400 * time.Millisecond
+)
+
 // ask makes one request from the outside client.
-func (e *env) ask(ctx context.Context, f frontend) netlab.Reply {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+func (e *env) ask(ctx context.Context, f frontend, limit time.Duration) netlab.Reply {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return e.lab.Client().Ask(ctx, f.proto, f.addr)
 }
@@ -24,7 +32,7 @@ func (e *env) reach(all []frontend, port uint16, pods ...string) func(context.Co
 		for _, f := range all {
 			got := map[string]bool{}
 			for range 12 * len(pods) {
-				r := e.ask(ctx, f)
+				r := e.ask(ctx, f, answerTimeout)
 				switch {
 				case r.Outcome != netlab.Answered:
 					return fmt.Errorf("ask %s %s: %s (%v)", f.addr, f.proto, r.Outcome, r.Err)
@@ -45,7 +53,7 @@ func (e *env) reach(all []frontend, port uint16, pods ...string) func(context.Co
 func (e *env) refused(all []frontend) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, f := range all {
-			if r := e.ask(ctx, f); r.Outcome != netlab.Refused {
+			if r := e.ask(ctx, f, refusalTimeout); r.Outcome != netlab.Refused {
 				return fmt.Errorf("ask %s %s: %s, want refused", f.addr, f.proto, r)
 			}
 		}
@@ -57,7 +65,7 @@ func (e *env) refused(all []frontend) func(context.Context) error {
 func (e *env) silent(all []frontend) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, f := range all {
-			if r := e.ask(ctx, f); r.Outcome == netlab.Answered {
+			if r := e.ask(ctx, f, silence); r.Outcome == netlab.Answered {
 				return fmt.Errorf("ask %s %s: still answered by %s", f.addr, f.proto, r)
 			}
 		}

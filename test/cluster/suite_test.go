@@ -65,6 +65,9 @@ func newSuite(t *testing.T) *suite {
 	})
 	control, err := s.lab.Host("client2")
 	must(t, err)
+	// The kernel sends one ICMP error a second to each client; refusals would get lost, and that is not what is tested.
+	must(t, s.lab.Node().Sysctl("net/ipv4/icmp_ratelimit", "0"))
+	must(t, s.lab.Node().Sysctl("net/ipv6/icmp/ratelimit", "0"))
 	start := time.Now()
 	s.cluster, err = testcluster.Start(t.Context(), testcluster.Config{Host: control, Addr: control.Addrs.V4, Dir: s.dir, Bin: cacheBin(t),
 		ServiceCIDRs: netlab.ServiceCIDR4 + "," + netlab.ServiceCIDR6})
@@ -97,7 +100,7 @@ func cacheBin(t *testing.T) string {
 	return abs
 }
 
-// nodeIsClean removes what the last subject left in the node, and fails the test if nft cannot print it first.
+// cleanNode removes what the last subject left in the node, and fails the test if nft cannot print it first.
 func (s *suite) cleanNode(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

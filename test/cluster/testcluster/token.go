@@ -44,12 +44,15 @@ func (c *Cluster) createAccount(ctx context.Context) error {
 	return nil
 }
 
-// WriteToken replaces the file with a token of the agent's service account that is valid for the given time, the way a
-// kubelet does: a new file, then a rename. The TokenRequest API refuses less than ten minutes, so it is signed here.
+// leeway is what the API server adds to the expiry of a token (the default of go-jose).
+const leeway = time.Minute
+
+// WriteToken replaces the file with a token of the agent's service account that the server takes for the given time, the
+// way a kubelet does: a new file, then a rename. The TokenRequest API refuses less than ten minutes, so it is signed here.
 func (c *Cluster) WriteToken(path string, valid time.Duration) error {
 	now := time.Now()
 	claims := map[string]any{"iss": issuer, "aud": []string{issuer}, "sub": "system:serviceaccount:" + accountNamespace + ":" + accountName,
-		"iat": now.Unix(), "nbf": now.Unix() - 5, "exp": now.Add(valid).Unix(),
+		"iat": now.Add(-time.Hour).Unix(), "nbf": now.Add(-time.Hour).Unix(), "exp": now.Add(valid - leeway).Unix(),
 		"kubernetes.io": map[string]any{"namespace": accountNamespace,
 			"serviceaccount": map[string]string{"name": accountName, "uid": c.accountUID}}}
 	token, err := c.signJWT(claims)
