@@ -162,6 +162,7 @@ func (h *ServiceHealth) wanted() map[socket]bool {
 	defer h.mu.RUnlock()
 	addrs := h.addrs
 	if len(addrs) == 0 {
+		addrs = nil // not the caller's array
 		for _, f := range h.p.Families {
 			if f == model.IPv6 {
 				addrs = append(addrs, netip.IPv6Unspecified())

@@ -36,10 +36,10 @@ func NewTracker(p TrackerParams) *Tracker { return &Tracker{p: p} }
 func (t *Tracker) Started(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.started = true
-	if !t.waiting.IsZero() {
+	if !t.started && !t.waiting.IsZero() {
 		t.waiting = now
 	}
+	t.started = true
 }
 
 // Queued says that a change came in. Sources call it through the mailbox and
