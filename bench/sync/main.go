@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// result is one size's figures: CPU in milliseconds, memory in megabytes.
+type result struct {
+	Services, Endpoints     int
+	BuildCPU, BuildWall     float64
+	BuildOps                int
+	OneCPU, OneWall, OneOps float64
+	HundredCPU, HundredOps  float64
+	RestartCPU, RestartWall float64
+	RestartOps              int
+	AuditCPU                float64
+	HeapMB, RSSMB, PeakMB   float64
+	SteadyReads             uint64
+}
+
+func main() {
+	n := flag.Int("n", 1000, "Services")
+	e := flag.Int("e", 10, "endpoints of each")
+	asTable := flag.Bool("table", false, "print the JSON lines of standard input as a table")
+	flag.Parse()
+	if *asTable {
+		table(os.Stdin, os.Stdout)
+		return
+	}
+	if err := refuseInitialNamespace(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	r, err := measure(*n, *e)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %d x %d: %v\n", *n, *e, err)
+		os.Exit(1)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+		os.Exit(1)
+	}
+}
+
+// refuseInitialNamespace: a benchmark that wrote into the machine's own rules
+// would break it. Its namespace must be another than that of the shell that
+// called unshare (process 1 cannot always be asked).
+func refuseInitialNamespace() error {
+	self, err1 := os.Readlink("/proc/self/ns/net")
+	parent, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", os.Getppid()))
+	if err1 != nil || err2 != nil || self == parent {
+		return fmt.Errorf("bench/sync runs in a network namespace of its own only: use make bench")
+	}
+	return nil
+}
+
+func measure(n, e int) (*result, error) {
+	r := &result{Services: n, Endpoints: e}
+	c := &cluster{n: n, e: e, last: map[int]int{}}
+	a, err := start()
+	if err != nil {
+		return nil, err
+	}
+	c0 := cpu()
+	t0 := time.Now()
+	t, err := a.load(c)
+	if err != nil {
+		return nil, err
+	}
+	r.BuildCPU, r.BuildWall, r.BuildOps = ms(cpu()-c0), ms(time.Since(t0)), t.Operations
+	if err := a.changes(c, r); err != nil {
+		return nil, err
+	}
+	r.HeapMB = mb(liveHeap())
+	now, peak := rss()
+	r.RSSMB, r.PeakMB = mb(now), mb(peak)
+	if err := a.stop(); err != nil {
+		return nil, err
+	}
+	return r, restart(c, r)
+}
+
+// changes measures single changes, a batch of 100, and that nothing is read.
+func (a *agent) changes(c *cluster, r *result) error {
+	before := a.count.Counts()
+	rounds := 1000
+	c0, t0, ops := cpu(), time.Now(), 0
+	for i := range rounds {
+		a.mail.Put(sliceEvent(a.conv, c.change(i%c.n, i+1)))
+		t, err := a.await()
+		if err != nil {
+			return err
+		}
+		ops += t.Operations
+	}
+	r.OneCPU, r.OneWall = ms(cpu()-c0)/float64(rounds), ms(time.Since(t0))/float64(rounds)
+	r.OneOps = float64(ops) / float64(rounds)
+	c0, ops = cpu(), 0
+	const batches = 10
+	for b := range batches {
+		n := min(100, c.n)
+		for i := range n {
+			a.mail.Put(sliceEvent(a.conv, c.change(i, 20_000+b*100+i)))
+		}
+		for n > 0 { // in one turn or several
+			t, err := a.await()
+			if err != nil {
+				return err
+			}
+			ops += t.Operations
+			n -= t.SliceEvents
+		}
+	}
+	r.HundredCPU, r.HundredOps = ms(cpu()-c0)/batches, float64(ops)/batches
+	after := a.count.Counts()
+	r.SteadyReads = after.Reads - before.Reads
+	return nil
+}
+
+// restart starts a second agent on what the first left: the cluster as it is
+// now, so that there is nothing to write.
+func restart(c *cluster, r *result) error {
+	a, err := start()
+	if err != nil {
+		return err
+	}
+	c0, t0 := cpu(), time.Now()
+	t, err := a.load(c)
+	if err != nil {
+		return err
+	}
+	r.RestartCPU, r.RestartWall, r.RestartOps = ms(cpu()-c0), ms(time.Since(t0)), t.Operations
+	r.AuditCPU = ms(t.Phases[2])
+	return a.stop()
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+func mb(b uint64) float64        { return float64(b) / (1 << 20) }
+
+func statusField(data []byte, field string) uint64 {
+	for _, line := range strings.Split(string(data), "\n") {
+		var kb uint64
+		if rest, ok := strings.CutPrefix(line, field); ok {
+			if _, err := fmt.Sscan(rest, &kb); err == nil {
+				return kb << 10
+			}
+		}
+	}
+	return 0
+}
