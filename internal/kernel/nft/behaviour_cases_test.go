@@ -187,16 +187,21 @@ var effectCases = []behaviour{
 			w.Fatal(err, w.elements("eps"))
 		}
 	}},
-	{"intervals over a concatenation", func(w *world) {
+	{"ranges over a concatenation", func(w *world) {
 		s := SetSpec{Ref: w.table.Set("ranges"), Key: []Part{Addr4, L4Proto, Port, Addr4}, Flags: SetInterval}
-		low, high := PrefixBounds(netip.MustParsePrefix("192.0.2.0/24"))
-		key := slotElement(0, "10.0.0.1").Key[:12]
-		el := &Element{Key: AppendAddr(slices.Clone(key), low), KeyEnd: AppendAddr(slices.Clone(key), high)}
-		w.must(func(b *Batch) { b.NewSet(s); b.AddElement(s.Ref, el) })
-		if got := w.elements("ranges"); len(got) != 1 {
+		allowed := func(prefix string) *Element {
+			low, high := PrefixBounds(netip.MustParsePrefix(prefix))
+			key := slotElement(0, "10.0.0.1").Key[:12]
+			return &Element{Key: AppendAddr(slices.Clone(key), low), KeyEnd: AppendAddr(slices.Clone(key), high)}
+		}
+		w.must(func(b *Batch) { b.NewSet(s); b.AddElement(s.Ref, allowed("192.0.2.0/24")) })
+		w.must(func(b *Batch) { b.AddElement(s.Ref, allowed("192.0.2.0/24")) })
+		w.refused(unix.EEXIST, []int{1}, func(b *Batch) { b.Tag(1); b.AddElement(s.Ref, allowed("192.0.2.128/25")) })
+		w.must(func(b *Batch) { b.AddElement(s.Ref, allowed("192.0.0.0/16")) })
+		if got := w.elements("ranges"); len(got) != 2 {
 			w.Fatal(got)
 		}
-		w.must(func(b *Batch) { b.DelElement(s.Ref, el) })
+		w.must(func(b *Batch) { b.DelElement(s.Ref, allowed("192.0.2.0/24")) })
 	}},
 	{"prefixes", func(w *world) {
 		s := SetSpec{Ref: w.table.Set("prefixes"), Key: []Part{Addr4}, Flags: SetInterval}

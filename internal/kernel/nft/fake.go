@@ -14,8 +14,8 @@ import (
 
 // Fake is a Kernel in memory. It executes the bytes of a batch, so what it accepts was encoded for the kernel, and refuses
 // what the kernel refuses: other data for a present key (EEXIST), deletes of what is absent (ENOENT), deletes of what is in use
-// (EBUSY), rules and elements that name absent chains or sets (ENOENT), a full set (ENFILE), a moved generation. It does not
-// follow packets: dynamic sets stay as written and nothing expires. It is safe for concurrent use; for a foreign writer commit
+// (EBUSY), rules and elements that name absent chains or sets (ENOENT), a full set (ENFILE), overlapping ranges of a
+// concatenation (EEXIST), a moved generation. It does not follow packets: dynamic sets stay as written and nothing expires. It is safe for concurrent use; for a foreign writer commit
 // to it from elsewhere.
 type Fake struct {
 	mu       sync.Mutex
@@ -23,6 +23,7 @@ type Fake struct {
 	handle   uint64
 	tables   map[TableRef]*fakeTable
 	watchers map[*fakeWatcher]bool
+	devices  map[string]bool // nil: any
 }
 
 var _ Kernel = (*Fake)(nil)
@@ -31,6 +32,7 @@ type fakeTable struct {
 	row    Table
 	sets   map[string]*fakeSet
 	chains map[string]*fakeChain
+	flows  map[string]*fakeFlow
 }
 
 type fakeSet struct {
@@ -49,6 +51,7 @@ type fakeRule struct {
 	row    Rule
 	chains []*fakeChain // that it leads to
 	sets   []*fakeSet   // that it looks into
+	flows  []*fakeFlow  // that it offloads to
 }
 
 // NewFake returns an empty Fake at generation 1.
@@ -70,7 +73,7 @@ func (f *Fake) Tables(ctx context.Context) ([]Table, error) {
 	var out []Table
 	for _, t := range f.tables {
 		row := t.row
-		row.Use = uint32(len(t.sets) + len(t.chains))
+		row.Use = uint32(len(t.sets) + len(t.chains) + len(t.flows))
 		out = append(out, row)
 	}
 	slices.SortFunc(out, func(a, b Table) int { return int(a.Handle) - int(b.Handle) })

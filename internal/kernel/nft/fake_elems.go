@@ -72,6 +72,9 @@ func (tx *fakeTx) addElement(s *fakeSet, e *Element) unix.Errno {
 		}
 		return 0
 	}
+	if s.overlaps(e) {
+		return unix.EEXIST
+	}
 	var to *fakeChain
 	if e.Verdict.Chain != "" {
 		c, errno := tx.target(s.row.Ref.Table, e.Verdict)

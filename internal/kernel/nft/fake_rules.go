@@ -120,6 +120,9 @@ func (r *fakeRule) refer(n int) {
 	for _, s := range r.sets {
 		s.refs += n
 	}
+	for _, f := range r.flows {
+		f.refs += n
+	}
 }
 
 // resolve finds the sets and chains that a rule names.
@@ -132,6 +135,8 @@ func (tx *fakeTx) resolve(r *fakeRule) unix.Errno {
 			e = tx.resolveSet(r, data, unix.NFTA_LOOKUP_SET)
 		case "dynset":
 			e = tx.resolveSet(r, data, unix.NFTA_DYNSET_SET_NAME)
+		case "flow_offload":
+			e = tx.resolveFlow(r, data)
 		case "immediate":
 			e = tx.resolveVerdict(r, data)
 		}
