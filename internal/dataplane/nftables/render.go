@@ -61,14 +61,14 @@ func ofFamily(list []netip.Prefix, f model.Family) []netip.Prefix {
 	return out
 }
 
-// packPrefixes gives a ranges value: first and last address of each.
+// packPrefixes gives a ranges value: first and last address of each, sorted.
 func packPrefixes(list []netip.Prefix) string {
-	var b []byte
+	out := make([]string, 0, len(list))
 	for _, p := range list {
 		first, last := nft.PrefixBounds(p)
-		b = nft.AppendAddr(nft.AppendAddr(b, first), last)
+		out = append(out, string(nft.AppendAddr(nft.AppendAddr(nil, first), last)))
 	}
-	return string(b)
+	return ranged(out)
 }
 
 // Render implements dataplane.Driver.

@@ -1,0 +1,177 @@
+package dataplanetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/delta"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Bed drives one driver the way the engine does, without its pacing.
+type Bed struct {
+	Driver dataplane.Driver
+	Track  *delta.Tracker[dataplane.Key, model.ServiceKey]
+	View   model.NodeView
+	// Now is the bed's clock; it moves only by hand.
+	Now time.Time
+	// Checked is called after each successful Sync; nil for nothing.
+	Checked func(testing.TB)
+}
+
+// NewBed makes a bed with nothing known and nothing wanted.
+func NewBed(d dataplane.Driver, v model.NodeView) *Bed {
+	return &Bed{Driver: d, View: v, Now: time.Unix(1_800_000_000, 0),
+		Track: delta.New[dataplane.Key, model.ServiceKey](delta.Params[dataplane.Key]{
+			Width: d.Width, Linger: d.Linger, Rank: func(k dataplane.Key) int { return int(k.Kind) },
+		})}
+}
+
+// Base wants the base objects, owned by the zero key as in the engine.
+func (b *Bed) Base() {
+	var objs []delta.Object[dataplane.Key]
+	b.Driver.Base(b.View, func(o dataplane.Object) { objs = append(objs, delta.Object[dataplane.Key](o)) })
+	b.Track.Set(model.ServiceKey{}, objs, b.Now)
+}
+
+// Want makes these Frontends all that a Service has; none removes it.
+func (b *Bed) Want(svc model.ServiceKey, frontends ...model.Frontend) {
+	var objs []delta.Object[dataplane.Key]
+	for i := range frontends {
+		b.Driver.Render(&frontends[i], &b.View, func(o dataplane.Object) { objs = append(objs, delta.Object[dataplane.Key](o)) })
+	}
+	b.Track.Set(svc, objs, b.Now)
+}
+
+// WantAll wants the base and every Service.
+func (b *Bed) WantAll(services map[model.ServiceKey][]model.Frontend) {
+	b.Base()
+	for _, k := range slices.SortedFunc(maps.Keys(services), model.ServiceKey.Compare) {
+		b.Want(k, services[k]...)
+	}
+}
+
+// Pending is what is to be done.
+func (b *Bed) Pending() []delta.Diff[dataplane.Key] { return b.Track.Pending(true) }
+
+// Apply applies these differences in one batch and commits them if the driver did.
+func (b *Bed) Apply(ctx context.Context, diffs []delta.Diff[dataplane.Key]) (dataplane.Applied, error) {
+	batch := dataplane.Batch{Ops: make([]dataplane.Op, 0, len(diffs))}
+	for _, d := range diffs {
+		batch.Ops = append(batch.Ops, dataplane.Op(d))
+	}
+	done, err := b.Driver.Apply(ctx, batch)
+	if err == nil {
+		b.Track.Commit(diffs)
+	}
+	return done, err
+}
+
+// Sync applies all that is pending; it must succeed.
+func (b *Bed) Sync(t testing.TB) dataplane.Applied {
+	t.Helper()
+	diffs := b.Pending()
+	if len(diffs) == 0 {
+		return dataplane.Applied{}
+	}
+	done, err := b.Apply(t.Context(), diffs)
+	if err != nil {
+		t.Fatalf("apply %d differences: %v", len(diffs), err)
+	}
+	if b.Checked != nil {
+		b.Checked(t)
+	}
+	return done
+}
+
+// Load compares with the kernel and gives what was not as believed.
+func (b *Bed) Load(t testing.TB) []delta.Diff[dataplane.Key] {
+	t.Helper()
+	drift, err := b.TryLoad(t.Context())
+	if err != nil {
+		t.Fatalf("load: %v", err)
+	}
+	return drift
+}
+
+// TryLoad is Load for when it may fail; then nothing has changed.
+func (b *Bed) TryLoad(ctx context.Context) ([]delta.Diff[dataplane.Key], error) {
+	there, err := read(ctx, b.Driver)
+	if err != nil {
+		return nil, err
+	}
+	return b.Track.ReplaceActual(maps.All(there), b.Now), nil
+}
+
+func read(ctx context.Context, d dataplane.Driver) (map[dataplane.Key]string, error) {
+	there := map[dataplane.Key]string{}
+	var twice error
+	err := d.Load(ctx, func(k dataplane.Key, v string) {
+		if _, dup := there[k]; dup {
+			twice = fmt.Errorf("load reported %s twice", Name(d, k))
+		}
+		there[k] = v
+	})
+	return there, errors.Join(err, twice)
+}
+
+// Snapshot is what the kernel holds, readable, with the slots of pools sorted:
+// where an element sits has no meaning.
+func Snapshot(t testing.TB, d dataplane.Driver) map[string]string {
+	t.Helper()
+	there, err := read(t.Context(), d)
+	if err != nil {
+		t.Fatalf("load: %v", err)
+	}
+	out := make(map[string]string, len(there))
+	for k, v := range there {
+		out[Name(d, k)] = canonical(v, d.Width(k))
+	}
+	return out
+}
+
+func canonical(v string, width int) string {
+	if width == 0 {
+		return fmt.Sprintf("%q", v)
+	}
+	var slots []string
+	for at := 0; at+width <= len(v); at += width {
+		if s := v[at : at+width]; strings.Trim(s, "\x00") != "" {
+			slots = append(slots, fmt.Sprintf("%x", s))
+		}
+	}
+	slices.Sort(slots)
+	return strings.Join(slots, " ")
+}
+
+// Name is the readable name of a key.
+func Name(d dataplane.Driver, k dataplane.Key) string {
+	if n, ok := d.(dataplane.KeyStringer); ok {
+		return n.KeyString(k)
+	}
+	return k.String()
+}
+
+// Same fails unless both snapshots are equal but for objects that only linger.
+func Same(t testing.TB, got, want map[string]string, lingers func(name string) bool) {
+	t.Helper()
+	for name, v := range want {
+		if g, ok := got[name]; !ok {
+			t.Errorf("missing: %s", name)
+		} else if g != v {
+			t.Errorf("%s is %s, want %s", name, g, v)
+		}
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok && !lingers(name) {
+			t.Errorf("left over: %s", name)
+		}
+	}
+}

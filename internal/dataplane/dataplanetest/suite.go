@@ -1,0 +1,367 @@
+package dataplanetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Factory makes a Subject on a fresh kernel of its own. It is called in the
+// goroutine of the test that uses it.
+type Factory func(t *testing.T) *Subject
+
+// Subject is a driver on its kernel, and what the suite may do to that kernel.
+type Subject struct {
+	Driver   dataplane.Driver
+	Restart  func() dataplane.Driver // another driver on the same kernel, without memory
+	Families []model.Family
+	// Edits each change something of the driver's that must then be repaired.
+	Edits []Edit
+	// Touch writes to the kernel beside the driver, but nothing of the driver's.
+	Touch func(t testing.TB)
+	// FailApply makes the next Apply fail for a passing reason; with after, the
+	// kernel does it and only the answer is lost.
+	FailApply func(after bool)
+	// InterruptLoad makes the kernel change during the next Load.
+	InterruptLoad func()
+	// Poison is a Frontend that the kernel refuses; nil if there is none.
+	Poison func(f model.Family) *model.Frontend
+	// Checked is called after every successful Sync; nil for nothing.
+	Checked func(testing.TB)
+	// Lingers tells, by readable name, which objects may outlive their use.
+	Lingers func(name string) bool
+}
+
+// Edit is something that somebody else does to the driver's objects. It is done
+// when the whole Catalogue is in the kernel.
+type Edit struct {
+	Name string
+	Do   func(t testing.TB)
+}
+
+// Run runs the suite.
+func Run(t *testing.T, make Factory) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *Subject)
+	}{
+		{"build and again", testBuild},
+		{"restart writes nothing", testRestart},
+		{"edits are repaired", testEdits},
+		{"incremental equals from scratch", func(t *testing.T, s *Subject) { testIncremental(t, s, make(t)) }},
+		{"crash between chunks", testCrash},
+		{"interrupted load", testInterrupted},
+		{"conflict", testConflict},
+		{"refused object has a name", testRefused},
+		{"failed apply", testFailed},
+		{"watch", testWatch},
+		{"view changes", func(t *testing.T, s *Subject) { testView(t, s, make(t)) }},
+		{"cleanup", testCleanup},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, make(t)) })
+	}
+}
+
+func (s *Subject) bed(d dataplane.Driver) *Bed {
+	b := NewBed(d, View())
+	b.Checked = s.Checked
+	return b
+}
+
+// built is a bed with the whole catalogue in the kernel.
+func (s *Subject) built(t *testing.T) *Bed {
+	t.Helper()
+	b := s.bed(s.Driver)
+	b.Load(t)
+	b.WantAll(Catalogue(s.Families))
+	b.Sync(t)
+	return b
+}
+
+func testBuild(t *testing.T, s *Subject) {
+	b := s.bed(s.Driver)
+	if drift := b.Load(t); len(drift) > 0 {
+		t.Fatalf("a fresh kernel holds %d objects", len(drift))
+	}
+	b.WantAll(Catalogue(s.Families))
+	if n := b.Sync(t).Operations; n < len(Catalogue(s.Families)) {
+		t.Fatalf("build made %d operations", n)
+	}
+	settled(t, b)
+	b.WantAll(Catalogue(s.Families))
+	if n := len(b.Pending()); n > 0 {
+		t.Fatalf("wanting the same again leaves %d differences", n)
+	}
+}
+
+// settled: the kernel is what we believe, and nothing is left to do.
+func settled(t *testing.T, b *Bed) {
+	t.Helper()
+	for _, d := range b.Load(t) {
+		t.Errorf("%s is %q, believed %q", Name(b.Driver, d.Key), d.Have, d.Want)
+	}
+	for _, d := range b.Pending() {
+		t.Errorf("pending: %s from %q to %q", Name(b.Driver, d.Key), d.Have, d.Want)
+	}
+	if changed, err := b.Driver.Changed(t.Context()); changed || err != nil {
+		t.Errorf("Changed says %v, %v after a Load", changed, err)
+	}
+}
+
+func testRestart(t *testing.T, s *Subject) {
+	s.built(t)
+	b := s.bed(s.Restart())
+	b.Load(t)
+	b.WantAll(Catalogue(s.Families))
+	for _, d := range b.Pending() {
+		t.Errorf("pending after a restart: %s from %q to %q", Name(b.Driver, d.Key), d.Have, d.Want)
+	}
+}
+
+func testEdits(t *testing.T, s *Subject) {
+	b := s.built(t)
+	want := Snapshot(t, s.Restart())
+	for _, e := range s.Edits {
+		ok := t.Run(e.Name, func(t *testing.T) {
+			e.Do(t)
+			if changed, err := b.Driver.Changed(t.Context()); !changed || err != nil {
+				t.Errorf("Changed says %v, %v", changed, err)
+			}
+			if drift := b.Load(t); len(drift) == 0 {
+				t.Error("nobody noticed")
+			}
+			b.Sync(t)
+			b.Now = b.Now.Add(time.Hour) // foreign objects may linger too
+			b.Track.Expire(b.Now)
+			b.Sync(t)
+			Same(t, Snapshot(t, s.Restart()), want, func(string) bool { return false })
+			settled(t, b)
+		})
+		if !ok {
+			return // the next edit would start from a mess
+		}
+	}
+}
+
+func testIncremental(t *testing.T, s, scratch *Subject) {
+	r := rand.New(rand.NewPCG(1, 2))
+	services := Catalogue(s.Families)
+	b := s.built(t)
+	for step := range 120 {
+		for range 1 + r.IntN(4) {
+			k := Mutate(r, services, s.Families)
+			b.Want(k, services[k]...)
+		}
+		if step%10 == 9 {
+			b.Now = b.Now.Add(time.Minute)
+			b.Track.Expire(b.Now)
+		}
+		b.Sync(t)
+	}
+	settled(t, b)
+	other := scratch.bed(scratch.Driver)
+	other.Load(t)
+	other.WantAll(services)
+	other.Sync(t)
+	Same(t, Snapshot(t, s.Restart()), Snapshot(t, scratch.Driver), s.Lingers)
+}
+
+func testCrash(t *testing.T, s *Subject) {
+	const chunk = 40
+	whole := s.bed(s.Driver)
+	whole.Load(t)
+	whole.WantAll(Catalogue(s.Families))
+	total := len(whole.Pending())
+	for done := chunk; done < total; done += chunk * 5 {
+		b := s.bed(s.Restart())
+		b.Load(t)
+		b.WantAll(Catalogue(s.Families))
+		pending := b.Pending()
+		if _, err := b.Apply(t.Context(), pending[:min(chunk, len(pending))]); err != nil {
+			t.Fatalf("chunk at %d of %d: %v", done, total, err)
+		}
+	}
+	b := s.bed(s.Restart())
+	b.Load(t)
+	b.WantAll(Catalogue(s.Families))
+	b.Sync(t)
+	settled(t, b)
+}
+
+func testInterrupted(t *testing.T, s *Subject) {
+	b := s.built(t)
+	s.InterruptLoad()
+	if _, err := b.TryLoad(t.Context()); !errors.Is(err, dataplane.ErrInterrupted) {
+		t.Fatalf("load during a change: %v", err)
+	}
+	settled(t, b)
+}
+
+func testConflict(t *testing.T, s *Subject) {
+	b := s.built(t)
+	before := Snapshot(t, s.Restart())
+	s.Touch(t)
+	b.Want(Service(0), ClusterIP(s.Families[0], 0, 7))
+	if _, err := b.Apply(t.Context(), b.Pending()); !errors.Is(err, dataplane.ErrConflict) {
+		t.Fatalf("apply after a foreign write: %v", err)
+	}
+	Same(t, Snapshot(t, s.Restart()), before, func(string) bool { return false })
+	b.Load(t)
+	b.Sync(t)
+	settled(t, b)
+}
+
+func testRefused(t *testing.T, s *Subject) {
+	for _, f := range s.Families {
+		bad := s.Poison(f)
+		if bad == nil {
+			t.Skip("this data plane refuses no Frontend")
+		}
+		b := s.bed(s.Driver)
+		b.Load(t)
+		b.WantAll(Catalogue(s.Families))
+		poison := model.ServiceKey{Namespace: "suite", Name: "poison"}
+		b.Want(poison, *bad)
+		_, err := b.Apply(t.Context(), b.Pending())
+		var invalid *dataplane.InvalidError
+		if !errors.As(err, &invalid) || len(invalid.Keys) == 0 {
+			t.Fatalf("%s: the kernel's refusal is %v", f, err)
+		}
+		for _, k := range invalid.Keys {
+			for owner := range b.Track.Owners(k) {
+				if owner != poison {
+					t.Errorf("%s: %s, which belongs to %s, is blamed for %s", f, Name(b.Driver, k), owner, poison)
+				}
+			}
+		}
+		b.Want(poison)
+		b.Sync(t)
+		settled(t, b)
+	}
+}
+
+func testFailed(t *testing.T, s *Subject) {
+	b := s.built(t)
+	for i, after := range []bool{false, true} {
+		b.Want(Service(0), ClusterIP(s.Families[0], 0, 5+i))
+		s.FailApply(after)
+		_, err := b.Apply(t.Context(), b.Pending())
+		var invalid *dataplane.InvalidError
+		if err == nil || errors.As(err, &invalid) || errors.Is(err, dataplane.ErrUnsupported) {
+			t.Fatalf("a passing failure (after: %v) reads %v", after, err)
+		}
+		b.Load(t)
+		b.Sync(t)
+		settled(t, b)
+	}
+}
+
+// watchPatience bounds the wait for an alarm.
+const watchPatience = 5 * time.Second
+
+func testWatch(t *testing.T, s *Subject) {
+	b := s.built(t)
+	ctx, stop := context.WithCancel(t.Context())
+	bell := make(chan struct{}, 64) // more rings than this test causes
+	done := make(chan error, 1)
+	go func() { done <- b.Driver.Watch(ctx, func() { bell <- struct{}{} }) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("watch ended with %v", err)
+		}
+	}()
+	rung := false
+	for deadline := time.Now().Add(watchPatience); !rung && time.Now().Before(deadline); {
+		s.Touch(t) // until the subscription is in place
+		select {
+		case <-bell:
+			rung = true
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	if !rung {
+		t.Fatal("nobody told us of a foreign write")
+	}
+	b.Load(t)
+	for len(bell) > 0 {
+		<-bell
+	}
+	for n := 3; n < 9; n++ {
+		b.Want(Service(0), ClusterIP(s.Families[0], 0, n))
+		b.Sync(t)
+	}
+	// A foreign write after ours: when its alarm is here, ours would be too.
+	s.Touch(t)
+	select {
+	case <-bell:
+	case <-time.After(watchPatience):
+		t.Fatal("the second foreign write went by unseen")
+	}
+	if n := len(bell); n > 0 {
+		t.Errorf("%d alarms more than foreign writes", n)
+	}
+}
+
+func testView(t *testing.T, s, scratch *Subject) {
+	b := s.built(t)
+	views := []func(v *model.NodeView){
+		func(v *model.NodeView) { v.NodePortAddrs = v.NodePortAddrs[1:] },
+		func(v *model.NodeView) { v.Local.CIDRs = v.Local.CIDRs[:1] },
+		func(v *model.NodeView) { v.ServiceCIDRs = nil },
+		func(v *model.NodeView) { v.MasqueradeAll = true },
+		func(v *model.NodeView) { v.MasqueradeBit = 3 },
+		func(v *model.NodeView) {
+			v.Local = model.LocalDetector{Mode: model.DetectInterfaceNamePrefix, Interface: "veth"}
+		},
+		func(v *model.NodeView) {
+			v.Local = model.LocalDetector{Mode: model.DetectBridgeInterface, Interface: "cbr0"}
+		},
+		func(v *model.NodeView) { v.Local = model.LocalDetector{} },
+	}
+	for _, change := range views {
+		old := b.View
+		change(&b.View)
+		b.Base()
+		if b.Driver.ViewChanged(&old, &b.View) {
+			for k, fes := range Catalogue(s.Families) {
+				b.Want(k, fes...)
+			}
+		}
+		b.Sync(t)
+	}
+	settled(t, b)
+	other := scratch.bed(scratch.Driver)
+	other.View = b.View
+	other.Load(t)
+	other.WantAll(Catalogue(s.Families))
+	other.Sync(t)
+	Same(t, Snapshot(t, s.Restart()), Snapshot(t, scratch.Driver), s.Lingers)
+}
+
+func testCleanup(t *testing.T, s *Subject) {
+	s.built(t)
+	for range 2 {
+		d := s.Restart()
+		if err := d.Cleanup(t.Context()); err != nil {
+			t.Fatalf("clean up: %v", err)
+		}
+		if left := Snapshot(t, d); len(left) > 0 {
+			t.Fatalf("left over after clean-up: %s", strings.Join(names(left), ", "))
+		}
+	}
+}
+
+func names(m map[string]string) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
