@@ -36,8 +36,8 @@ type parsed struct {
 	objects []*object
 	issues  []issue
 	ignored []string // kinds that are none of our business
-	// unreadable: the text is no YAML or JSON, so nobody knows what it was to
-	// define.
+	// unreadable: the text is no YAML or JSON, or not an object with kind and name,
+	// so nobody knows what it was to define.
 	unreadable bool
 }
 
@@ -114,6 +114,11 @@ func (r *reader) readJSON(text []byte, inherited typeMeta, depth int, p *parsed)
 	}
 	var h head
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &h); err != nil {
+		p.unreadable = true
+		if problem, ok := typeProblem(err); ok {
+			fail("not a Kubernetes object: %s: %s", problem.Field, problem.Reason)
+			return
+		}
 		fail("not a Kubernetes object: %s", strings.TrimPrefix(err.Error(), "json: "))
 		return
 	}
@@ -122,6 +127,7 @@ func (r *reader) readJSON(text []byte, inherited typeMeta, depth int, p *parsed)
 	}
 	switch {
 	case h.Kind == "":
+		p.unreadable = true
 		fail("not a Kubernetes object: kind is missing")
 	case strings.HasSuffix(h.Kind, "List") && h.Items != nil:
 		if depth >= maxDepth {
@@ -151,6 +157,7 @@ func (r *reader) readObject(text []byte, h *head, p *parsed) {
 		p.ignored = append(p.ignored, h.Kind)
 		return
 	case h.Metadata.Name == "":
+		p.unreadable = true
 		p.issues = append(p.issues, issue{text: h.Kind + ": metadata.name is missing"})
 		return
 	}
