@@ -20,6 +20,7 @@ type choice struct {
 // candidate is an endpoint joined with the port its slice gives it.
 type candidate struct {
 	ep     *model.Endpoint
+	nth    uint32 // as the slices have it
 	port   uint16
 	traits traits
 }
@@ -116,12 +117,10 @@ func (in *Inputs) candidates(p *model.ServicePort, fam model.Family) []candidate
 			continue
 		}
 		for j := range sl.Endpoints {
-			out = append(out, candidate{ep: &sl.Endpoints[j], port: port})
+			out = append(out, candidate{ep: &sl.Endpoints[j], nth: uint32(len(out)), port: port})
 		}
 	}
-	if !slices.IsSortedFunc(out, compareCandidates) {
-		slices.SortStableFunc(out, compareCandidates)
-	}
+	slices.SortFunc(out, compareCandidates)
 	return slices.CompactFunc(out, func(a, b candidate) bool {
 		return a.port == b.port && a.ep.Addr == b.ep.Addr
 	})
@@ -148,7 +147,10 @@ func compareCandidates(a, b candidate) int {
 	if c := cmp.Compare(a.port, b.port); c != 0 {
 		return c
 	}
-	return rank(a.ep) - rank(b.ep)
+	if c := rank(a.ep) - rank(b.ep); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.nth, b.nth)
 }
 
 func rank(e *model.Endpoint) int {

@@ -1,0 +1,80 @@
+package policy_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+	"github.com/fairlead/fairlead/internal/state"
+)
+
+// benchInputs is a Service with n endpoints in slices of 100, in scattered order
+// as the controller writes them.
+func benchInputs(i, n int) (model.Service, []*model.Slice) {
+	svc := service(model.Service{Key: model.ServiceKey{Namespace: "bench", Name: fmt.Sprintf("svc-%d", i)}})
+	svc.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 96 + byte(i>>16), byte(i >> 8), byte(i)})}
+	var out []*model.Slice
+	for at := 0; at < n; at += 100 {
+		sl := &model.Slice{Key: model.SliceKey{Namespace: "bench", Name: fmt.Sprintf("svc-%d-%03d", i, at/100)},
+			Service: svc.Key, Family: model.IPv4, Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}}}
+		for j := at; j < min(at+100, n); j++ {
+			x := uint32(i*n+j) * 2654435761 >> 8 // spread
+			sl.Endpoints = append(sl.Endpoints, model.Endpoint{Node: "n2", Ready: true, Serving: true,
+				Addr: netip.AddrFrom4([4]byte{10, byte(x >> 16), byte(x >> 8), byte(x)})})
+		}
+		out = append(out, sl)
+	}
+	return svc, out
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, n := range []int{1, 10, 5000} {
+		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
+			svc, sl := benchInputs(1, n)
+			in := policy.Inputs{Service: &svc, Slices: sl, Node: policy.Self{Name: "n1", Zone: "a"}}
+			b.ReportAllocs()
+			for b.Loop() {
+				if res := policy.Frontends(in); len(res.Frontends[0].Backends) != n {
+					b.Fatal(len(res.Frontends[0].Backends))
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkFullBuild is state and policy of a cold start at 50 000 Services of
+// 10 endpoints. The project's budget for it is 1 s of CPU.
+func BenchmarkFullBuild(b *testing.B) {
+	const services = 50_000
+	events := make([]model.Event, 0, 2*services)
+	for i := range services {
+		svc, sl := benchInputs(i, 10)
+		events = append(events, model.Event{Service: &model.Keyed[model.ServiceKey, model.Service]{Key: svc.Key, Value: &svc}},
+			model.Event{Slice: &model.Keyed[model.SliceKey, model.Slice]{Key: sl[0].Key, Value: sl[0]}})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		st, claims, backends := state.New(), policy.NewClaims(), 0
+		for k := range st.Apply(events).Dirty {
+			svc, sl := st.Service(k)
+			claims.Replace(nil, svc)
+			res := policy.Frontends(policy.Inputs{Service: svc, Slices: sl, Node: policy.Self{Name: "n1"},
+				Owns: func(f model.FrontendKey) bool { return claims.Owns(f, k) }})
+			backends += len(res.Frontends[0].Backends)
+		}
+		if backends != 10*services {
+			b.Fatal(backends)
+		}
+	}
+}
+
+// Allocations of one decision: the candidates, the backends, the Frontend.
+func TestDecideAllocates(t *testing.T) {
+	svc, sl := benchInputs(1, 10)
+	in := policy.Inputs{Service: &svc, Slices: sl, Node: policy.Self{Name: "n1", Zone: "a"}}
+	if n := testing.AllocsPerRun(100, func() { policy.Frontends(in) }); n > 4 {
+		t.Errorf("%.0f allocations for a Service of one port and 10 endpoints, want at most 4", n)
+	}
+}
