@@ -69,8 +69,6 @@ func (f *follower) metrics(t *engine.Turn) {
 
 func result(t *engine.Turn) metrics.Result {
 	switch {
-	case errors.Is(t.Err, dataplane.ErrConflict):
-		return metrics.Conflict
 	case t.Err != nil:
 		return metrics.Failed
 	case len(t.Quarantined) > 0:
@@ -114,7 +112,9 @@ func (f *follower) committed(t *engine.Turn) {
 	if t.View != nil {
 		f.a.service.SetAddrs(t.View.NodePortAddrs)
 		if t.View.LocalhostNodePorts {
-			logSysctl(f.a.log.Logger, sysctl.EnsureRouteLocalnet(sysctl.New()))
+			if c := sysctl.EnsureRouteLocalnet(sysctl.New()); c != nil {
+				logSysctl(f.a.log.Logger, *c)
+			}
 		}
 	}
 }
