@@ -1,0 +1,50 @@
+package dns
+
+import (
+	"context"
+
+	"github.com/miekg/dns"
+)
+
+// maxChase bounds ExternalName Services that point at each other.
+const maxChase = 8
+
+// chase answers with a CNAME and what it leads to: a pod's resolver does not
+// follow it by itself.
+func (s *Server) chase(ctx context.Context, q *query, a answer) {
+	for range maxChase {
+		target := lower(a.chase)
+		if !s.zone.contains(target) {
+			s.chaseElsewhere(ctx, q, a)
+			return
+		}
+		next := s.zone.resolve(target, q.qtype)
+		a.rrs = append(a.rrs, next.rrs...)
+		a.rcode, a.soa, a.chase = next.rcode, next.soa, next.chase
+		if a.chase == "" {
+			s.reply(q, a)
+			return
+		}
+	}
+	s.reply(q, answer{rcode: dns.RcodeServerFailure}) // a circle
+}
+
+func (s *Server) chaseElsewhere(ctx context.Context, q *query, a answer) {
+	if len(s.forward.upstreams) == 0 {
+		s.reply(q, a)
+		return
+	}
+	req := new(dns.Msg)
+	req.SetQuestion(a.chase, q.qtype)
+	s.forward.ask(ctx, req, func(m *dns.Msg) {
+		if m == nil {
+			s.reply(q, answer{rcode: dns.RcodeServerFailure})
+			return
+		}
+		rrs := append([]dns.RR{}, a.rrs...)
+		for _, rr := range m.Answer {
+			rrs = append(rrs, dns.Copy(rr))
+		}
+		s.reply(q, answer{rcode: m.Rcode, rrs: rrs})
+	})
+}

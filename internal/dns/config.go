@@ -1,0 +1,116 @@
+package dns
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// MaxPark is the longest a query may wait. Resolvers ask again after 5 s
+// (glibc, Go), and a few after 2 to 2.5 s.
+const MaxPark = 4 * time.Second
+
+// DefaultPark is how long a query for an expected headless name waits unless
+// the Service says otherwise: every known resolver bears 1.8 s without asking again.
+const DefaultPark = time.Second
+
+// Config configures a Server.
+type Config struct {
+	// Addrs are where the server listens, UDP and TCP. Each must be one specific
+	// address: an answer must come from the address that was asked.
+	Addrs []netip.AddrPort
+	// Domain is the cluster domain, "cluster.local" if empty.
+	Domain string
+	// Upstreams answer for all other names; none: such queries are refused.
+	Upstreams []netip.AddrPort
+	// Cluster is the cluster's own DNS (its Service's address): it is asked for
+	// cluster names for as long as the Store is not synced. None: SERVFAIL.
+	Cluster []netip.AddrPort
+	// Park is how long queries for expected names may wait: 0 = DefaultPark,
+	// negative = not at all unless the Service has the annotation.
+	Park time.Duration
+	// PodRecords turns on a-b-c-d.<ns>.pod.<domain>, which specification 1.1.0 dropped.
+	PodRecords bool
+	// Healthy tells whether what the Store is fed with is fresh. While it is not,
+	// nothing is parked. nil = always.
+	Healthy func() bool
+	// LastHeard is for the metric watch_age_seconds; nil = not known.
+	LastHeard func() time.Time
+
+	Store   *Store
+	Metrics *Metrics // nil = none
+	Log     *slog.Logger
+	Now     func() time.Time // nil = time.Now
+}
+
+func (c *Config) fill() error {
+	if c.Store == nil {
+		return errors.New("configure DNS: no store")
+	}
+	if len(c.Addrs) == 0 {
+		return errors.New("configure DNS: no address to listen on")
+	}
+	for _, a := range c.Addrs {
+		if !a.IsValid() || a.Addr().IsUnspecified() || a.Addr().IsMulticast() {
+			return fmt.Errorf("configure DNS: %s is not one specific address and port", a)
+		}
+	}
+	if c.Domain == "" {
+		c.Domain = "cluster.local"
+	}
+	if _, ok := dns.IsDomainName(c.Domain); !ok {
+		return fmt.Errorf("configure DNS: %q is no domain name", c.Domain)
+	}
+	if err := c.checkLoop(); err != nil {
+		return err
+	}
+	switch {
+	case c.Park == 0:
+		c.Park = DefaultPark
+	case c.Park < 0:
+		c.Park = 0
+	case c.Park > MaxPark:
+		return fmt.Errorf("configure DNS: parking for %s is longer than %s, after which resolvers give up", c.Park, MaxPark)
+	}
+	if c.Metrics == nil {
+		c.Metrics = c.Store.metrics
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return nil
+}
+
+// checkLoop refuses the loop that can be seen beforehand.
+func (c *Config) checkLoop() error {
+	for _, u := range append(append([]netip.AddrPort{}, c.Upstreams...), c.Cluster...) {
+		for _, a := range c.Addrs {
+			if a == u {
+				return fmt.Errorf("configure DNS: upstream %s is this server itself", u)
+			}
+		}
+	}
+	return nil
+}
+
+// UpstreamsOf reads the name servers of a resolv.conf.
+func UpstreamsOf(path string) ([]netip.AddrPort, error) {
+	conf, err := dns.ClientConfigFromFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read name servers from %s: %w", path, err)
+	}
+	var out []netip.AddrPort
+	for _, s := range conf.Servers {
+		if a, err := netip.ParseAddr(s); err == nil {
+			out = append(out, netip.AddrPortFrom(a.Unmap(), 53))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,187 @@
+package dns
+
+import (
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts what the package does. It is a prometheus.Collector: register
+// it once. All label sets are bounded.
+type Metrics struct {
+	requests    [zones][types][rcodes]prometheus.Counter
+	requestsVec *prometheus.CounterVec
+
+	parked       prometheus.Gauge
+	parkedTotal  *prometheus.CounterVec
+	parkDuration prometheus.Histogram
+	firstMiss    prometheus.Histogram
+	programming  *prometheus.HistogramVec
+
+	forwards    *prometheus.CounterVec
+	forwardTime prometheus.Histogram
+	healthy     prometheus.Gauge
+	cacheHits   prometheus.Counter
+
+	synced, services, tcpConns, watchAge prometheus.Gauge
+	dropped                              *prometheus.CounterVec
+}
+
+const (
+	zones  = 3
+	types  = 8
+	rcodes = 7
+)
+
+type zoneLabel uint8
+
+const (
+	zoneCluster zoneLabel = iota
+	zoneReverse
+	zoneOther
+)
+
+// Results of a parked query.
+const (
+	released  = "released"
+	expired   = "expired"
+	shed      = "shed"
+	cancelled = "cancelled"
+)
+
+var (
+	zoneNames  = [zones]string{"cluster", "reverse", "other"}
+	typeNames  = [types]string{"A", "AAAA", "SRV", "PTR", "TXT", "SOA", "NS", "other"}
+	rcodeNames = [rcodes]string{"NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP", "other"}
+)
+
+const ns, sub = "fairlead", "dns"
+
+func counterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
+}
+
+func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help, Buckets: buckets}
+}
+
+// NewMetrics makes the metrics, all at zero.
+func NewMetrics() *Metrics {
+	late := []float64{.01, .05, .1, .25, .5, 1, 2, 3, 5, 8, 13, 21, 34, 60, 120, 300}
+	m := &Metrics{
+		requestsVec: counterVec("requests_total", "Queries answered, by zone, type and response code.", "zone", "type", "rcode"),
+		parked:      gauge("parked", "Queries that wait for a name to be published, now."),
+		parkedTotal: counterVec("parked_total", "Queries that waited (or, result shed, were not let wait) for a name to be published.", "result"),
+		parkDuration: prometheus.NewHistogram(histogram("park_duration_seconds", "How long parked queries waited.",
+			[]float64{.01, .05, .1, .25, .5, .75, 1, 1.5, 2, 3, 4})),
+		firstMiss: prometheus.NewHistogram(histogram("first_miss_to_publish_seconds",
+			"Time from the first query in vain for a name of a headless Service until the name was published.", late)),
+		// Buckets as coredns_kubernetes_dns_programming_duration_seconds: 1 ms to about 17 min.
+		programming: prometheus.NewHistogramVec(histogram("programming_duration_seconds",
+			"Time from the change of an endpoint until this node's DNS answers with it.",
+			prometheus.ExponentialBuckets(.001, 2, 20)), []string{"service_kind"}),
+		forwards: counterVec("forward_requests_total", "Queries sent to upstream servers, by result.", "result"),
+		forwardTime: prometheus.NewHistogram(histogram("forward_duration_seconds", "Time until an upstream server answered.",
+			prometheus.ExponentialBuckets(.00025, 4, 8))),
+		healthy:   gauge("forward_healthy_upstreams", "Upstream servers that answer."),
+		cacheHits: prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "forward_cache_hits_total", Help: "Queries answered from the cache of upstream answers."}),
+		synced:    gauge("synced", "1 when every source has delivered its first list: only then does the server answer for the cluster domain."),
+		services:  gauge("services", "Services known to the server."),
+		tcpConns:  gauge("tcp_connections", "Open TCP connections."),
+		watchAge:  gauge("watch_age_seconds", "Time since the source was last heard of, at the last self-check."),
+		dropped:   counterVec("dropped_total", "Packets and connections that got no answer.", "reason"),
+	}
+	m.resolveLabels()
+	return m
+}
+
+// resolveLabels looks the counters up once: a query must not pay for a map.
+func (m *Metrics) resolveLabels() {
+	for z := range zones {
+		for t := range types {
+			for r := range rcodes {
+				m.requests[z][t][r] = m.requestsVec.WithLabelValues(zoneNames[z], typeNames[t], rcodeNames[r])
+			}
+		}
+	}
+	for _, r := range []string{released, expired, shed, cancelled} {
+		m.parkedTotal.WithLabelValues(r)
+	}
+}
+
+func (m *Metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.requestsVec, m.parked, m.parkedTotal, m.parkDuration, m.firstMiss, m.programming, m.forwards,
+		m.forwardTime, m.healthy, m.cacheHits, m.synced, m.services, m.tcpConns, m.watchAge, m.dropped,
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.collectors() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.collectors() {
+		c.Collect(ch)
+	}
+}
+
+var _ prometheus.Collector = (*Metrics)(nil)
+
+func (m *Metrics) count(z zoneLabel, qtype uint16, rcode int) {
+	m.requests[z][typeIndex(qtype)][rcodeIndex(rcode)].Inc()
+}
+
+func (m *Metrics) unparked(result string, waited time.Duration) {
+	m.parkedTotal.WithLabelValues(result).Inc()
+	if result != shed {
+		m.parkDuration.Observe(waited.Seconds())
+	}
+}
+
+func typeIndex(t uint16) int {
+	switch t {
+	case dns.TypeA:
+		return 0
+	case dns.TypeAAAA:
+		return 1
+	case dns.TypeSRV:
+		return 2
+	case dns.TypePTR:
+		return 3
+	case dns.TypeTXT:
+		return 4
+	case dns.TypeSOA:
+		return 5
+	case dns.TypeNS:
+		return 6
+	}
+	return 7
+}
+
+func rcodeIndex(rcode int) int {
+	switch rcode {
+	case dns.RcodeSuccess:
+		return 0
+	case dns.RcodeNameError:
+		return 1
+	case dns.RcodeServerFailure:
+		return 2
+	case dns.RcodeRefused:
+		return 3
+	case dns.RcodeFormatError:
+		return 4
+	case dns.RcodeNotImplemented:
+		return 5
+	}
+	return 6
+}
