@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,10 +123,10 @@ func (f *Flags) switchOff(c *Config) {
 		return f.fs.Changed(name+"-bind-address") && addr == "" || port == 0
 	}
 	if off("healthz", f.healthz, f.healthzPort) {
-		c.Healthz = noServer
+		c.Healthz = netip.AddrPort{}
 	}
 	if off("metrics", f.metrics, f.metricsPort) {
-		c.Metrics = noServer
+		c.Metrics = netip.AddrPort{}
 	}
 }
 

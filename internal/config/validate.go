@@ -17,9 +17,6 @@ import (
 // primary is the word of nodePortAddresses for the Node's own addresses.
 const primary = "primary"
 
-// noServer is the address of a server that is off.
-var noServer = netip.AddrPort{}
-
 // FieldError says what is wrong with one setting.
 type FieldError struct {
 	Field  string // its path in the file, "iptables.masqueradeBit"
@@ -119,7 +116,7 @@ func (v *validator) server(field, value string) netip.AddrPort {
 	host, port, err := net.SplitHostPort(value)
 	if err != nil {
 		v.bad(field, value, "must be IP or IP:port")
-		return noServer
+		return netip.AddrPort{}
 	}
 	addr, ok := parseAddr(host)
 	if !ok {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/fairlead/fairlead/internal/model"
@@ -242,8 +243,10 @@ func TestNoTimestampBeforeTheFirstSync(t *testing.T) {
 func TestHandlers(t *testing.T) {
 	m := newMetrics("nftables", model.IPv4)
 	m.Pinged()
+	own := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_test"})
+	m.Registerer().MustRegister(own)
 	text := scrape(t, m.Handler())
-	for _, part := range []string{"go_goroutines ", "process_resident_memory_bytes ", `fairlead_build_info{commit="abc"`, `git_version="v1.36.3+fairlead-v0.0.0-test"`} {
+	for _, part := range []string{"fairlead_test 0", "go_goroutines ", "process_resident_memory_bytes ", `fairlead_build_info{commit="abc"`, `git_version="v1.36.3+fairlead-v0.0.0-test"`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("/metrics lacks %s", part)
 		}

@@ -16,6 +16,10 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.reg, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
+// Registerer is where a package that keeps collectors of its own (DNS) has them
+// served with ours.
+func (m *Metrics) Registerer() prometheus.Registerer { return m.reg }
+
 // SLIHandler serves /metrics/slis: Kubernetes' component health indicators.
 func (m *Metrics) SLIHandler() http.Handler {
 	return promhttp.HandlerFor(m.slis, promhttp.HandlerOpts{})
