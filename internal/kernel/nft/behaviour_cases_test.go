@@ -224,6 +224,34 @@ var effectCases = []behaviour{
 	}},
 }
 
+// firstOperations commits batches that start with each kind: the kernel reports our generation through the first message.
+func firstOperations(w *world) {
+	spare := TableRef{IPv4, "spare"}
+	chain, set := w.table.Chain("fresh"), SetSpec{Ref: w.table.Set("fresh"), Key: []Part{Addr4}}
+	el := &Element{Key: []byte{10, 0, 0, 1}}
+	for i, op := range []func(*Batch){
+		func(b *Batch) { b.NewTable(spare, nil) },
+		func(b *Batch) { b.DelTable(spare) },
+		func(b *Batch) { b.NewChain(ChainSpec{Ref: chain}) },
+		func(b *Batch) { b.NewRule(RuleSpec{Chain: chain, Exprs: verdict(Accept())}) },
+		func(b *Batch) { b.FlushChain(chain) },
+		func(b *Batch) { b.DelChain(chain) },
+		func(b *Batch) { b.NewSet(set) },
+		func(b *Batch) { b.AddElement(set.Ref, el) },
+		func(b *Batch) { b.DelElement(set.Ref, el) },
+		func(b *Batch) { b.AddElement(set.Ref, el) },
+		func(b *Batch) { b.FlushSet(set.Ref) },
+		func(b *Batch) { b.DelSet(set.Ref) },
+	} {
+		before, err1 := w.k.Generation(context.Background())
+		got := w.must(op)
+		now, err2 := w.k.Generation(context.Background())
+		if err := errors.Join(err1, err2); err != nil || got != before.Next() || now != got {
+			w.Errorf("operation %d: %d to %d, told %d, %v", i, before, now, got, err)
+		}
+	}
+}
+
 // watchesCommits subscribes, commits twice and wants to hear the generations in order.
 func watchesCommits(w *world) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

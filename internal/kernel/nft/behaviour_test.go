@@ -182,5 +182,6 @@ var generationCases = []behaviour{
 			w.Fatal(after)
 		}
 	}},
+	{"whatever comes first, the commit knows its generation", func(w *world) { firstOperations(w) }},
 	{"watch tells each commit", func(w *world) { watchesCommits(w) }},
 }

@@ -17,7 +17,6 @@ const (
 
 	nftaBitwiseOp  = 6
 	nftaFlowTable  = 1 // NFTA_FLOW_TABLE_NAME
-	nftMsgDestroy  = 0x1e
 	nfnlSubsysNft  = 10
 	nfnlGroupNft   = 7
 	batchBegin     = 0x10
