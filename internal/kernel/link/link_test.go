@@ -39,9 +39,10 @@ func inOwnNamespace(t *testing.T) {
 	})
 }
 
-func dummy(t *testing.T, name string) netlink.Link {
+// device makes a link; a veth, since not every kernel has dummies.
+func device(t *testing.T, name string) netlink.Link {
 	t.Helper()
-	l := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: name}}
+	l := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "-peer"}
 	if err := netlink.LinkAdd(l); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestAddresses(t *testing.T) {
 	if list, err := c.Addrs(); err != nil || len(list) != 0 {
 		t.Fatalf("a fresh namespace has %v, %v", list, err)
 	}
-	d := dummy(t, "d0")
+	d := device(t, "d0")
 	for _, a := range []string{"192.0.2.7/24", "2001:db8::7/64"} {
 		if err := netlink.AddrAdd(d, address(t, a)); err != nil {
 			t.Fatal(err)
@@ -114,7 +115,7 @@ func TestAddresses(t *testing.T) {
 // A Conn keeps to the namespace it was opened in.
 func TestStaysInItsNamespace(t *testing.T) {
 	inOwnNamespace(t)
-	d := dummy(t, "d0")
+	d := device(t, "d0")
 	if err := netlink.AddrAdd(d, address(t, "192.0.2.7/24")); err != nil {
 		t.Fatal(err)
 	}
