@@ -134,6 +134,19 @@ func (v Variant) funcs() template.FuncMap {
 		fm["lb"+suffix] = func(n int) string { return fmt.Sprint(f.balancer, n) }
 		fm["ip"+suffix] = f.host
 		fm["endpoint"+suffix] = f.endpoint
+		fm["host"+suffix] = func(name string) (string, error) { // for URLs
+			ip, err := f.host(name)
+			if f.bits == 128 {
+				ip = "[" + ip + "]"
+			}
+			return ip, err
+		}
+		fm["many"+suffix] = func(i, j int) string { // thousands of addresses; a scenario has to route them
+			if f.bits == 32 {
+				return fmt.Sprintf("10.245.%d.%d", i*4+j/250, j%250+1)
+			}
+			return fmt.Sprintf("2001:db8:245::%d:%d", i+1, j+1)
+		}
 		fm["single"+suffix] = func(host string) (string, error) {
 			ip, err := f.host(host)
 			return fmt.Sprintf("%s/%d", ip, f.bits), err
@@ -143,6 +156,12 @@ func (v Variant) funcs() template.FuncMap {
 				return "127.0.0.1"
 			}
 			return "::1"
+		}
+		fm["wire"+suffix] = func() string {
+			if f.bits == 32 {
+				return f.wire + "0/24"
+			}
+			return f.wire + "/64"
 		}
 		fm["any"+suffix] = func() string {
 			if f.bits == 32 {

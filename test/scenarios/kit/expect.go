@@ -194,8 +194,22 @@ func (e *flowExpectation) check(ctx context.Context, r *run) error {
 	ctx, cancel := context.WithTimeout(ctx, quietTimeout)
 	defer cancel()
 	rep := f.Ask(ctx)
-	if e.answer.kind == "backend" || e.answer.kind == "backends" {
-		return e.answer.matches(rep, r)
+	switch e.answer.kind {
+	case "backend", "backends":
+		if err := e.answer.matches(rep, r); err != nil {
+			return err
+		}
+		f.last = rep.Backend
+		return nil
+	case "same":
+		if rep.Outcome != netlab.Answered {
+			return fmt.Errorf("%s (%v), want %s as before", rep.Outcome, rep.Err, f.last)
+		}
+		if f.last != "" && rep.Backend != f.last {
+			return permanent{fmt.Errorf("%s answered, %s before", rep.Backend, f.last)}
+		}
+		f.last = rep.Backend
+		return nil
 	}
 	return e.answer.quiet(rep)
 }

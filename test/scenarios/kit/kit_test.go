@@ -71,7 +71,7 @@ func runText(t *testing.T, lab *netlab.Lab, text string) []error {
 	}
 	var errs []error
 	for _, v := range s.Variants() {
-		r := &run{v: v, lab: lab, subject: &script{dir: t.TempDir()}, mode: "nftables", patience: 100 * time.Millisecond, flows: map[string]*netlab.Flow{}, traffic: map[string]*traffic{}}
+		r := &run{v: v, lab: lab, subject: &script{dir: t.TempDir()}, mode: "nftables", patience: 100 * time.Millisecond, flows: map[string]*flow{}, traffic: map[string]*traffic{}}
 		errs = append(errs, r.do(t.Context()))
 	}
 	return errs
@@ -146,7 +146,7 @@ func TestFalseExpectationsFail(t *testing.T) {
 
 func TestFlowsKeepTheirConnection(t *testing.T) {
 	text := "protocols: tcp udp\napply rules.nft\nopen f from pod-a2 to {{vip 10}}:80\n  flow f: backend pod-a1 pod-b1 source preserved\n" +
-		"run node-a nft flush chain {{if eq family \"IPv4\"}}ip{{else}}ip6{{end}} hand dispatch\n  flow f: backends pod-a1 pod-b1\nclose f\n" +
+		"run node-a nft flush chain {{if eq family \"IPv4\"}}ip{{else}}ip6{{end}} hand dispatch\n  flow f: same backend\nclose f\n" +
 		"apply rules.nft\nsend t from client to {{vip 10}}:80\n traffic t: lost 0 of 30\nclose t\n"
 	for i, err := range runText(t, newLab(t), text) {
 		if err != nil {

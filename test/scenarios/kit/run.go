@@ -21,9 +21,15 @@ type run struct {
 	mode     string
 	restarts bool // a restart between any two steps
 	patience time.Duration
-	flows    map[string]*netlab.Flow
+	flows    map[string]*flow
 	traffic  map[string]*traffic
 	halted   bool // between `stop` and `start`
+}
+
+// flow remembers who answered last. One expectation at a time asks over it.
+type flow struct {
+	*netlab.Flow
+	last string
 }
 
 // do runs every step; the first failure ends the scenario.
@@ -172,7 +178,7 @@ func (r *run) open(ctx context.Context, s step) error {
 	defer cancel()
 	f, err := h.Open(ctx, proto, to)
 	if err == nil {
-		r.flows[a[0]] = f
+		r.flows[a[0]] = &flow{Flow: f}
 	}
 	return err
 }

@@ -133,7 +133,7 @@ func (cfg Config) one(ctx context.Context, lab *netlab.Lab, subject Subject, j j
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	r := &run{v: j.variant, lab: lab, subject: subject, mode: j.mode, restarts: cfg.RestartBetweenSteps, patience: cfg.Patience,
-		flows: map[string]*netlab.Flow{}, traffic: map[string]*traffic{}}
+		flows: map[string]*flow{}, traffic: map[string]*traffic{}}
 	if err := r.do(ctx); err != nil {
 		return fmt.Errorf("%w\n%s", err, tail(subject.Log(), 12))
 	}

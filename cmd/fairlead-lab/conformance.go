@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/test/scenarios"
+	"github.com/fairlead/fairlead/test/scenarios/kit"
+)
+
+var errFailed = errors.New("some scenarios failed")
+
+func conformanceCommand() *cobra.Command {
+	var cfg kit.Config
+	var run, binary string
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "conformance",
+		Short: "Run every scenario of test/scenarios and print the matrix",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if cfg.Scenarios, err = kit.Load(scenarios.FS); err != nil {
+				return err
+			}
+			if run != "" {
+				if cfg.Run, err = regexp.Compile(run); err != nil {
+					return err
+				}
+			}
+			if binary, err = filepath.Abs(binary); err != nil {
+				return err
+			}
+			if _, err := os.Stat(binary); err != nil {
+				return fmt.Errorf("find the agent (build it first, or set --bin): %w", err)
+			}
+			cfg.SubjectName = "fairlead"
+			cfg.NewSubject = func() kit.Subject { return &kit.Fairlead{Binary: binary} }
+			cfg.Done = progress(cmd.OutOrStdout(), verbose)
+			start := time.Now()
+			results, err := kit.Run(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout())
+			if !kit.Matrix(cmd.OutOrStdout(), results) {
+				return errFailed
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "in %s\n", time.Since(start).Round(time.Second))
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&cfg.Modes, "mode", []string{"nftables"}, "data planes to run")
+	f.StringVar(&run, "run", "", "only variants whose name (scenario/family/protocol) matches this expression")
+	f.StringVar(&binary, "bin", envOr("FAIRLEAD_BIN", "bin/fairlead"), "the agent")
+	f.IntVar(&cfg.Labs, "labs", 2, "labs at the same time")
+	f.BoolVar(&cfg.RestartBetweenSteps, "restart-between-steps", false, "restart the agent between any two steps")
+	f.BoolVarP(&verbose, "verbose", "v", false, "a line for each variant, failures at once")
+	return cmd
+}
+
+// progress prints a mark (or a line) as each variant ends.
+func progress(w io.Writer, verbose bool) func(kit.Result) {
+	return func(r kit.Result) {
+		mark, word := ".", "pass"
+		if r.NotApplicable != "" {
+			mark, word = "-", "not applicable"
+		} else if r.Err != nil {
+			mark, word = "F", "FAIL"
+		}
+		if !verbose {
+			fmt.Fprint(w, mark)
+			return
+		}
+		fmt.Fprintf(w, "%-14s %5.1fs  %s %s\n", word, r.Took.Seconds(), r.Variant.Name(), r.Mode)
+		if r.Err != nil {
+			fmt.Fprintf(w, "   %v\n", r.Err)
+		}
+	}
+}
+
+func envOr(name, fallback string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return fallback
+}
