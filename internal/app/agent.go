@@ -107,7 +107,7 @@ func (a *agent) run(ctx context.Context) error {
 	for _, c := range a.prepareKernel() {
 		logSysctl(a.log.Logger, c)
 	}
-	a.log.Info("starting", "mode", a.cfg.Mode, "node", a.cfg.NodeName, "families", a.caps.Families)
+	a.log.Info("starting", "mode", a.cfg.Mode, "node", a.cfg.NodeName, "families", fmt.Sprint(a.caps.Families))
 	g, ctx := errgroup.WithContext(ctx)
 	for _, t := range a.tasks {
 		g.Go(func() error {
