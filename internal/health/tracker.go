@@ -22,6 +22,7 @@ type Tracker struct {
 	mu          sync.Mutex // the engine and the sources write, HTTP handlers read; never held over a call
 	started     bool
 	waiting     time.Time // since when the oldest change not in the kernel counts; zero = none
+	newest      time.Time // when the newest change came in
 	updated     time.Time // last commit
 	auditFailed bool
 	leaving     bool
@@ -32,7 +33,8 @@ type Tracker struct {
 func NewTracker(p TrackerParams) *Tracker { return &Tracker{p: p} }
 
 // Started says that the sources are in sync and the engine may write: from now
-// on a change that waits counts, also one that came before.
+// on a change that waits counts, also one that came before. Call it at the first
+// turn whether that succeeds or not: a first sync that never does is unhealthy.
 func (t *Tracker) Started(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,14 +52,21 @@ func (t *Tracker) Queued(now time.Time) {
 	if t.waiting.IsZero() {
 		t.waiting = now
 	}
+	t.newest = now
 }
 
-// Synced says that a turn was committed. waiting is when the oldest change still
-// not in the kernel came in, zero if there is none.
-func (t *Tracker) Synced(now, waiting time.Time) {
+// Synced says that a turn was committed. drained is when it took its changes out
+// of the mailbox (Turn.Started): what came in later still waits. Zero means that
+// nothing does.
+func (t *Tracker) Synced(now, drained time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.updated, t.waiting = now, waiting
+	t.updated = now
+	if drained.IsZero() || !t.newest.After(drained) {
+		t.waiting = time.Time{}
+	} else { // the oldest of those came at drained or later
+		t.waiting = drained
+	}
 }
 
 // AuditOK says that the kernel holds what it should.

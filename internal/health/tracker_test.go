@@ -59,9 +59,17 @@ func TestTracker(t *testing.T) {
 		"synced, but one came meanwhile": {func(c *clock) {
 			c.Started(c.now)
 			c.Queued(c.now)
-			c.Synced(c.after(time.Second), c.now)
+			drained := c.after(time.Second)
+			c.Queued(c.after(time.Second))
+			c.Synced(c.after(time.Second), drained)
 			c.after(timeout)
 		}, false},
+		"synced, and that one too": {func(c *clock) {
+			c.Started(c.now)
+			c.Queued(c.now)
+			c.Synced(c.after(time.Second), c.now)
+			c.after(timeout)
+		}, true},
 		"audit failed":     {func(c *clock) { c.Started(c.now); c.AuditFailed() }, false},
 		"audit good again": {func(c *clock) { c.Started(c.now); c.AuditFailed(); c.AuditOK() }, true},
 		"node leaves":      {func(c *clock) { c.Started(c.now); c.NodeEligible(false) }, true},
