@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// cgroup counts CPU and memory of a program and of all children it ever had. It works with version 1 (cpuacct and
+// memory) and version 2, whichever is mounted.
+type cgroup struct {
+	cpu, memory string // folders; the same one in version 2
+	v1          bool
+}
+
+// cpuTime is in seconds. Kernel threads that free memory later are not in it.
+type cpuTime struct{ Total, User, Sys float64 }
+
+func newCgroup(name string) (*cgroup, error) {
+	name = fmt.Sprintf("flpeers-%d-%s", os.Getpid(), name)
+	g := &cgroup{cpu: filepath.Join(cgroupRoot, name)}
+	g.memory = g.cpu
+	if _, err := os.Stat(filepath.Join(cgroupRoot, "cpuacct")); err == nil {
+		g.v1, g.cpu, g.memory = true, filepath.Join(cgroupRoot, "cpuacct", name), filepath.Join(cgroupRoot, "memory", name)
+	}
+	for _, d := range g.folders() {
+		if err := os.Mkdir(d, 0o755); err != nil && !os.IsExist(err) {
+			return nil, fmt.Errorf("make cgroup: %w", err)
+		}
+	}
+	return g, nil
+}
+
+func (g *cgroup) folders() []string {
+	if g.v1 {
+		return []string{g.cpu, g.memory}
+	}
+	return []string{g.cpu}
+}
+
+// wrap is a command line prefix that puts the program into the group before its first instruction.
+func (g *cgroup) wrap(nice int) []string {
+	var enter strings.Builder
+	for _, d := range g.folders() {
+		fmt.Fprintf(&enter, "echo $$ > %s/cgroup.procs && ", d)
+	}
+	return []string{"nice", "-n", strconv.Itoa(nice), "sh", "-c", enter.String() + `exec "$@"`, "sh"}
+}
+
+func (g *cgroup) used() (c cpuTime) {
+	if g.v1 {
+		return cpuTime{number(g.cpu+"/cpuacct.usage") / 1e9, number(g.cpu+"/cpuacct.usage_user") / 1e9, number(g.cpu+"/cpuacct.usage_sys") / 1e9}
+	}
+	b, err := os.ReadFile(g.cpu + "/cpu.stat")
+	if err != nil {
+		return c
+	}
+	to := map[string]*float64{"usage_usec": &c.Total, "user_usec": &c.User, "system_usec": &c.Sys}
+	for line := range strings.Lines(string(b)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if p := to[key]; p != nil {
+			micros, _ := strconv.ParseFloat(value, 64)
+			*p = micros / 1e6
+		}
+	}
+	return c
+}
+
+func (c cpuTime) since(start cpuTime) cpuTime {
+	return cpuTime{c.Total - start.Total, c.User - start.User, c.Sys - start.Sys}
+}
+
+// memoryPeakMiB counts each page once, and what the kernel charges for rules.
+func (g *cgroup) memoryPeakMiB() float64 {
+	if g.v1 {
+		return number(g.memory+"/memory.max_usage_in_bytes") / (1 << 20)
+	}
+	return number(g.memory+"/memory.peak") / (1 << 20)
+}
+
+// resetPeak begins a new peak. Version 2 can do that only since kernel 6.12; before, the peak is that of all phases.
+func (g *cgroup) resetPeak() {
+	file := "/memory.peak"
+	if g.v1 {
+		file = "/memory.max_usage_in_bytes"
+	}
+	_ = os.WriteFile(g.memory+file, []byte("0"), 0o644)
+}
+
+// remove waits for the last member to go, for 5 s at most; sweepCgroups of a later run takes what is left.
+func (g *cgroup) remove() {
+	for _, d := range g.folders() {
+		for range 100 {
+			if err := os.Remove(d); err == nil || os.IsNotExist(err) {
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}
+
+// sweepCgroups removes the groups of runs that were killed.
+func sweepCgroups() {
+	mine := regexp.MustCompile(`/flpeers-([0-9]+)-[a-z]+$`)
+	for _, pattern := range []string{"flpeers-*", "*/flpeers-*"} {
+		found, _ := filepath.Glob(filepath.Join(cgroupRoot, pattern)) // the pattern is good
+		for _, d := range found {
+			m := mine.FindStringSubmatch(d)
+			if m == nil {
+				continue
+			}
+			if _, err := os.Stat("/proc/" + m[1]); os.IsNotExist(err) {
+				_ = os.Remove(d)
+			}
+		}
+	}
+}
+
+func number(file string) float64 {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	f, _ := strconv.ParseFloat(strings.TrimSpace(string(b)), 64)
+	return f
+}
+
+// machineBusy is the CPU time of the whole machine in seconds, without idle, iowait and stolen time.
+func machineBusy() (seconds float64) {
+	f, err := os.Open("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	line, _ := bufio.NewReader(f).ReadString('\n')
+	for i, field := range strings.Fields(line)[1:] {
+		if i == 3 || i == 4 || i > 6 {
+			continue
+		}
+		ticks, _ := strconv.ParseFloat(field, 64)
+		seconds += ticks / 100
+	}
+	return seconds
+}

@@ -1,0 +1,108 @@
+package main
+
+import "fmt"
+
+// goal is what issue 2 asks for: a ratio to kube-proxy in nftables mode, or a bound, or both.
+type goal struct {
+	ratio float64 // at least
+	most  float64 // at most, in the row's unit
+	zero  bool
+}
+
+const atFull, atWide = "10000 x 10", "44000 x 1"
+
+var rows = []row{
+	{"cold start: CPU s", of(cold, func(r *startRecord) float64 { return r.CPU.Total }), map[string]goal{atFull: {ratio: 8}}},
+	{"cold start: synced by its own metric, s", of(cold, func(r *startRecord) float64 { return r.SyncedSeconds }), map[string]goal{atFull: {ratio: 8}, atWide: {most: 5}}},
+	{"cold start: first to last Service reached, s", of(cold, func(r *startRecord) float64 { return r.ReachedSeconds }), nil},
+	{"cold start: cgroup memory peak, MiB", of(cold, func(r *startRecord) float64 { return r.PeakMiB }), map[string]goal{atFull: {ratio: 5}}},
+	{"restart, nothing changed: CPU s", of(restart, func(r *startRecord) float64 { return r.CPU.Total }), map[string]goal{atFull: {ratio: 20}}},
+	{"restart: synced by its own metric, s", of(restart, func(r *startRecord) float64 { return r.SyncedSeconds }), map[string]goal{atFull: {ratio: 20}}},
+	{"restart: kernel objects written", counted(restart, func(r *startRecord) *float64 { return r.Objects }), map[string]goal{atFull: {zero: true}}},
+	{"restart: probes lost", of(restart, func(r *startRecord) float64 { return float64(r.ProbesLost) }), map[string]goal{atFull: {zero: true}}},
+	{"restart: cgroup memory peak, MiB", of(restart, func(r *startRecord) float64 { return r.PeakMiB }), map[string]goal{atFull: {ratio: 5}}},
+	{"idle: CPU ms a second", of(single, func(r *singleRecord) float64 { return r.IdleMsPerS }), nil},
+	{"one change: CPU ms p50", of(single, func(r *singleRecord) float64 { return r.CPUms.P50 }), map[string]goal{atFull: {ratio: 1000}}},
+	{"one change: API write to data plane, ms p50", of(single, func(r *singleRecord) float64 { return r.LatencyMs.P50 }), map[string]goal{atFull: {most: 10}, atWide: {most: 10}}},
+	{"one change: the same, ms max", of(single, func(r *singleRecord) float64 { return r.LatencyMs.Max }), nil},
+	{"one change: the API write alone, ms p50", of(single, func(r *singleRecord) float64 { return r.WriteMs.P50 }), nil},
+	{"one change: kernel objects written", counted(single, func(r *singleRecord) *float64 { return r.ObjectsEach }), nil},
+	{"10 changes a second: CPU s", of(churn, func(r *churnRecord) float64 { return r.CPU.Total }), map[string]goal{atFull: {ratio: 50}}},
+	{"10 changes a second: API write to data plane, ms p50", of(churn, func(r *churnRecord) float64 { return r.LatencyMs.P50 }), nil},
+	{"10 changes a second: the same, ms p99", of(churn, func(r *churnRecord) float64 { return r.LatencyMs.P99 }), nil},
+	{"10 changes a second: syncs", of(churn, func(r *churnRecord) float64 { return r.Syncs }), nil},
+	{"10 changes a second: cgroup memory peak, MiB", of(churn, func(r *churnRecord) float64 { return r.PeakMiB }), map[string]goal{atFull: {ratio: 5}}},
+	{"connect p50 us: no proxy", to("bare"), nil},
+	{"connect p50 us: pod address", to("direct"), nil},
+	{"connect p50 us: first Service", to("first"), nil},
+	{"connect p50 us: last Service", to("last"), nil},
+	{"connect p50 us: last node port", to("nodeport"), nil},
+}
+
+func cold(r results) *startRecord    { return r.cold }
+func restart(r results) *startRecord { return r.restart }
+func single(r results) *singleRecord { return r.single }
+func churn(r results) *churnRecord   { return r.churn }
+
+func of[R any](part func(results) *R, value func(*R) float64) func(results) (float64, bool) {
+	return func(r results) (float64, bool) {
+		if part(r) == nil {
+			return 0, false
+		}
+		return value(part(r)), true
+	}
+}
+
+func counted[R any](part func(results) *R, value func(*R) *float64) func(results) (float64, bool) {
+	return func(r results) (float64, bool) {
+		if part(r) == nil || value(part(r)) == nil {
+			return 0, false
+		}
+		return *value(part(r)), true
+	}
+}
+
+func to(target string) func(results) (float64, bool) {
+	return func(r results) (float64, bool) {
+		if r.connect == nil {
+			return 0, false
+		}
+		c, ok := (*r.connect)[target]
+		return c.P50Us, ok
+	}
+}
+
+func (g goal) verdict(mine, peer float64, ok, peerOK bool) string {
+	met := func(want string, yes bool) string {
+		if yes {
+			return want + ": met"
+		}
+		return "**" + want + ": missed**"
+	}
+	switch {
+	case g == goal{}:
+		return ""
+	case !ok:
+		return "not measured"
+	case g.zero:
+		return met("0", mine == 0)
+	case g.most > 0:
+		return met("at most "+figure(g.most, true), mine <= g.most)
+	case !peerOK:
+		return "no peer"
+	}
+	return met(fmt.Sprintf("%.0fx", g.ratio), mine == 0 || peer/mine >= g.ratio)
+}
+
+const notes = `How to read this:
+- CPU seconds first. They are the cgroup's, children (nft, iptables) included; work of kernel threads that free rules later is in
+  nobody's account. Wall times are upper bounds on a machine with other work: see otherBusySeconds in the records.
+- One run of each cell, medians of a few for single changes. Run again before making a claim smaller than about 1.5x.
+- Goals are ratios to kube-proxy's nftables mode, or bounds. A start is counted until the subject's own metric says synced; "reached"
+  is what packets say, and for a cold start the CPU is counted until both are true.
+- "API write to data plane" includes the API server's own work, and is seen at intervals of about 1.2 ms. Single changes carry 1.5 s
+  of idling in their CPU window; that is the row "idle" times 1.5 or so.
+- Memory is the cgroup's peak without the pages of the executable; kube-proxy's children count while they live.
+- The restart changes nothing before it. kube-proxy does not count the objects it writes, so it has no figure there.
+- Subjects run with default flags but for node name, cluster CIDR and metrics address; kube-proxy also without connection table sizes.
+`

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# run.sh : build upstream and the harness, measure, print tables. Needs root. The Fairlead binary comes from `make build`.
+#   SIZES="1000 10000" E=10 SUBJECTS="nftables fairlead" (also iptables-nft iptables-legacy) CHURN=60s CONNECT=3s SINGLES=5
+#   OUT=bench/results/peers.jsonl NICE=-10 BRIEF_ABOVE=20000
+set -euo pipefail
+cd "$(dirname "$0")"
+root=$(cd ../.. && pwd)
+cache=${FAIRLEAD_CACHE:-$root/.cache}
+[ "$(id -u)" = 0 ] || { echo "run.sh: needs root: it makes network namespaces and cgroups" >&2; exit 1; }
+FAIRLEAD_CACHE=$cache ../../test/cluster/build.sh etcd kube-apiserver kube-proxy
+# -mod=mod: this module follows the dependencies of the root module, which it replaces by the folder above.
+CGO_ENABLED=0 go build -mod=mod -o "$cache/bin/peers" .
+exec "$cache/bin/peers" -bin "$cache/bin" -fairlead "${FAIRLEAD_BIN:-$root/bin/fairlead}" \
+  -sizes "${SIZES:-1000 10000}" -e "${E:-10}" -subjects "${SUBJECTS:-nftables fairlead}" \
+  -churn "${CHURN:-60s}" -connect "${CONNECT:-3s}" -singles "${SINGLES:-5}" -nice "${NICE:--10}" \
+  -brief-above "${BRIEF_ABOVE:-20000}" -out "${OUT:-$root/bench/results/peers-$(date +%Y%m%d-%H%M%S).jsonl}"
