@@ -3,7 +3,8 @@ package nft
 import "bytes"
 
 // overlaps says whether the kernel's set of ranges over a concatenation (pipapo) refuses e: its first or its last key lies
-// inside another element. A range around existing ones is accepted. Plain interval sets are not modelled.
+// inside another element. A range around existing ones is accepted. (6.1.192 accepts the inner one too,
+// and does not add it.) Plain interval sets are not modelled.
 func (s *fakeSet) overlaps(e *Element) bool {
 	if s.row.Flags&SetConcat == 0 {
 		return false
