@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -30,6 +31,36 @@ func testKillAgent(t *testing.T, e *env) {
 	e.eventually("a change made while the agent was down", e.reach(changed, 8081, "pod-b1", "pod-b2"))
 	e.eventually("a Service created while the agent was down", e.reach(created, 8080, "pod-a3"))
 	e.eventually("a Service deleted while the agent was down", e.silent(doomed))
+	tr.stop()
+	e.agent.mustLive()
+}
+
+// testKillAgentInBurst kills the agent in the middle of its work, several times: whatever it left half done, the next
+// life ends with what the API server says, and Services that nobody touched never notice.
+func testKillAgentInBurst(t *testing.T, e *env) {
+	const burst, lives = 30, 5
+	steady := clusterIPs(e.createService("steady"))
+	e.setBackends("steady", 8080, "pod-a1", "pod-b1")
+	var services [burst][]frontend
+	for i := range services {
+		services[i] = clusterIPs(e.createService(fmt.Sprint("burst-", i)))
+	}
+	e.agent.start()
+	e.eventually("the Service answers", e.reach(steady, 8080, "pod-a1", "pod-b1"))
+	tr := e.startTraffic(steady)
+	pods := [lives]string{"pod-a2", "pod-b2", "pod-a3", "pod-b3", "pod-a1"}
+	for life, pod := range pods {
+		for i := range services {
+			e.setBackends(fmt.Sprint("burst-", i), 8080, pod)
+			if i == burst*(life+1)/(lives+1) { // another place each time
+				e.agent.kill()
+				e.agent.start()
+			}
+		}
+	}
+	for i, s := range services {
+		e.eventually(fmt.Sprintf("Service %d has its last backend", i), e.reach(s, 8080, pods[lives-1]))
+	}
 	tr.stop()
 	e.agent.mustLive()
 }

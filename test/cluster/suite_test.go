@@ -37,6 +37,7 @@ func TestEndToEnd(t *testing.T) {
 		{"NodePort", testNodePort},
 		{"BadObjectsStopNobody", testBadObjectsStopNobody},
 		{"KillAgent", testKillAgent},
+		{"KillAgentInBurst", testKillAgentInBurst},
 		{"TerminateAgent", testTerminateAgent},
 		{"RestartWritesNothing", testRestartWritesNothing},
 		{"KillAPIServer", testKillAPIServer},
