@@ -138,7 +138,7 @@ func (c *catalog) flush(now time.Time, triggered bool, sink func(model.Event)) {
 
 // ranges gathers all ServiceCIDRs, which are delivered as one.
 func (c *catalog) ranges(now time.Time) model.Event {
-	event := model.Event{CIDRs: &model.ServiceCIDRs{}, Received: now}
+	event := model.Event{CIDRs: &model.ServiceCIDRs{}, Origin: "ServiceCIDRs", Received: now}
 	for _, k := range slices.SortedFunc(maps.Keys(c.entries), id.compare) {
 		if k.kind != cidrKind {
 			continue

@@ -83,7 +83,7 @@ func (k id) event(o *object) model.Event {
 	}
 	switch k.kind {
 	case nodeKind:
-		return model.Event{Node: &model.Keyed[string, model.Node]{Key: k.name, Value: o.node}}
+		return model.Event{Node: &model.Keyed[string, model.Node]{Key: k.name, Value: o.node}, Origin: k.String()}
 	case serviceKind:
 		return model.Event{Service: &model.Keyed[model.ServiceKey, model.Service]{
 			Key: model.ServiceKey{Namespace: k.namespace, Name: k.name}, Value: o.service,

@@ -1,0 +1,117 @@
+package k8s
+
+import (
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+const protobuf = runtime.ContentTypeProtobuf
+
+// clients are the REST clients of the three API groups, over one connection.
+// They know the types of these groups only: client-go's clientset would bring
+// those of all groups into memory.
+type clients struct {
+	core, discovery, networking rest.Interface
+	events                      rest.Interface // core, with a rate limit of its own
+}
+
+// restConfig reads the kubeconfig, or what a pod is given.
+func restConfig(c *Config) (*rest.Config, error) {
+	// Neither file nor master given means in-cluster; the function knows.
+	rc, err := clientcmd.BuildConfigFromFlags(c.Master, c.Kubeconfig)
+	if err != nil {
+		from := "pod's service account"
+		if c.Kubeconfig != "" {
+			from = "kubeconfig " + c.Kubeconfig
+		}
+		return nil, fmt.Errorf("read %s: %w", from, err)
+	}
+	rc.UserAgent = c.UserAgent
+	rc.ContentType = c.ContentType
+	if rc.ContentType == "" {
+		rc.ContentType = protobuf
+	}
+	rc.AcceptContentTypes = rc.ContentType
+	if rc.ContentType != runtime.ContentTypeJSON {
+		rc.AcceptContentTypes += "," + runtime.ContentTypeJSON
+	}
+	rc.WarningHandler = rest.NoWarnings{}
+	return rc, nil
+}
+
+func newClients(c *Config) (*clients, error) {
+	base, err := restConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	qps, burst := c.QPS, c.Burst
+	if qps == 0 {
+		qps = 5
+	}
+	if burst == 0 {
+		burst = 10
+	}
+	transport, err := rest.HTTPClientFor(base)
+	if err != nil {
+		return nil, fmt.Errorf("set up connection to %s: %w", base.Host, err)
+	}
+	scheme := newScheme()
+	make1 := func(gv schema.GroupVersion, limit flowcontrol.RateLimiter) (rest.Interface, error) {
+		return restClient(base, transport, scheme, gv, limit)
+	}
+	watches := flowcontrol.NewFakeAlwaysRateLimiter()
+	if qps > 0 { // negative turns it off, as in kube-proxy
+		watches = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	}
+	out := &clients{}
+	for _, one := range []struct {
+		to    *rest.Interface
+		gv    schema.GroupVersion
+		limit flowcontrol.RateLimiter
+	}{
+		{&out.core, corev1.SchemeGroupVersion, watches},
+		{&out.discovery, discoveryv1.SchemeGroupVersion, watches},
+		{&out.networking, networkingv1.SchemeGroupVersion, watches},
+		{&out.events, corev1.SchemeGroupVersion, flowcontrol.NewTokenBucketRateLimiter(1, 5)},
+	} {
+		if *one.to, err = make1(one.gv, one.limit); err != nil {
+			return nil, fmt.Errorf("set up client of %s: %w", one.gv, err)
+		}
+	}
+	return out, nil
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			panic(err) // two types of one name: a mistake of the program
+		}
+	}
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return scheme
+}
+
+func restClient(base *rest.Config, transport *http.Client, scheme *runtime.Scheme, gv schema.GroupVersion, limit flowcontrol.RateLimiter) (rest.Interface, error) {
+	rc := rest.CopyConfig(base)
+	rc.GroupVersion, rc.APIPath = &gv, "/apis"
+	if gv.Group == "" {
+		rc.APIPath = "/api"
+	}
+	rc.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	rc.RateLimiter = limit
+	return rest.RESTClientForConfigAndClient(rc, transport)
+}

@@ -1,0 +1,146 @@
+package k8s
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Bounds of what is recorded. client-go's own recorder has the same ideas, but
+// comes with the OpenAPI libraries, for patches of Events that we do not need.
+const (
+	eventBurst   = 5 // Events of one object at once, and then
+	eventPause   = 5 * time.Minute
+	eventRepeat  = 10 * time.Minute // before the same words are said again of an object
+	eventObjects = 1024             // objects that are kept account of
+	eventQueue   = 100              // Events that wait for a server that does not answer
+	eventTimeout = 10 * time.Second
+)
+
+// Recorder writes Kubernetes Events, for users who ask "kubectl describe". What
+// is too much is dropped, and nobody ever waits.
+type Recorder struct {
+	source          *Source
+	component, host string
+	queue           chan *corev1.Event // of eventQueue: a burst at start must not be lost
+	now             func() time.Time
+
+	mu       sync.Mutex
+	accounts map[corev1.ObjectReference]*account
+}
+
+// account is what one object has been written about.
+type account struct {
+	limit *rate.Limiter
+	said  map[string]time.Time // reason and message → when
+}
+
+// Recorder makes a Recorder whose Events say that they come from component on
+// host. Nothing is written before its Run.
+func (s *Source) Recorder(component, host string) *Recorder {
+	return &Recorder{
+		source: s, component: component, host: host, now: time.Now,
+		queue: make(chan *corev1.Event, eventQueue), accounts: make(map[corev1.ObjectReference]*account),
+	}
+}
+
+// Run writes what is recorded until ctx ends. An Event that the server does not
+// take is lost, with a debug line: it is no record that anything relies upon.
+func (r *Recorder) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-r.queue:
+			if err := r.write(ctx, e); err != nil && ctx.Err() == nil {
+				r.source.config.Log.Debug("event lost", "object", e.InvolvedObject.Name, "reason", e.Reason, "err", err)
+			}
+		}
+	}
+}
+
+func (r *Recorder) write(ctx context.Context, e *corev1.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	err := r.source.clients.events.Post().Namespace(e.Namespace).Resource("events").Body(e).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("create event %s/%s: %w", e.Namespace, e.Name, err)
+	}
+	return nil
+}
+
+// Warn records a Warning on a Service. reason is one CamelCase word.
+func (r *Recorder) Warn(service model.ServiceKey, reason, message string) {
+	ref := corev1.ObjectReference{Kind: "Service", APIVersion: "v1", Namespace: service.Namespace, Name: service.Name}
+	// "kubectl describe" asks for the Events of this UID only.
+	if m, ok := r.source.serviceMark(name{service.Namespace, service.Name}); ok && m.uid != [16]byte{} {
+		ref.UID = types.UID(uuid.UUID(m.uid).String())
+	}
+	r.warn(ref, reason, message)
+}
+
+// WarnNode records a Warning on our Node.
+func (r *Recorder) WarnNode(reason, message string) {
+	node := r.source.config.NodeName
+	// The UID is the name: kubelet's custom, which "kubectl describe node" knows.
+	r.warn(corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)}, reason, message)
+}
+
+func (r *Recorder) warn(ref corev1.ObjectReference, reason, message string) {
+	now := r.now()
+	if !r.allow(ref, reason+"\x00"+message, now) {
+		return
+	}
+	namespace := ref.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault // where the Events of a cluster's objects are
+	}
+	at := metav1.NewTime(now)
+	e := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", ref.Name, now.UnixNano())},
+		InvolvedObject: ref, Reason: reason, Message: message, Type: corev1.EventTypeWarning,
+		Source:         corev1.EventSource{Component: r.component, Host: r.host},
+		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		ReportingController: r.component, ReportingInstance: r.host,
+	}
+	select {
+	case r.queue <- e:
+	default: // the server has not answered for long
+	}
+}
+
+// allow tells whether something may be said of an object now.
+func (r *Recorder) allow(ref corev1.ObjectReference, words string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.accounts[ref]
+	if a == nil {
+		if len(r.accounts) >= eventObjects {
+			clear(r.accounts)
+		}
+		a = &account{limit: rate.NewLimiter(rate.Every(eventPause), eventBurst), said: make(map[string]time.Time)}
+		r.accounts[ref] = a
+	}
+	if said, ok := a.said[words]; ok && now.Sub(said) < eventRepeat {
+		return false
+	}
+	if !a.limit.AllowN(now, 1) {
+		return false
+	}
+	for w, said := range a.said {
+		if now.Sub(said) >= eventRepeat {
+			delete(a.said, w)
+		}
+	}
+	a.said[words] = now
+	return true
+}

@@ -1,0 +1,154 @@
+package k8s
+
+import (
+	"context"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/source/convert"
+)
+
+// Name is what the source calls itself in model.Event.Synced.
+const Name = "k8s"
+
+// Config says which server to watch, and what.
+type Config struct {
+	Kubeconfig  string // "" with Master "" = the pod's service account
+	Master      string // URL that overrides the kubeconfig's
+	ContentType string // "" = protobuf
+	QPS         float32
+	Burst       int
+	NodeName    string // whose Node is watched; "" = none
+	Headless    bool   // watch headless Services and their slices, and those of other proxies, for DNS
+	UserAgent   string
+	Log         *slog.Logger // nil = slog.Default
+}
+
+// Source watches an API server. See New.
+type Source struct {
+	config  Config
+	clients *clients
+	convert *convert.Converter
+	digest  digester
+	started time.Time
+	tracker *tracker
+
+	resources   []*resource
+	serviceMark func(name) (mark, bool)
+	sink        func(model.Event) // set by Run before any reflector runs
+}
+
+// New reads the kubeconfig and the certificates; the server is not asked before
+// Run.
+func New(c Config) (*Source, error) {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	clients, err := newClients(&c)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{
+		config: c, clients: clients, convert: convert.New(), digest: digester{maphash.MakeSeed()},
+		started: time.Now(),
+	}
+	s.tracker = &tracker{sink: s.put, now: time.Now, since: s.started}
+	s.resources = []*resource{s.services(), s.slices(), s.cidrs()}
+	if c.NodeName != "" {
+		s.resources = append(s.resources, s.node())
+	}
+	return s, nil
+}
+
+// put hands an event to the sink.
+func (s *Source) put(e model.Event) {
+	e.Received = time.Now()
+	s.sink(e)
+}
+
+// Status tells how fresh is what was delivered. Any goroutine may ask.
+func (s *Source) Status() Status { return s.tracker.status() }
+
+// Run delivers what the server holds, then Synced, then what changes, until ctx
+// ends, when it returns nil. A server that cannot be reached, or that refuses, is
+// a Problem and tried again; so Run returns no other error. The sink is called
+// from several goroutines.
+func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
+	s.sink = sink
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(demoted{s.config.Log.Handler()}))
+	var running sync.WaitGroup
+	for _, r := range s.resources {
+		running.Go(func() { s.reflector(ctx, r).RunWithContext(ctx) })
+	}
+	running.Wait()
+	return nil
+}
+
+// The pauses between attempts. client-go's own grow to 30 s and more, which is
+// long for a restarted server to be found again; with its jitter, these make 0.2
+// requests a second of a node and resource.
+const (
+	firstPause   = 250 * time.Millisecond
+	longestPause = 8 * time.Second
+	optionalWait = time.Minute // for what may never be there
+)
+
+func (s *Source) reflector(ctx context.Context, r *resource) *cache.Reflector {
+	longest := longestPause
+	if r.state.optional {
+		longest = optionalWait
+	}
+	lw := &listWatch{
+		client: r.client, resource: r.name, narrow: r.narrow,
+		answered:  func(err error) { s.answered(r, err) },
+		listError: func(err error) { s.listError(r, err) },
+	}
+	reflector := cache.NewReflectorWithOptions(lw, r.expected, r.store, cache.ReflectorOptions{
+		Name:    r.name,
+		Clock:   untilDone{ctx: ctx},
+		Backoff: &wait.Backoff{Duration: firstPause, Cap: longest, Factor: 2, Jitter: 1, Steps: 20},
+	})
+	return reflector
+}
+
+// answered notes how the server answered.
+func (s *Source) answered(r *resource, err error) {
+	if r.state.optional && apierrors.IsNotFound(err) {
+		return // a cluster without such a resource is no problem
+	}
+	s.tracker.answered(r.state, err)
+}
+
+// listError counts a list that will not come as one that is empty, if the source
+// can do without.
+func (s *Source) listError(r *resource, err error) {
+	if r.state.optional && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) && s.tracker.listed(r.state) {
+		s.put(model.Event{Synced: Name})
+	}
+}
+
+// demoted makes client-go's log lines debug lines: what matters of them is said
+// by Problems, once, in words for users.
+type demoted struct{ slog.Handler }
+
+func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
+	return d.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (d demoted) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return d.Handler.Handle(ctx, r)
+}
+
+func (d demoted) WithAttrs(a []slog.Attr) slog.Handler { return demoted{d.Handler.WithAttrs(a)} }
+
+func (d demoted) WithGroup(g string) slog.Handler { return demoted{d.Handler.WithGroup(g)} }

@@ -1,0 +1,157 @@
+package k8s
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Status tells how fresh is what the source has delivered.
+type Status struct {
+	Connected bool      // every resource is being watched
+	Synced    bool      // the first full list has been delivered
+	LastHeard time.Time // when the resource that has been silent for longest was heard of last; bookmarks come about once a minute
+	Since     time.Time // since when Connected is what it is
+	Err       string    // why it is not connected
+	Resources []ResourceStatus
+}
+
+// ResourceStatus is the Status of one resource, by its name in the API.
+type ResourceStatus struct {
+	Name      string // "services", "endpointslices", "nodes", "servicecidrs"
+	Connected bool
+	LastHeard time.Time
+	Err       string
+}
+
+// origin is what the Problems of the connection are about.
+const origin = "kubernetes API"
+
+// tracker keeps the Status, and says when the connection is bad and well again.
+type tracker struct {
+	sink func(model.Event)
+	now  func() time.Time
+
+	mu        sync.Mutex
+	synced    bool
+	since     time.Time
+	connected bool
+	resources []*resourceState
+	told      []model.Problem
+}
+
+type resourceState struct {
+	name      string
+	optional  bool // its absence does not make the source disconnected
+	connected bool
+	listed    bool
+	lastHeard time.Time
+	err       string
+}
+
+func (t *tracker) add(name string, optional bool) *resourceState {
+	r := &resourceState{name: name, optional: optional}
+	t.resources = append(t.resources, r)
+	return r
+}
+
+// status gives the Status as of now.
+func (t *tracker) status() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Status{Connected: t.connected, Synced: t.synced, Since: t.since}
+	for _, r := range t.resources {
+		s.Resources = append(s.Resources, ResourceStatus{r.name, r.connected, r.lastHeard, r.err})
+		if r.optional {
+			continue
+		}
+		if s.LastHeard.IsZero() || r.lastHeard.Before(s.LastHeard) {
+			s.LastHeard = r.lastHeard
+		}
+		if s.Err == "" {
+			s.Err = r.err
+		}
+	}
+	return s
+}
+
+// heard notes that something came from the server.
+func (t *tracker) heard(r *resourceState) {
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.lastHeard = now
+}
+
+// listed notes a full list, and tells whether it was the last that was missing.
+func (t *tracker) listed(r *resourceState) (synced bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.listed = true
+	if t.synced || slices.ContainsFunc(t.resources, func(r *resourceState) bool { return !r.listed }) {
+		return false
+	}
+	t.synced = true
+	return true
+}
+
+// answered notes how the server answered a list or a watch.
+func (t *tracker) answered(r *resourceState, err error) {
+	if errors.Is(err, context.Canceled) {
+		return // we are being stopped
+	}
+	t.mu.Lock()
+	r.connected, r.err = err == nil, ""
+	if err != nil {
+		r.err = explain(r.name, err)
+	} else {
+		r.lastHeard = t.now()
+	}
+	connected := !slices.ContainsFunc(t.resources, func(r *resourceState) bool { return !r.connected && !r.optional })
+	if connected != t.connected {
+		t.connected, t.since = connected, t.now()
+	}
+	var problems []model.Problem
+	for _, r := range t.resources {
+		p := model.Problem{Object: origin, Reason: r.err}
+		if r.err != "" && !slices.Contains(problems, p) {
+			problems = append(problems, p)
+		}
+	}
+	news := !slices.Equal(problems, t.told)
+	t.told = problems
+	t.mu.Unlock()
+	if news {
+		t.sink(model.Event{Origin: origin, Problems: problems, Received: t.now()})
+	}
+}
+
+// explain says what an error means for who reads the log. Errors of the
+// connection read the same for every resource, so that they are said once.
+func explain(resource string, err error) string {
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &certificate):
+		return fmt.Sprintf("the server's certificate is not trusted (certificate-authority of the kubeconfig, or ca.crt of the service account): %v",
+			certificate.Err)
+	case apierrors.IsUnauthorized(err):
+		return "our credentials are refused: token expired or unknown, or client certificate not signed by the cluster"
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("we are not allowed to list and watch %s: %v", resource, err)
+	}
+	// client-go wraps the URL around the cause: Get "https://...": dial tcp ...
+	text := err.Error()
+	if i := strings.Index(text, "\": "); i >= 0 && strings.Contains(text[:i], "://") {
+		text = text[i+3:]
+	}
+	return text
+}

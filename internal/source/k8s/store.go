@@ -1,0 +1,164 @@
+package k8s
+
+import (
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// name is an object's; namespace is "" for a cluster's object.
+type name struct{ namespace, name string }
+
+// mark is what is kept of an object.
+type mark struct {
+	digest uint64
+	uid    [16]byte // Services only
+}
+
+// item is an object that has been converted.
+type item[V any] struct {
+	name     name
+	mark     mark
+	value    V
+	problems []model.Problem
+}
+
+// store is what a reflector fills. It converts, forwards what has changed, and
+// keeps marks.
+type store[V any] struct {
+	convert func(runtime.Object) (item[V], error)
+	changed func(item[V])
+	gone    func(name)
+	// listed is called behind every full list.
+	listed func()
+	// heard is called for whatever comes from the server.
+	heard func()
+	state *resourceState
+
+	mu    sync.Mutex // the recorder asks for UIDs
+	marks map[name]mark
+}
+
+var (
+	_ cache.TransformingStore      = (*store[int])(nil)
+	_ cache.ResourceVersionUpdater = (*store[int])(nil)
+	_ cache.ReflectorBookmarkStore = (*store[int])(nil)
+)
+
+// Transformer makes the reflector convert the objects of a streaming list as they
+// come, so that it never holds the list in Kubernetes' own, large form.
+func (s *store[V]) Transformer() cache.TransformFunc { return s.transform }
+
+func (s *store[V]) transform(o any) (any, error) {
+	if done, ok := o.(*item[V]); ok {
+		return done, nil
+	}
+	object, ok := o.(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("convert object: %T is none", o)
+	}
+	s.heard()
+	converted, err := s.convert(object)
+	if err != nil {
+		return nil, err
+	}
+	return &converted, nil
+}
+
+// Add takes in an object that is new or not.
+func (s *store[V]) Add(o any) error {
+	converted, err := s.transform(o)
+	if err != nil {
+		return err
+	}
+	s.take(converted.(*item[V]))
+	return nil
+}
+
+// Update is Add: what an event is called proves nothing about what is known.
+func (s *store[V]) Update(o any) error { return s.Add(o) }
+
+func (s *store[V]) take(i *item[V]) {
+	s.mu.Lock()
+	known, ok := s.marks[i.name]
+	s.marks[i.name] = i.mark
+	s.mu.Unlock()
+	if !ok || known != i.mark {
+		s.changed(*i)
+	}
+}
+
+// Delete takes in that an object is gone.
+func (s *store[V]) Delete(o any) error {
+	s.heard()
+	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = tombstone.Obj
+	}
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return fmt.Errorf("delete object: %w", err)
+	}
+	s.drop(name{m.GetNamespace(), m.GetName()})
+	return nil
+}
+
+func (s *store[V]) drop(n name) {
+	s.mu.Lock()
+	_, ok := s.marks[n]
+	delete(s.marks, n)
+	s.mu.Unlock()
+	if ok {
+		s.gone(n)
+	}
+}
+
+// Replace takes in a full list: what is known and not in it is gone.
+func (s *store[V]) Replace(list []any, _ string) error {
+	s.heard()
+	present := make(map[name]struct{}, len(list))
+	for i, o := range list {
+		converted, err := s.transform(o)
+		if err != nil {
+			return err
+		}
+		list[i] = nil // the list is ours; let go of it piece by piece
+		it := converted.(*item[V])
+		present[it.name] = struct{}{}
+		s.take(it)
+	}
+	s.mu.Lock()
+	var missing []name
+	for n := range s.marks {
+		if _, ok := present[n]; !ok {
+			missing = append(missing, n)
+		}
+	}
+	s.mu.Unlock()
+	for _, n := range missing {
+		s.drop(n)
+	}
+	s.listed()
+	return nil
+}
+
+// Resync does nothing: there is nothing to tell again.
+func (s *store[V]) Resync() error { return nil }
+
+// UpdateResourceVersion is called for every event.
+func (s *store[V]) UpdateResourceVersion(string) { s.heard() }
+
+// Bookmark is called about once a minute, when nothing else happens.
+func (s *store[V]) Bookmark(string) error { s.heard(); return nil }
+
+// markOf gives the mark of an object.
+func (s *store[V]) markOf(n name) (mark, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok := s.marks[n]
+	return m, ok
+}
