@@ -1,0 +1,39 @@
+package conntrack
+
+// Names and values of linux/netfilter/nfnetlink_conntrack.h; x/sys/unix has none of them.
+const (
+	msgNew    = 1<<8 | 0 // NFNL_SUBSYS_CTNETLINK<<8 | IPCTNL_MSG_CT_NEW
+	msgGet    = 1<<8 | 1
+	msgDelete = 1<<8 | 2
+
+	ctaTupleOrig  = 1
+	ctaTupleReply = 2
+	ctaStatus     = 3
+	ctaTimeout    = 7
+	ctaID         = 12
+	ctaZone       = 18
+	ctaFilter     = 25
+
+	ctaTupleIP    = 1
+	ctaTupleProto = 2
+	ctaTupleZone  = 3
+
+	ctaIPv4Src = 1
+	ctaIPv4Dst = 2
+	ctaIPv6Src = 3
+	ctaIPv6Dst = 4
+
+	ctaProtoNum = 1
+	ctaProtoSrc = 2
+	ctaProtoDst = 3
+
+	ctaFilterOrig  = 1
+	ctaFilterReply = 2
+
+	// Bits of the filter's two flag words: which parts of the tuple beside it count.
+	filterIPSrc   = 1 << 0
+	filterIPDst   = 1 << 1
+	filterProto   = 1 << 3
+	filterPortSrc = 1 << 4
+	filterPortDst = 1 << 5
+)

@@ -1,0 +1,86 @@
+package conntrack
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// eachAttr walks attributes without allocating: a dump has a dozen a flow.
+func eachAttr(b []byte, f func(typ uint16, data []byte)) {
+	for len(b) >= 4 {
+		n := int(binary.NativeEndian.Uint16(b))
+		if n < 4 || n > len(b) {
+			return
+		}
+		f(binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), b[4:n])
+		b = b[min((n+3)&^3, len(b)):]
+	}
+}
+
+// flow decodes the body of one message of a dump.
+func decodeFlow(body []byte) (x Flow, ok bool) {
+	if len(body) < nfgenLen {
+		return x, false
+	}
+	x.Family = Family(body[0])
+	eachAttr(body[nfgenLen:], func(typ uint16, d []byte) {
+		switch typ {
+		case ctaTupleOrig:
+			x.Orig = x.decodeTuple(d, true)
+		case ctaTupleReply:
+			x.Reply = x.decodeTuple(d, false)
+		case ctaID:
+			if len(d) >= 4 {
+				x.ID = binary.BigEndian.Uint32(d) // opaque: sent back as it came
+			}
+		case ctaZone:
+			x.Zone = be16(d)
+		}
+	})
+	return x, x.Orig.Dst.IsValid() && x.Reply.Src.IsValid()
+}
+
+func (x *Flow) decodeTuple(b []byte, orig bool) Tuple {
+	var src, dst netip.Addr
+	var sport, dport uint16
+	eachAttr(b, func(typ uint16, d []byte) {
+		switch typ {
+		case ctaTupleIP:
+			eachAttr(d, func(typ uint16, d []byte) {
+				a, ok := netip.AddrFromSlice(d)
+				switch {
+				case !ok:
+				case typ == ctaIPv4Src || typ == ctaIPv6Src:
+					src = a
+				case typ == ctaIPv4Dst || typ == ctaIPv6Dst:
+					dst = a
+				}
+			})
+		case ctaTupleProto:
+			eachAttr(d, func(typ uint16, d []byte) {
+				switch {
+				case typ == ctaProtoNum && len(d) > 0:
+					x.Protocol = d[0]
+				case typ == ctaProtoSrc:
+					sport = be16(d)
+				case typ == ctaProtoDst:
+					dport = be16(d)
+				}
+			})
+		case ctaTupleZone:
+			if orig {
+				x.Zone, x.zoneInTuple = be16(d), true
+			}
+		}
+	})
+	return Tuple{Src: netip.AddrPortFrom(src, sport), Dst: netip.AddrPortFrom(dst, dport)}
+}
+
+func be16(d []byte) uint16 {
+	if len(d) < 2 {
+		return 0
+	}
+	return binary.BigEndian.Uint16(d)
+}

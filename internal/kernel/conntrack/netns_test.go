@@ -1,0 +1,70 @@
+package conntrack
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownTable moves the test's goroutine, for good, to a network namespace of its
+// own and opens the table there. It never works in the initial namespace.
+func ownTable(t testing.TB) *Conn {
+	t.Helper()
+	before := netnsID(t)
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("cannot make a network namespace: %v", err)
+	}
+	if after := netnsID(t); after == before {
+		t.Fatalf("still in network namespace %s", after)
+	}
+	c, err := Open(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func netnsID(t testing.TB) string {
+	t.Helper()
+	id, err := os.Readlink("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// create puts flows into the kernel's table.
+func create(t testing.TB, c *Conn, flows []Flow) {
+	t.Helper()
+	for len(flows) > 0 {
+		n := min(len(flows), deleteChunk)
+		e := encoder{}
+		for i := range flows[:n] {
+			c.seq++
+			var flags uint16
+			if i == n-1 {
+				flags = unix.NLM_F_ACK
+			}
+			x := &flows[i]
+			e.message(msgNew, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|flags, c.seq, x.Family, func() {
+				e.tuple(ctaTupleOrig, x.Protocol, x.Orig, nil)
+				e.tuple(ctaTupleReply, x.Protocol, x.Reply, nil)
+				e.be32(ctaTimeout, 600)
+				if x.Zone != 0 {
+					e.be16(ctaZone, x.Zone)
+				}
+			})
+		}
+		if err := c.send(e.b); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.answers(func(m message) {}); err != nil {
+			t.Fatalf("create flows: %v", err)
+		}
+		flows = flows[n:]
+	}
+}
