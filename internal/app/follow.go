@@ -3,7 +3,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -22,7 +21,9 @@ type follower struct {
 	noLocal  map[model.ServiceKey][2]bool // internal, external
 	problems map[string]string            // by object: last text told
 	reads    int                          // of the kernel, told to metrics so far
-	synced   atomic.Bool
+	hadNode  bool
+	tried    bool // the engine has tried to sync
+	synced   bool // and succeeded
 }
 
 func newFollower(a *agent) *follower {
@@ -80,7 +81,14 @@ func result(t *engine.Turn) metrics.Result {
 func (f *follower) tellHealth(t *engine.Turn) {
 	h := f.a.health
 	if t.Node != nil {
+		f.hadNode = true
 		h.NodeEligible(!t.Node.Leaving)
+	} else if t.View != nil && f.hadNode { // our Node was deleted (KEP-3836)
+		h.NodeEligible(false)
+	}
+	if !f.tried {
+		f.tried = true
+		h.Started(t.Done) // from here on waiting counts, also if nothing ever succeeds
 	}
 	if t.Err != nil {
 		if t.Full || errors.Is(t.Err, dataplane.ErrConflict) {
@@ -88,11 +96,11 @@ func (f *follower) tellHealth(t *engine.Turn) {
 		}
 		return
 	}
-	if !f.synced.Swap(true) {
-		h.Started(t.Done)
+	if !f.synced {
+		f.synced = true
 		f.a.log.Info("in sync", "services", t.Services, "operations", t.Operations, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
 	}
-	h.Synced(t.Done, time.Time{})
+	h.Synced(t.Done, t.Started)
 	if t.Full {
 		h.AuditOK()
 	}
