@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -94,7 +93,7 @@ func (g *cgroup) resetPeak() {
 	_ = os.WriteFile(g.memory+file, []byte("0"), 0o644)
 }
 
-// remove waits for the last member to go, for 5 s at most; sweepCgroups of a later run takes what is left.
+// remove waits for the last member to go, for 5 s at most; sweep takes what is left in a later run.
 func (g *cgroup) remove() {
 	for _, d := range g.folders() {
 		for range 100 {
@@ -102,23 +101,6 @@ func (g *cgroup) remove() {
 				break
 			}
 			time.Sleep(50 * time.Millisecond)
-		}
-	}
-}
-
-// sweepCgroups removes the groups of runs that were killed.
-func sweepCgroups() {
-	mine := regexp.MustCompile(`/flpeers-([0-9]+)-[a-z]+$`)
-	for _, pattern := range []string{"flpeers-*", "*/flpeers-*"} {
-		found, _ := filepath.Glob(filepath.Join(cgroupRoot, pattern)) // the pattern is good
-		for _, d := range found {
-			m := mine.FindStringSubmatch(d)
-			if m == nil {
-				continue
-			}
-			if _, err := os.Stat("/proc/" + m[1]); os.IsNotExist(err) {
-				_ = os.Remove(d)
-			}
 		}
 	}
 }

@@ -26,14 +26,14 @@ type control struct {
 }
 
 func newControl(ctx context.Context, o options) (c *control, err error) {
-	sweepCgroups()
+	sweep()
 	c = &control{options: o}
 	defer func() {
 		if err != nil {
 			c.close()
 		}
 	}()
-	if c.dir, err = os.MkdirTemp("", "fairlead-peers-"); err != nil {
+	if c.dir, err = os.MkdirTemp("", fmt.Sprintf("flpeers-%d-scratch-", os.Getpid())); err != nil {
 		return nil, err
 	}
 	if c.lab, err = netlab.New(ctx, netlab.Config{PodsPerNode: 1}); err != nil {

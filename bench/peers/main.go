@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -78,13 +79,19 @@ func parse() (options, error) {
 	return o, nil
 }
 
-// run measures every subject at every size and prints the tables. Records that were written before a failure stay.
+// run measures, and prints the tables of what there is, also when it was interrupted.
 func run(ctx context.Context, o options) error {
 	sink, err := newSink(o.out)
 	if err != nil {
 		return err
 	}
 	defer sink.close()
+	err = measureAll(ctx, o, sink)
+	return errors.Join(err, sink.report(os.Stdout, o))
+}
+
+// measureAll runs every subject at every size.
+func measureAll(ctx context.Context, o options, sink *sink) error {
 	c, err := newControl(ctx, o)
 	if err != nil {
 		return err
@@ -102,5 +109,5 @@ func run(ctx context.Context, o options) error {
 			}
 		}
 	}
-	return sink.report(os.Stdout, o)
+	return nil
 }
