@@ -30,12 +30,21 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		d.saw(g)
 	}
 	d.plan.sort(b.Ops)
+	for f := range bothFamilies {
+		if d.plan.rebuild[f] {
+			d.room.choose(f, &d.plan, b.Ops)
+		}
+	}
 	n, err := d.write(b.Ops)
 	if err != nil {
 		return dataplane.Applied{}, err
 	}
 	if err := d.commit(ctx); err != nil {
 		return dataplane.Applied{}, d.explain(err, b.Ops)
+	}
+	d.room.settled = true
+	for f := range bothFamilies {
+		d.room.full[f] = d.room.full[f] && !d.plan.rebuild[f] && !d.plan.removed[f]
 	}
 	d.forget(b.Ops)
 	d.sweep(ctx)
@@ -191,7 +200,7 @@ func (w *writer) elements(add bool) {
 func (w *writer) sets() {
 	w.each(kindSet, func(o *dataplane.Op) {
 		if def := defNamed(o.Key.ID); def != nil && o.Want != "" {
-			w.d.batch.NewSet(def.spec(o.Key.Family))
+			w.d.batch.NewSet(def.spec(o.Key.Family, w.d.room.scale[w.f]))
 			*w.n++
 		}
 	})
@@ -265,6 +274,8 @@ func (d *Driver) explain(err error, ops []dataplane.Op) error {
 	switch {
 	case errors.Is(err, nft.ErrGeneration):
 		return fmt.Errorf("apply: %w", dataplane.ErrConflict)
+	case d.room.overflow(err, ops):
+		return fmt.Errorf("apply: a set is full, the table must be made larger: %w: %w", dataplane.ErrConflict, err)
 	case !errors.As(err, &refused):
 		return fmt.Errorf("apply %d differences: %w", len(ops), err)
 	case slices.Contains([]unix.Errno{unix.EPERM, unix.EOPNOTSUPP, unix.EACCES}, refused.Errno):

@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,9 +18,12 @@ const tableName = "fairlead"
 
 // chainLinger is how long an unused shared chain stays. Before 6.2 the kernel
 // mishandles a transaction that deletes a chain together with a verdict element
-// that led to it; and a Service that swings between two size classes should not
-// make and delete chains.
-const chainLinger = 30 * time.Second
+// that led to it. And a new chain costs a walk through the map of endpoints, so a
+// Service that swings between two sizes, even daily, had better find it there.
+const chainLinger = 36 * time.Hour
+
+// foreignLinger is enough for the kernels before 6.2.
+const foreignLinger = 2 * time.Second
 
 // Params configure a Driver.
 type Params struct {
@@ -42,6 +46,7 @@ type Driver struct {
 	seen   atomic.Uint32
 	unsure bool // something is left undone: Changed says so until the next Load
 	plan   plan
+	room   capacity
 	stick  stickiness
 }
 
@@ -72,10 +77,23 @@ func (d *Driver) Width(k dataplane.Key) int {
 
 // Linger implements dataplane.Driver.
 func (d *Driver) Linger(k dataplane.Key) time.Duration {
-	if k.Kind == kindLeafChain || k.Kind == kindOuterChain {
+	if k.Kind != kindLeafChain && k.Kind != kindOuterChain {
+		return 0
+	}
+	if ourChain(k.ID) {
 		return chainLinger
 	}
-	return 0
+	return foreignLinger
+}
+
+// ourChain tells whether Render could give a shared chain this name.
+func ourChain(name string) bool {
+	for _, prefix := range [...]string{"ext-", "aff-", "hash-", "lb-", "np-", "local-", "xl-", "learn-", rejectChain} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // ViewChanged implements dataplane.Driver: shared chains hold the masquerade bit

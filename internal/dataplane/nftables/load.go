@@ -96,6 +96,10 @@ func (d *Driver) loadTable(ctx context.Context, f model.Family, t *nft.Table, em
 		emit(root, value)
 		return nil
 	}
+	if d.room.full[famIndex(f)] {
+		emit(root, "damaged: full")
+		return nil
+	}
 	l := loader{d: d, f: f, put: func(k dataplane.Kind, id, value string) {
 		emit(dataplane.Key{Kind: k, Family: f, ID: id}, value)
 	}}
@@ -135,6 +139,7 @@ func (l *loader) structure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.d.room.read(l.f, sets)
 	l.sets = map[string]bool{}
 	for i := range sets {
 		def := defNamed(sets[i].Ref.Name)
@@ -142,7 +147,7 @@ func (l *loader) structure(ctx context.Context) error {
 			l.others = append(l.others, sets[i].Ref.Name)
 			continue
 		}
-		if spec := def.spec(l.f); !spec.Matches(sets[i]) {
+		if spec := def.spec(l.f, l.d.room.scale[famIndex(l.f)]); !spec.Matches(sets[i]) {
 			l.damage = "set " + def.name
 		}
 		l.sets[def.name] = true

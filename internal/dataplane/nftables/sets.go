@@ -16,10 +16,10 @@ const (
 )
 
 // spec declares the set in the table of a family.
-func (s *setDef) spec(f model.Family) nft.SetSpec {
+func (s *setDef) spec(f model.Family, scale int) nft.SetSpec {
 	addr := nft.Addr(nftFamily(f))
 	endpoint := []nft.Part{addr, nft.Port}
-	out := nft.SetSpec{Ref: tableRef(f).Set(s.name)}
+	out := nft.SetSpec{Ref: tableRef(f).Set(s.name), Size: s.size(scale)}
 	switch s.ident {
 	case identAddr:
 		out.Key = []nft.Part{addr}
@@ -47,12 +47,12 @@ func (s *setDef) spec(f model.Family) nft.SetSpec {
 	return out
 }
 
-// setDigest is the value of a set object: what it is, not what it holds.
+// digest is the value of a set object: what it is, not what it holds or could.
 func (s *setDef) digest(f model.Family) string {
-	spec := s.spec(f)
+	spec := s.spec(f, 0)
 	row := spec.Row()
 	h := newDigest()
-	h.number(uint64(row.Flags), uint64(row.KeyType), uint64(row.DataType), uint64(row.Size), uint64(row.Timeout))
+	h.number(uint64(row.Flags), uint64(row.KeyType), uint64(row.DataType), uint64(row.Timeout))
 	h.bytes(row.UserData)
 	return h.String()
 }
