@@ -16,7 +16,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := &cobra.Command{Use: "fairlead-lab", Short: "Try Fairlead in network namespaces", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(conformanceCommand())
+	root.AddCommand(demoCommand(), conformanceCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead-lab:", err)
 		os.Exit(1)
