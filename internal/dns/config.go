@@ -51,21 +51,13 @@ func (c *Config) fill() error {
 	if c.Store == nil {
 		return errors.New("configure DNS: no store")
 	}
-	if len(c.Addrs) == 0 {
-		return errors.New("configure DNS: no address to listen on")
-	}
-	for _, a := range c.Addrs {
-		if !a.IsValid() || a.Addr().IsUnspecified() || a.Addr().IsMulticast() {
-			return fmt.Errorf("configure DNS: %s is not one specific address and port", a)
-		}
-	}
 	if c.Domain == "" {
 		c.Domain = "cluster.local"
 	}
 	if _, ok := dns.IsDomainName(c.Domain); !ok {
 		return fmt.Errorf("configure DNS: %q is no domain name", c.Domain)
 	}
-	if err := c.checkLoop(); err != nil {
+	if err := c.checkAddrs(); err != nil {
 		return err
 	}
 	switch {
@@ -76,6 +68,11 @@ func (c *Config) fill() error {
 	case c.Park > MaxPark:
 		return fmt.Errorf("configure DNS: parking for %s is longer than %s, after which resolvers give up", c.Park, MaxPark)
 	}
+	c.fillOptional()
+	return nil
+}
+
+func (c *Config) fillOptional() {
 	if c.Metrics == nil {
 		c.Metrics = c.Store.metrics
 	}
@@ -85,11 +82,19 @@ func (c *Config) fill() error {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return nil
 }
 
-// checkLoop refuses the loop that can be seen beforehand.
-func (c *Config) checkLoop() error {
+// checkAddrs refuses what cannot be answered from, and the loop that can be
+// seen beforehand.
+func (c *Config) checkAddrs() error {
+	if len(c.Addrs) == 0 {
+		return errors.New("configure DNS: no address to listen on")
+	}
+	for _, a := range c.Addrs {
+		if !a.IsValid() || a.Addr().IsUnspecified() || a.Addr().IsMulticast() {
+			return fmt.Errorf("configure DNS: %s is not one specific address and port", a)
+		}
+	}
 	for _, u := range append(append([]netip.AddrPort{}, c.Upstreams...), c.Cluster...) {
 		for _, a := range c.Addrs {
 			if a == u {

@@ -14,6 +14,14 @@ import (
 // message would be truncated anyway.
 const maxTargets = 32
 
+// lookup is a question for a name of one Service.
+type lookup struct {
+	key   model.ServiceKey
+	view  *view
+	name  string
+	qtype uint16
+}
+
 // inServices answers for what is below svc.<zone>; rel lacks that.
 func (z *zone) inServices(rel, name string, qtype uint16) answer {
 	if rel == "" {
@@ -27,11 +35,11 @@ func (z *zone) inServices(rel, name string, qtype uint16) answer {
 		}
 		return nxdomain()
 	}
-	key := model.ServiceKey{Namespace: namespace, Name: service}
-	v := z.store.view(key)
-	if v == nil {
+	l := lookup{key: model.ServiceKey{Namespace: namespace, Name: service}, name: name, qtype: qtype}
+	if l.view = z.store.view(l.key); l.view == nil {
 		return nxdomain()
 	}
+	v := l.view
 	if rest == "_status" {
 		return z.status(v, name, qtype)
 	}
@@ -43,9 +51,9 @@ func (z *zone) inServices(rel, name string, qtype uint16) answer {
 		if strings.HasPrefix(rest, "_") {
 			return z.protocolNode(v, rest)
 		}
-		return z.host(key, v, rest, name, qtype)
+		return z.host(l, rest)
 	case 1:
-		return z.service(key, v, rest, name, qtype)
+		return z.service(l, rest)
 	}
 	return nxdomain()
 }
@@ -73,23 +81,23 @@ func (v *view) has(host string) bool {
 }
 
 // host answers for the Service's own name (host "") or one endpoint's.
-func (z *zone) host(key model.ServiceKey, v *view, host, name string, qtype uint16) answer {
-	a := v.addrs
+func (z *zone) host(l lookup, host string) answer {
+	a := l.view.addrs
 	if host != "" {
-		a = v.hosts[host]
+		a = l.view.hosts[host]
 	}
 	if a.empty() {
-		return missing(key, v, host)
+		return missing(l, host)
 	}
-	return z.addresses(name, qtype, a)
+	return z.addresses(l.name, l.qtype, a)
 }
 
 // missing is the answer for a name that is not published: NXDOMAIN, also for a
 // headless Service that has no ready endpoint (kubernetes/dns PR #245).
-func missing(key model.ServiceKey, v *view, host string) answer {
+func missing(l lookup, host string) answer {
 	a := nxdomain()
-	if v.kind == headless {
-		a.miss = &miss{key: key, host: host, view: v}
+	if l.view.kind == headless {
+		a.miss = &miss{key: l.key, host: host, view: l.view}
 	}
 	return a
 }
@@ -108,41 +116,39 @@ func (z *zone) protocolNode(v *view, label string) answer {
 func protocolLabel(p model.Protocol) string { return "_" + strings.ToLower(p.String()) }
 
 // service answers for _port._protocol.<svc>.
-func (z *zone) service(key model.ServiceKey, v *view, rest, name string, qtype uint16) answer {
+func (z *zone) service(l lookup, rest string) answer {
 	port, proto, _ := strings.Cut(rest, ".")
 	if len(port) < 2 || len(proto) < 2 || port[0] != '_' || proto[0] != '_' {
 		return nxdomain()
 	}
 	protocol, ok := model.ParseProtocol(strings.ToUpper(proto[1:]))
-	targets := v.srv[srvKey{port[1:], protocol}]
-	if !ok || len(targets) == 0 {
-		if v.addrs.empty() && ok {
-			return missing(key, v, "")
-		}
+	targets := l.view.srv[srvKey{port[1:], protocol}]
+	switch {
+	case ok && len(targets) == 0 && l.view.addrs.empty():
+		return missing(l, "")
+	case !ok || len(targets) == 0:
 		return nxdomain()
-	}
-	if qtype == dns.TypeANY {
-		return any1(name)
-	}
-	if qtype != dns.TypeSRV {
+	case l.qtype == dns.TypeANY:
+		return any1(l.name)
+	case l.qtype != dns.TypeSRV:
 		return nodata()
 	}
-	return z.targets(key, v, name, targets)
+	return z.targets(l, targets)
 }
 
 // targets lists SRV records. Weights are equal and add up to about 100, as
 // CoreDNS has them; the specification leaves them open.
-func (z *zone) targets(key model.ServiceKey, v *view, name string, list []target) answer {
+func (z *zone) targets(l lookup, list []target) answer {
 	var out answer
-	base := key.Name + "." + key.Namespace + ".svc" + z.suffix
+	base := l.key.Name + "." + l.key.Namespace + ".svc" + z.suffix
 	weight := max(1, 100/len(list))
 	done := map[string]bool{}
 	rotate(list, func(t target) {
-		host, a := base, v.addrs
+		host, a := base, l.view.addrs
 		if t.host != "" {
-			host, a = t.host+"."+base, v.hosts[t.host]
+			host, a = t.host+"."+base, l.view.hosts[t.host]
 		}
-		out.rrs = append(out.rrs, &dns.SRV{Hdr: header(name, dns.TypeSRV), Weight: uint16(weight), Port: t.port, Target: host})
+		out.rrs = append(out.rrs, &dns.SRV{Hdr: header(l.name, dns.TypeSRV), Weight: uint16(weight), Port: t.port, Target: host})
 		if len(list) > maxTargets || done[host] {
 			return
 		}
