@@ -19,7 +19,7 @@ var errFailed = errors.New("some scenarios failed")
 
 func conformanceCommand() *cobra.Command {
 	var cfg kit.Config
-	var run, binary string
+	var run, binary, faults string
 	var verbose bool
 	cmd := &cobra.Command{
 		Use:   "conformance",
@@ -41,7 +41,7 @@ func conformanceCommand() *cobra.Command {
 				return fmt.Errorf("find the agent (build it first, or set --bin): %w", err)
 			}
 			cfg.SubjectName = "fairlead"
-			cfg.NewSubject = func() kit.Subject { return &kit.Fairlead{Binary: binary} }
+			cfg.NewSubject = func() kit.Subject { return &kit.Fairlead{Binary: binary, Env: []string{"FAIRLEAD_FAULTS=" + faults}} }
 			cfg.Done = progress(cmd.OutOrStdout(), verbose)
 			start := time.Now()
 			results, err := kit.Run(cmd.Context(), cfg)
@@ -60,6 +60,7 @@ func conformanceCommand() *cobra.Command {
 	f.StringSliceVar(&cfg.Modes, "mode", []string{"nftables"}, "data planes to run")
 	f.StringVar(&run, "run", "", "only variants whose name (scenario/family/protocol) matches this expression")
 	f.StringVar(&binary, "bin", envOr("FAIRLEAD_BIN", "bin/fairlead"), "the agent")
+	f.StringVar(&faults, "faults", os.Getenv("FAIRLEAD_FAULTS"), "share of kernel commits that fail in the agent, such as 0.1")
 	f.IntVar(&cfg.Labs, "labs", 2, "labs at the same time")
 	f.BoolVar(&cfg.RestartBetweenSteps, "restart-between-steps", false, "restart the agent between any two steps")
 	f.BoolVarP(&verbose, "verbose", "v", false, "a line for each variant, failures at once")

@@ -66,33 +66,27 @@ func (r Reply) String() string {
 // Ask makes one request on a connection (or socket, so: source port) of its own and waits at most until ctx ends.
 func (h *Host) Ask(ctx context.Context, proto Protocol, to netip.AddrPort) Reply {
 	start := time.Now()
-	var line string
-	var own netip.Addr
-	var err error
-	if proto == SCTP {
-		line, own, err = h.askSCTP(ctx, to)
-	} else {
-		var f *Flow
-		if f, err = h.Open(ctx, proto, to); err == nil {
-			own = f.own
-			line, err = f.exchange(ctx)
-			f.Close()
-		}
+	f, err := h.Open(ctx, proto, to)
+	if err != nil {
+		return reply("", netip.Addr{}, err, time.Since(start))
 	}
-	return reply(line, own, err, time.Since(start))
+	defer f.Close()
+	line, err := f.exchange(ctx)
+	return reply(line, f.own, err, time.Since(start))
 }
 
-// Flow is a connection (TCP) or a socket with a fixed source port (UDP) that is used for several requests.
+// Flow is a connection (TCP) or a fixed source port (UDP, SCTP) that is used for several requests.
 type Flow struct {
-	conn  net.Conn
+	conn  net.Conn // nil for SCTP
 	lines *bufio.Reader
+	sctp  *sctpFlow
 	own   netip.Addr
 }
 
-// Open connects. For UDP nothing is sent yet.
+// Open connects. For UDP and SCTP nothing is sent yet.
 func (h *Host) Open(ctx context.Context, proto Protocol, to netip.AddrPort) (*Flow, error) {
-	if proto != TCP && proto != UDP {
-		return nil, fmt.Errorf("open %s flow: only tcp and udp have flows", proto)
+	if proto == SCTP {
+		return &Flow{sctp: h.sctpFlow(to)}, nil
 	}
 	conn, err := h.Dial(ctx, string(proto), to.String())
 	if err != nil {
@@ -113,9 +107,17 @@ func (f *Flow) Ask(ctx context.Context) Reply {
 }
 
 // Close ends the flow.
-func (f *Flow) Close() { _ = f.conn.Close() }
+func (f *Flow) Close() {
+	if f.conn != nil {
+		_ = f.conn.Close()
+	}
+}
 
-func (f *Flow) exchange(ctx context.Context) (string, error) {
+func (f *Flow) exchange(ctx context.Context) (line string, err error) {
+	if f.sctp != nil {
+		line, f.own, err = f.sctp.ask(ctx)
+		return line, err
+	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(5 * time.Second)

@@ -138,21 +138,32 @@ func (l *Lab) serveSCTP(h *Host, ip netip.Addr, ports []uint16) error {
 	return nil
 }
 
-// askSCTP sends one INIT and waits for its answer. A raw socket's ICMP error does not say which port it is for, so there is one request at
-// a time to one address; the wait for one's turn does not count against the deadline.
-func (h *Host) askSCTP(ctx context.Context, to netip.AddrPort) (line string, own netip.Addr, err error) {
+// sctpFlow is one source port and one initiate tag: asking again over it is a retransmitted INIT, which conntrack takes for the same flow.
+type sctpFlow struct {
+	h    *Host
+	to   netip.AddrPort
+	init sctpPacket
+}
+
+func (h *Host) sctpFlow(to netip.AddrPort) *sctpFlow {
+	return &sctpFlow{h, to, sctpPacket{source: uint16(20000 + rand.IntN(40000)), dest: to.Port(), chunk: chunkInit, initiateTag: rand.Uint32() | 1}}
+}
+
+// ask sends one INIT and waits for its answer. A raw socket's ICMP error does not say which port it is for, so there is one request at a
+// time to one address; the wait for one's turn does not count against the deadline.
+func (f *sctpFlow) ask(ctx context.Context) (line string, own netip.Addr, err error) {
 	budget := 5 * time.Second
 	if deadline, ok := ctx.Deadline(); ok {
 		budget = time.Until(deadline)
 	}
-	turn, _ := h.sctp.LoadOrStore(to.Addr(), new(sync.Mutex))
+	turn, _ := f.h.sctp.LoadOrStore(f.to.Addr(), new(sync.Mutex))
 	turn.(*sync.Mutex).Lock()
 	defer turn.(*sync.Mutex).Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
 	defer cancel()
 	var conn *net.IPConn
-	err = h.Do(func() (err error) {
-		conn, err = net.DialIP(sctpNetwork(to.Addr()), nil, &net.IPAddr{IP: to.Addr().AsSlice()})
+	err = f.h.Do(func() (err error) {
+		conn, err = net.DialIP(sctpNetwork(f.to.Addr()), nil, &net.IPAddr{IP: f.to.Addr().AsSlice()})
 		return err
 	})
 	if err != nil {
@@ -162,25 +173,33 @@ func (h *Host) askSCTP(ctx context.Context, to netip.AddrPort) (line string, own
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	own, _ = netip.AddrFromSlice(conn.LocalAddr().(*net.IPAddr).IP)
 	own = own.Unmap()
-	init := sctpPacket{source: uint16(20000 + rand.IntN(40000)), dest: to.Port(), chunk: chunkInit, initiateTag: rand.Uint32() | 1}
-	if _, err := conn.Write(init.bytes()); err != nil && !errors.Is(err, unix.EPERM) { // EPERM: see Flow.exchange
+	if _, err := conn.Write(f.init.bytes()); err != nil && !errors.Is(err, unix.EPERM) { // EPERM: see Flow.exchange
 		return "", own, err
 	}
+	line, err = f.receive(conn)
+	if err != nil {
+		err = errors.Join(err, ctx.Err())
+	}
+	return line, own, err
+}
+
+// receive waits for the packet that answers this flow's INIT.
+func (f *sctpFlow) receive(conn *net.IPConn) (string, error) {
 	buf := make([]byte, maxSCTPPacket)
 	for {
 		n, _, err := conn.ReadFromIP(buf)
 		if err != nil {
-			return "", own, errors.Join(err, ctx.Err())
+			return "", err
 		}
 		in, ok := parseSCTP(buf[:n])
-		if !ok || in.source != to.Port() || in.dest != init.source || in.tag != init.initiateTag {
+		if !ok || in.source != f.to.Port() || in.dest != f.init.source || in.tag != f.init.initiateTag {
 			continue
 		}
 		switch in.chunk {
 		case chunkInitAck:
-			return in.cookie, own, nil
+			return in.cookie, nil
 		case chunkAbort:
-			return "", own, errAborted
+			return "", errAborted
 		}
 	}
 }

@@ -25,6 +25,8 @@ const (
 type Fairlead struct {
 	// Binary is the path of the agent.
 	Binary string
+	// Env is added to the agent's environment.
+	Env []string
 
 	setup  Setup
 	dir    string
@@ -60,6 +62,7 @@ func (f *Fairlead) launch(ctx context.Context) error {
 	args := append([]string{"run", "--manifests", f.dir, "--proxy-mode", f.setup.Mode, "--hostname-override", "node-a",
 		"--cluster-cidr", netlab.ClusterCIDR4 + "," + netlab.ClusterCIDR6}, f.setup.Flags...)
 	cmd := exec.Command(f.Binary, args...)
+	cmd.Env = append(os.Environ(), f.Env...)
 	cmd.Stdout, cmd.Stderr = &f.log, &f.log
 	proc, err := f.setup.Lab.Node().Start(cmd)
 	if err != nil {

@@ -88,6 +88,7 @@ func newLab(t *testing.T) *netlab.Lab {
 }
 
 func TestTrueExpectationsPass(t *testing.T) {
+	t.Parallel()
 	text := head + `
   from client node-a to {{vip 10}}:80: backends pod-a1 pod-b1 source masqueraded
   from pod-a2 pod-a3 to {{vip 10}}:80: backends pod-a1:8080 pod-b1:8080
@@ -112,6 +113,7 @@ run node-a nft flush ruleset
 }
 
 func TestFalseExpectationsFail(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	for line, want := range map[string]string{
 		`from client to {{vip 10}}:80: backends pod-a1`:                                  "pod-b1:8080 answered, want only pod-a1",
@@ -145,7 +147,8 @@ func TestFalseExpectationsFail(t *testing.T) {
 }
 
 func TestFlowsKeepTheirConnection(t *testing.T) {
-	text := "protocols: tcp udp\napply rules.nft\nopen f from pod-a2 to {{vip 10}}:80\n  flow f: backend pod-a1 pod-b1 source preserved\n" +
+	t.Parallel()
+	text := "protocols: tcp udp sctp\napply rules.nft\nopen f from pod-a2 to {{vip 10}}:80\n  flow f: backend pod-a1 pod-b1 source preserved\n" +
 		"run node-a nft flush chain {{if eq family \"IPv4\"}}ip{{else}}ip6{{end}} hand dispatch\n  flow f: same backend\nclose f\n" +
 		"apply rules.nft\nsend t from client to {{vip 10}}:80\n traffic t: lost 0 of 30\nclose t\n"
 	for i, err := range runText(t, newLab(t), text) {
