@@ -208,10 +208,11 @@ func (w *writer) sets() {
 
 // chains makes all chains before any rule, since rules lead to chains.
 func (w *writer) chains() error {
-	hooks := map[string]*nft.Hook{}
-	for _, c := range fixedChains() {
-		hooks[c.name] = c.hook
+	p := &w.d.plan
+	if p.byKind[w.f][kindLeafChain] == p.byKind[w.f][kindBaseChain+1] {
+		return nil
 	}
+	hooks := fixedHooks()
 	var missing error
 	for k := kindLeafChain; k <= kindBaseChain; k++ {
 		w.each(k, func(o *dataplane.Op) {
@@ -243,29 +244,30 @@ func (w *writer) chains() error {
 	return missing
 }
 
-// deletions empties chains first: two that go may lead to one another.
+// deletions empties chains first, for their rules may lead to one another and to
+// sets; then sets, whose elements may lead to chains; then the chains.
 func (w *writer) deletions() {
-	for _, empty := range [...]bool{true, false} {
-		for k := kindBaseChain; k >= kindLeafChain; k-- {
-			w.each(k, func(o *dataplane.Op) {
-				ref := tableRef(o.Key.Family).Chain(o.Key.ID)
-				switch {
-				case o.Want != "":
-				case empty:
-					w.d.batch.FlushChain(ref)
-				default:
-					w.d.batch.DelChain(ref)
-					*w.n++
-				}
-			})
-		}
-	}
+	w.goneChains(w.d.batch.FlushChain)
 	w.each(kindSet, func(o *dataplane.Op) {
 		if o.Want == "" {
 			w.d.batch.DelSet(tableRef(o.Key.Family).Set(o.Key.ID))
 			*w.n++
 		}
 	})
+	w.goneChains(func(c nft.ChainRef) {
+		w.d.batch.DelChain(c)
+		*w.n++
+	})
+}
+
+func (w *writer) goneChains(do func(nft.ChainRef)) {
+	for k := kindBaseChain; k >= kindLeafChain; k-- {
+		w.each(k, func(o *dataplane.Op) {
+			if o.Want == "" {
+				do(tableRef(o.Key.Family).Chain(o.Key.ID))
+			}
+		})
+	}
 }
 
 // explain turns what the kernel said into the error classes of the contract.

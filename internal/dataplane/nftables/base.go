@@ -49,6 +49,15 @@ func fixedChains() []fixedChain {
 	}
 }
 
+// fixedHooks gives the hooks of the fixed chains by name; nil for those without.
+func fixedHooks() map[string]*nft.Hook {
+	out := map[string]*nft.Hook{}
+	for _, c := range fixedChains() {
+		out[c.name] = c.hook
+	}
+	return out
+}
+
 func jump(chain string) func(lang, *model.NodeView) []rule {
 	return func(lang, *model.NodeView) []rule { return []rule{does(nft.Jump(chain))} }
 }

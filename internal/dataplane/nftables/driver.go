@@ -77,13 +77,16 @@ func (d *Driver) Width(k dataplane.Key) int {
 
 // Linger implements dataplane.Driver.
 func (d *Driver) Linger(k dataplane.Key) time.Duration {
-	if k.Kind != kindLeafChain && k.Kind != kindOuterChain {
-		return 0
+	switch k.Kind {
+	case kindLeafChain, kindOuterChain:
+		if ourChain(k.ID) {
+			return chainLinger
+		}
+		return foreignLinger
+	case kindSet: // the rules of a foreign chain may use it
+		return foreignLinger
 	}
-	if ourChain(k.ID) {
-		return chainLinger
-	}
-	return foreignLinger
+	return 0
 }
 
 // ourChain tells whether Render could give a shared chain this name.

@@ -127,6 +127,7 @@ type loader struct {
 	sets   map[string]bool
 	others []string // sets that are not ours
 	chains []nft.Chain
+	kinds  []dataplane.Kind // of the chains
 	rules  map[string]*chainDigest
 }
 
@@ -143,6 +144,9 @@ func (l *loader) structure(ctx context.Context) error {
 	l.sets = map[string]bool{}
 	for i := range sets {
 		def := defNamed(sets[i].Ref.Name)
+		if sets[i].Flags&nft.SetAnonymous != 0 {
+			continue // part of a foreign rule, and goes with it
+		}
 		if def == nil {
 			l.others = append(l.others, sets[i].Ref.Name)
 			continue
@@ -155,16 +159,15 @@ func (l *loader) structure(ctx context.Context) error {
 	if l.chains, err = l.d.k.Chains(ctx, table); err != nil {
 		return err
 	}
-	hooks := map[string]*nft.Hook{}
-	for _, c := range fixedChains() {
-		hooks[c.name] = c.hook
-	}
+	hooks := fixedHooks()
 	for i := range l.chains {
-		want, fixed := hooks[l.chains[i].Ref.Name]
-		has := l.chains[i].Hook
-		if (fixed || kindOfChain(&l.chains[i]) != kindBaseChain) && !sameHook(want, has) {
-			l.damage = "chain " + l.chains[i].Ref.Name
+		c := &l.chains[i]
+		want, fixed := hooks[c.Ref.Name]
+		kind := kindOfChain(c, fixed)
+		if (fixed || kind != kindBaseChain) && !sameHook(want, c.Hook) {
+			l.damage = "chain " + c.Ref.Name
 		}
+		l.kinds = append(l.kinds, kind)
 	}
 	rules, err := l.d.k.Rules(ctx, table)
 	if err != nil {
@@ -192,14 +195,9 @@ func sameHook(a, b *nft.Hook) bool {
 
 // kindOfChain gives the kind under which Render would put a chain of that name;
 // foreign ones get the one that deletes them in the right order.
-func kindOfChain(c *nft.Chain) dataplane.Kind {
-	if c.Hook != nil {
+func kindOfChain(c *nft.Chain, fixed bool) dataplane.Kind {
+	if c.Hook != nil || fixed {
 		return kindBaseChain
-	}
-	for _, fixed := range fixedChains() {
-		if fixed.name == c.Ref.Name {
-			return kindBaseChain
-		}
 	}
 	if strings.HasPrefix(c.Ref.Name, "xl-") {
 		return kindOuterChain
@@ -223,6 +221,6 @@ func (l *loader) emitStructure() {
 		if sum := l.rules[name]; sum != nil {
 			value = sum.String()
 		}
-		l.put(kindOfChain(&l.chains[i]), name, value)
+		l.put(l.kinds[i], name, value)
 	}
 }

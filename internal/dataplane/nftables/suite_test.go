@@ -138,6 +138,14 @@ func edits(k nft.Kernel) []dataplanetest.Edit {
 		{Name: "foreign set", Do: write(func(b *nft.Batch) {
 			b.NewSet(nft.SetSpec{Ref: v6.Set("mine"), Key: []nft.Part{nft.Port}})
 		})},
+		{Name: "foreign rules with a set", Do: write(func(b *nft.Batch) {
+			b.NewSet(nft.SetSpec{Ref: v6.Set("theirs"), Key: []nft.Part{nft.L4Proto, nft.Port}, Verdicts: true})
+			b.NewChain(nft.ChainSpec{Ref: v6.Chain("theirs")})
+			use := []nft.Expr{nft.MetaL4Proto(nft.Word(0)), nft.DestPort(nft.Word(1)), nft.LookupVerdict("theirs", nft.Word(0))}
+			b.NewRule(nft.RuleSpec{Chain: v6.Chain("theirs"), Exprs: use})
+			b.NewRule(nft.RuleSpec{Chain: v6.Chain("refuse"), Exprs: use})
+			b.AddElement(v6.Set("theirs"), &nft.Element{Key: []byte{6, 0, 0, 0, 0, 80, 0, 0}, Verdict: nft.Goto(rejectChain)})
+		})},
 		{Name: "table deleted", Do: write(func(b *nft.Batch) { b.DelTable(v4) })},
 		{Name: "table of a later layout", Do: write(func(b *nft.Batch) {
 			b.DelTable(v6)
