@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -234,16 +235,20 @@ func TestDumps(t *testing.T) {
 		return out
 	}
 	udp := conntrack.Filter{Family: conntrack.IPv4, Protocol: 17}
-	end, port, dst := udp, udp, udp
+	end, port, dst, nodePort, vip := udp, udp, udp, udp, udp
+	nodePort.OrigPort = 30053
+	vip.OrigDst, vip.OrigPort = netip.MustParseAddr("10.96.0.1"), 53
 	end.ReplySrc, end.ReplyPort = netip.MustParseAddr("10.1.0.1"), 5353
-	port.ReplyPort = 5353
+	port.OrigPort = 53
 	dst.OrigDst, dst.OrigPort = netip.MustParseAddr("10.96.0.9"), 53
-	var scattered, scatteredGone []string
+	var scattered, scatteredGone, dns, dnsGone []string
 	for i := range 9 {
+		d := "udp 10.96.2." + string(rune('1'+i)) + ":53"
+		dns, dnsGone = append(dns, d+many(100, 5000)), append(dnsGone, d)
 		k := "udp 10.96.1." + string(rune('1'+i)) + ":5" + string(rune('1'+i))
 		scattered, scatteredGone = append(scattered, k+many(1, 5000+i)), append(scatteredGone, k)
 	}
-	base := append([]string{"udp 10.96.0.1:53" + many(100, 5353), "udp :30053" + many(100, 5353), "tcp 10.96.0.1:80" + many(1, 80)}, scattered...)
+	base := append([]string{"udp 10.96.0.1:53" + many(100, 5353), "udp :30053" + many(100, 5353), "tcp 10.96.0.1:80" + many(1, 80)}, append(dns, scattered...)...)
 	cases := []struct {
 		name string
 		gone []string
@@ -256,7 +261,9 @@ func TestDumps(t *testing.T) {
 		{"one endpoint of two Frontends goes: one dump", nil, []string{
 			"udp 10.96.0.1:53" + strings.Replace(many(100, 5353), " 10.1.0.1:5353", "", 1),
 			"udp :30053" + strings.Replace(many(100, 5353), " 10.1.0.1:5353", "", 1)}, []conntrack.Filter{end}},
-		{"a whole Service goes: one dump by port", []string{"udp 10.96.0.1:53", "udp :30053"}, nil, []conntrack.Filter{port}},
+		{"a Service with many endpoints goes: a dump for each key", []string{"udp 10.96.0.1:53", "udp :30053"}, nil,
+			[]conntrack.Filter{nodePort, vip}},
+		{"many Services of one port go: one dump of the port", dnsGone, nil, []conntrack.Filter{port}},
 		{"a Service comes", nil, []string{"udp 10.96.0.9:53" + many(1, 5353)}, []conntrack.Filter{dst}},
 		{"many Services go: one dump of the protocol", scatteredGone, nil, []conntrack.Filter{udp}},
 		{"a sweep: only protocols that there are", nil, nil, []conntrack.Filter{udp}},
@@ -294,9 +301,15 @@ func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no buffer space")
 		var errs []error
-		fail := map[string]error{"flows": broken}
+		var failing atomic.Value // the call that fails
+		failing.Store("flows")
 		r := newRig(Params{OnPass: func(p Pass) { errs = append(errs, p.Err) }}, dns1, dns2, other)
-		r.count.Fail = func(call string) error { return fail[call] }
+		r.count.Fail = func(call string) error {
+			if call == failing.Load() {
+				return broken
+			}
+			return nil
+		}
 		r.update(nil, "udp 10.96.0.1:53 10.1.0.1:5353 10.1.0.2:5353", "udp 10.96.0.2:53 10.1.0.1:5353")
 		r.Sweep()
 		go r.Run(t.Context())
@@ -306,11 +319,11 @@ func TestRetries(t *testing.T) {
 		if len(errs) != 1 || !errors.Is(errs[0], broken) {
 			t.Errorf("passes %v, want one failure: the second waits", errs)
 		}
-		fail = map[string]error{"delete": broken, "flows": nil}
+		failing.Store("delete")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		r.left(t, dns1, dns2, other)
-		fail = nil
+		failing.Store("")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		r.left(t, dns2)

@@ -65,8 +65,8 @@ func (c *Cleaner) learn() {
 		c.suspects.all = true
 	}
 	if c.suspects.all {
-		clear(c.suspects.ends)
-		clear(c.suspects.keys)
+		c.suspects = newSuspects()
+		c.suspects.all = true
 	}
 }
 
@@ -94,6 +94,7 @@ func (c *Cleaner) learnKey(k model.FrontendKey, ch change) {
 	for _, a := range old {
 		if ch.gone || !contains(ch.stay, a) {
 			c.suspects.ends[end{k.Protocol, a}] = struct{}{}
+			c.suspects.lost[k] = struct{}{}
 		}
 	}
 }

@@ -17,53 +17,73 @@ type end struct {
 
 // suspects are flows that may be stale since the last pass.
 type suspects struct {
-	ends map[end]struct{}               // flows to these
-	keys map[model.FrontendKey]struct{} // flows for these
+	ends map[end]struct{}               // flows to these, ...
+	lost map[model.FrontendKey]struct{} // ... which these have lost
+	keys map[model.FrontendKey]struct{} // flows for these, wherever they go
 	all  bool
 }
 
 func newSuspects() suspects {
-	return suspects{ends: map[end]struct{}{}, keys: map[model.FrontendKey]struct{}{}}
+	return suspects{ends: map[end]struct{}{}, lost: map[model.FrontendKey]struct{}{}, keys: map[model.FrontendKey]struct{}{}}
 }
 
-func (s *suspects) none() bool { return !s.all && len(s.ends) == 0 && len(s.keys) == 0 }
+func (s *suspects) none() bool { return !s.all && len(s.ends)+len(s.keys) == 0 }
 
 // filters gives the dumps that show all suspects. A dump costs the walk over the
 // whole table, and ten times that if it brings all of it (measured: 150 000
-// flows, 20 ms against 200 ms of CPU): so a few exact ones, else one for each
-// port, which takes in a Service with all its endpoints, else all of a protocol.
+// flows, 20 ms against 200 ms of CPU): so a few exact ones by endpoint (a pod
+// that went) or by key (a Service that went), else one for each port, else all
+// of a protocol.
 func (c *Cleaner) filters() []conntrack.Filter {
-	exact, ports, protocols := filterSet{}, filterSet{}, filterSet{}
-	note := func(f conntrack.Filter) {
-		exact[f] = struct{}{}
-		f.OrigDst, f.ReplySrc = netip.Addr{}, netip.Addr{}
-		ports[f] = struct{}{}
-		protocols[conntrack.Filter{Family: f.Family, Protocol: f.Protocol}] = struct{}{}
-	}
 	if c.suspects.all {
+		set := filterSet{}
 		for k := range c.known {
-			protocols[keyProtocol(k)] = struct{}{}
+			set[keyProtocol(k)] = struct{}{}
 		}
 		for k := range c.ended {
-			protocols[keyProtocol(k)] = struct{}{}
+			set[keyProtocol(k)] = struct{}{}
 		}
-		return protocols.sorted()
+		return set.sorted()
 	}
+	byEnd, byKey := filterSet{}, filterSet{}
 	for e := range c.suspects.ends {
-		note(conntrack.Filter{Family: family(model.FamilyOf(e.addr.Addr())), Protocol: uint8(e.protocol),
-			ReplySrc: e.addr.Addr(), ReplyPort: e.addr.Port()})
+		byEnd[conntrack.Filter{Family: family(model.FamilyOf(e.addr.Addr())), Protocol: uint8(e.protocol),
+			ReplySrc: e.addr.Addr(), ReplyPort: e.addr.Port()}] = struct{}{}
+	}
+	for k := range c.suspects.lost {
+		byKey[keyFilter(k)] = struct{}{}
 	}
 	for k := range c.suspects.keys {
-		f := keyProtocol(k)
-		f.OrigDst, f.OrigPort = k.Addr, k.Port
-		note(f)
+		byEnd[keyFilter(k)], byKey[keyFilter(k)] = struct{}{}, struct{}{}
 	}
-	for _, set := range []filterSet{exact, ports} {
-		if len(set) <= c.p.MaxFiltered {
+	best := byEnd
+	if len(byKey) < len(byEnd) {
+		best = byKey
+	}
+	for _, less := range []func(conntrack.Filter) conntrack.Filter{exact, anyAddr, anyPort} {
+		if set := best.each(less); len(set) <= c.p.MaxFiltered {
 			return set.sorted()
 		}
 	}
-	return protocols.sorted()
+	return best.each(anyPort).sorted()
+}
+
+// The ways to make a filter wider, from not at all to most.
+func exact(f conntrack.Filter) conntrack.Filter { return f }
+
+func anyAddr(f conntrack.Filter) conntrack.Filter {
+	f.OrigDst, f.ReplySrc = netip.Addr{}, netip.Addr{}
+	return f
+}
+
+func anyPort(f conntrack.Filter) conntrack.Filter {
+	return conntrack.Filter{Family: f.Family, Protocol: f.Protocol}
+}
+
+func keyFilter(k model.FrontendKey) conntrack.Filter {
+	f := keyProtocol(k)
+	f.OrigDst, f.OrigPort = k.Addr, k.Port // of a NodePort any address
+	return f
 }
 
 func keyProtocol(k model.FrontendKey) conntrack.Filter {
@@ -78,6 +98,14 @@ func family(f model.Family) conntrack.Family {
 }
 
 type filterSet map[conntrack.Filter]struct{}
+
+func (s filterSet) each(f func(conntrack.Filter) conntrack.Filter) filterSet {
+	out := filterSet{}
+	for x := range s {
+		out[f(x)] = struct{}{}
+	}
+	return out
+}
 
 // sorted: what is done must not depend on map order.
 func (s filterSet) sorted() []conntrack.Filter {
