@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/flowcontrol"
 )
 
@@ -47,6 +48,12 @@ func restConfig(c *Config) (*rest.Config, error) {
 		rc.AcceptContentTypes += "," + runtime.ContentTypeJSON
 	}
 	rc.WarningHandler = rest.NoWarnings{}
+	if file := rc.BearerTokenFile; file != "" {
+		// By itself client-go reads the file once a minute, refused or not. This way
+		// it also reads it again when the token is refused.
+		rc.BearerToken, rc.BearerTokenFile = "", ""
+		rc.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file)))
+	}
 	return rc, nil
 }
 
@@ -62,13 +69,13 @@ func newClients(c *Config) (*clients, error) {
 	if burst == 0 {
 		burst = 10
 	}
-	transport, err := rest.HTTPClientFor(base)
+	connection, err := rest.HTTPClientFor(base)
 	if err != nil {
 		return nil, fmt.Errorf("set up connection to %s: %w", base.Host, err)
 	}
 	scheme := newScheme()
 	make1 := func(gv schema.GroupVersion, limit flowcontrol.RateLimiter) (rest.Interface, error) {
-		return restClient(base, transport, scheme, gv, limit)
+		return restClient(base, connection, scheme, gv, limit)
 	}
 	watches := flowcontrol.NewFakeAlwaysRateLimiter()
 	if qps > 0 { // negative turns it off, as in kube-proxy
@@ -105,7 +112,7 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-func restClient(base *rest.Config, transport *http.Client, scheme *runtime.Scheme, gv schema.GroupVersion, limit flowcontrol.RateLimiter) (rest.Interface, error) {
+func restClient(base *rest.Config, connection *http.Client, scheme *runtime.Scheme, gv schema.GroupVersion, limit flowcontrol.RateLimiter) (rest.Interface, error) {
 	rc := rest.CopyConfig(base)
 	rc.GroupVersion, rc.APIPath = &gv, "/apis"
 	if gv.Group == "" {
@@ -113,5 +120,5 @@ func restClient(base *rest.Config, transport *http.Client, scheme *runtime.Schem
 	}
 	rc.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	rc.RateLimiter = limit
-	return rest.RESTClientForConfigAndClient(rc, transport)
+	return rest.RESTClientForConfigAndClient(rc, connection)
 }

@@ -69,13 +69,14 @@ func (t *tracker) status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := Status{Connected: t.connected, Synced: t.synced, Since: t.since}
+	first := true
 	for _, r := range t.resources {
 		s.Resources = append(s.Resources, ResourceStatus{r.name, r.connected, r.lastHeard, r.err})
 		if r.optional {
 			continue
 		}
-		if s.LastHeard.IsZero() || r.lastHeard.Before(s.LastHeard) {
-			s.LastHeard = r.lastHeard
+		if first || r.lastHeard.Before(s.LastHeard) {
+			s.LastHeard, first = r.lastHeard, false
 		}
 		if s.Err == "" {
 			s.Err = r.err

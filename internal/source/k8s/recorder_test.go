@@ -1,0 +1,93 @@
+package k8s
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+func TestEventsAreWritten(t *testing.T) {
+	f := newFakeAPI(t)
+	populate(f)
+	l := start(t, f, nil)
+	l.until(t, "synced", l.synced)
+	r := l.source.Recorder("fairlead", "n1")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { r.Run(ctx); close(done) }()
+	r.Warn(model.ServiceKey{Namespace: "default", Name: "web"}, "Quarantined", "the kernel refuses it")
+	r.WarnNode("NoKernelSupport", "too old")
+	l.until(t, "both Events", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.posted) == 2
+	})
+	cancel()
+	<-done
+	web, node := f.posted[0], f.posted[1]
+	if ref := web.InvolvedObject; ref.Kind != "Service" || ref.Namespace != "default" || string(ref.UID) != string(service("web", "").UID) {
+		t.Errorf("the Service's Event is about %+v", ref)
+	}
+	if web.Namespace != "default" || web.Type != corev1.EventTypeWarning || web.Reason != "Quarantined" ||
+		web.Source.Component != "fairlead" || web.Source.Host != "n1" || web.Count != 1 {
+		t.Errorf("got %+v", web)
+	}
+	if ref := node.InvolvedObject; ref.Kind != "Node" || ref.Name != "n1" || string(ref.UID) != "n1" || node.Namespace != "default" {
+		t.Errorf("the Node's Event is %+v in %s", ref, node.Namespace)
+	}
+}
+
+// One object says a few things, then little; another is not concerned; and a
+// full queue makes nobody wait.
+func TestEventsAreLimited(t *testing.T) {
+	f := newFakeAPI(t)
+	s, err := New(Config{Kubeconfig: f.kubeconfig("", "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.Recorder("fairlead", "n1")
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r.now = func() time.Time { return now }
+	a, b := model.ServiceKey{Namespace: "default", Name: "a"}, model.ServiceKey{Namespace: "default", Name: "b"}
+	said := func(fn func()) int {
+		before := len(r.queue)
+		fn()
+		return len(r.queue) - before
+	}
+	steps := []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"the same ten times", func() {
+			for range 10 {
+				r.Warn(a, "R", "same")
+			}
+		}, 1},
+		{"ten different", func() {
+			for i := range 10 {
+				r.Warn(a, "R", string(rune('a'+i)))
+			}
+		}, eventBurst - 1},
+		{"another object", func() { r.Warn(b, "R", "same") }, 1},
+		{"one more after the pause", func() { now = now.Add(eventPause); r.Warn(a, "R", "x"); r.Warn(a, "R", "y") }, 1},
+		{"the same much later", func() { now = now.Add(eventRepeat); r.Warn(a, "R", "same") }, 1},
+		{"a flood", func() {
+			for i := range 2 * eventObjects {
+				r.Warn(model.ServiceKey{Namespace: "default", Name: string(rune(0x4e00 + i))}, "R", "m")
+			}
+		}, eventQueue - 8},
+	}
+	for _, step := range steps {
+		if got := said(step.do); got != step.want {
+			t.Errorf("%s: %d Events, want %d", step.what, got, step.want)
+		}
+	}
+	if len(r.accounts) > eventObjects || len(r.queue) != eventQueue {
+		t.Errorf("%d accounts, %d queued", len(r.accounts), len(r.queue))
+	}
+}
