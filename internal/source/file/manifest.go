@@ -3,7 +3,10 @@ package file
 import (
 	"fmt"
 	"hash/maphash"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/model"
@@ -43,18 +46,13 @@ func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 	docs := split(data)
 	c := content{docs: make(map[uint64]*parsed, len(docs)), objects: make([]*object, 0, len(docs))}
 	lines := make(map[id]int, len(docs))
-	for _, d := range docs {
-		digest := maphash.Bytes(seed, d.text)
-		p, ok := known.docs[digest]
-		if !ok {
-			p = r.read(d)
-		}
-		c.docs[digest] = p
+	for i, p := range readAll(r, seed, known, docs, c.docs) {
+		d := docs[i]
 		c.unreadable = c.unreadable || p.unreadable
 		c.ignored = append(c.ignored, p.ignored...)
-		for _, i := range p.issues {
+		for _, wrong := range p.issues {
 			c.problems = append(c.problems, model.Problem{
-				Object: fmt.Sprintf("%s:%d", known.origin(), d.line+i.line), Reason: i.text,
+				Object: fmt.Sprintf("%s:%d", known.origin(), d.line+wrong.line), Reason: wrong.text,
 			})
 		}
 		for _, o := range p.objects {
@@ -71,6 +69,37 @@ func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 	}
 	slices.SortFunc(c.objects, func(a, b *object) int { return a.id.compare(b.id) })
 	return c
+}
+
+// readAll reads the documents, those that are not known from before with all
+// processors: YAML is slow, and the first reading of 10 000 Services is what the
+// start waits for. What was read goes into now, too, by digest.
+func readAll(r *reader, seed maphash.Seed, known *manifest, docs []document, now map[uint64]*parsed) []*parsed {
+	out, digests := make([]*parsed, len(docs)), make([]uint64, len(docs))
+	var fresh []int
+	for i, d := range docs {
+		digests[i] = maphash.Bytes(seed, d.text)
+		if p, ok := known.docs[digests[i]]; ok {
+			out[i] = p
+		} else {
+			fresh = append(fresh, i)
+		}
+	}
+	var next atomic.Int64
+	var readers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (len(fresh)+15)/16) {
+		readers.Go(func() {
+			for n := next.Add(1); n <= int64(len(fresh)); n = next.Add(1) {
+				i := fresh[n-1]
+				out[i] = r.read(docs[i])
+			}
+		})
+	}
+	readers.Wait()
+	for i, p := range out {
+		now[digests[i]] = p
+	}
+	return out
 }
 
 // accept makes content what the file says, and gives the objects of before. Of a
