@@ -77,16 +77,16 @@ type Frontend struct {
 	LocalBackends []Backend
 
 	// Masquerade: every connection to Backends is given this node's address
-	// (external traffic under policy Cluster, or masqueradeAll). Otherwise
-	// ClusterIP traffic is masqueraded only if its source is not a pod
-	// (NodeView.LocalDetector).
+	// (external traffic under policy Cluster). ClusterIP traffic is masqueraded by
+	// NodeView: all of it (MasqueradeAll), or what does not come from a pod
+	// (Local).
 	Masquerade bool
 
 	AffinityTimeout time.Duration // 0 = none
 	ConsistentHash  bool          // choose by hash of the client address
 
-	// Guarded: only SourceRanges (and, if GuardNodes, this node) may connect;
-	// everything else is dropped. Ranges are masked, sorted, none inside another.
+	// Guarded: only SourceRanges may connect, nobody if there are none; everything
+	// else is dropped. Ranges are masked, sorted, none inside another.
 	Guarded      bool
 	SourceRanges []netip.Prefix
 
