@@ -2,7 +2,7 @@ package conntrack
 
 // Names and values of linux/netfilter/nfnetlink_conntrack.h; x/sys/unix has none of them.
 const (
-	msgNew    = 1<<8 | 0 // NFNL_SUBSYS_CTNETLINK<<8 | IPCTNL_MSG_CT_NEW
+	msgNew    = 1 << 8 // NFNL_SUBSYS_CTNETLINK<<8 | IPCTNL_MSG_CT_NEW
 	msgGet    = 1<<8 | 1
 	msgDelete = 1<<8 | 2
 
