@@ -25,31 +25,34 @@ type control struct {
 	kubeconfig string
 }
 
-func newControl(ctx context.Context, o options) (c *control, err error) {
+func newControl(ctx context.Context, o options) (*control, error) {
 	sweep()
-	c = &control{options: o}
-	defer func() {
-		if err != nil {
-			c.close()
-		}
-	}()
-	if c.dir, err = os.MkdirTemp("", fmt.Sprintf("flpeers-%d-scratch-", os.Getpid())); err != nil {
+	c := &control{options: o}
+	if err := c.build(ctx); err != nil {
+		c.close()
 		return nil, err
+	}
+	return c, nil
+}
+
+func (c *control) build(ctx context.Context) (err error) {
+	if c.dir, err = os.MkdirTemp("", fmt.Sprintf("flpeers-%d-scratch-", os.Getpid())); err != nil {
+		return err
 	}
 	if c.lab, err = netlab.New(ctx, netlab.Config{PodsPerNode: 1}); err != nil {
-		return nil, err
+		return err
 	}
 	if c.host, err = c.lab.Host("client2"); err != nil {
-		return nil, err
+		return err
 	}
 	// The address of the API server outlives the links to the nodes of the subjects.
 	if err := ip(ctx, c.host, "addr", "add", apiAddr.String()+"/32", "dev", "lo"); err != nil {
-		return nil, err
+		return err
 	}
 	if c.group, err = newCgroup("control"); err != nil {
-		return nil, err
+		return err
 	}
-	return c, c.start(ctx)
+	return c.start(ctx)
 }
 
 func (c *control) start(ctx context.Context) (err error) {

@@ -83,18 +83,7 @@ func (t *trial) connects(bare connectRecord) error {
 }
 
 func (t *trial) connect(targets map[string]netip.AddrPort) (connectRecord, error) {
-	all := connectRecord{}
-	if t.c.options.connect == 0 {
-		return all, nil
-	}
-	for name, to := range targets {
-		r, err := connectLoop(t.node.client, to, t.c.options.connect)
-		if err != nil {
-			return nil, err
-		}
-		all[name] = r
-	}
-	return all, nil
+	return connectAll(t.node.client, targets, t.c.options.connect)
 }
 
 // meter counts what the machine did in a phase.
