@@ -32,9 +32,10 @@ type expectation interface {
 
 // answer is what a request must meet.
 type answer struct {
-	kind     string   // backends, backend, same, changes, refused, timeout, unreachable, reset, closed, fails
-	backends []string // names, or name:port
-	source   string   // "", preserved, masqueraded, or an address
+	kind     string    // backends, backend, same, shares, changes, refused, timeout, unreachable, reset, closed, fails
+	backends []string  // names, or name:port
+	source   string    // "", preserved, masqueraded, or an address
+	shares   []float64 // per cent, in the order of backends
 	tries    int
 	pause    time.Duration
 }
@@ -111,6 +112,8 @@ func (e *fromExpectation) check(ctx context.Context, r *run) error {
 		return e.spread(ask, r)
 	case "same":
 		return e.same(ask, r)
+	case "shares":
+		return e.shares(ask, r)
 	case "changes":
 		return e.changes(ctx, ask)
 	case "timeout", "fails":
@@ -156,6 +159,25 @@ func (e *fromExpectation) same(ask func() netlab.Reply, r *run) error {
 		if rep.Backend != first {
 			// Trying again until chance is kind would prove nothing.
 			return permanent{fmt.Errorf("request %d: %s answered, %s before", n, rep.Backend, first)}
+		}
+	}
+	return nil
+}
+
+// shares counts who answers. The tolerance is 8 points: at 400 requests, three and a half standard deviations of the worst case.
+func (e *fromExpectation) shares(ask func() netlab.Reply, r *run) error {
+	counts := map[string]int{}
+	for range e.answer.tries {
+		rep := ask()
+		if err := e.answer.matches(rep, r); err != nil {
+			return err
+		}
+		counts[rep.Backend]++
+	}
+	for i, name := range e.answer.backends {
+		got := 100 * float64(counts[name]) / float64(e.answer.tries)
+		if want := e.answer.shares[i]; got < want-8 || got > want+8 {
+			return permanent{fmt.Errorf("%s answered %.0f %% of %d requests, want %.0f %%", name, got, e.answer.tries, want)}
 		}
 	}
 	return nil

@@ -94,6 +94,7 @@ func TestTrueExpectationsPass(t *testing.T) {
   from pod-a2 pod-a3 to {{vip 10}}:80: backends pod-a1:8080 pod-b1:8080
   from pod-a2 to {{vip 10}}:80: backends pod-a1 pod-b1 source preserved
   from pod-a2 to {{vip 10}}:80: changes backend within 50 tries, 1ms apart
+  from pod-a2 to {{vip 10}}:80: shares pod-a1=50 pod-b1=50 of 400
   from client to {{vip 11}}:80: refused
   from client to {{vip 11}}:80: fails
   from client to {{vip 12}}:80: timeout
@@ -133,6 +134,7 @@ func TestFalseExpectationsFail(t *testing.T) {
 		`log contains "nothing of the kind"`:                                             "no line holds",
 		`log lacks "applied"`:                                                            "there is a line",
 		`prints node-a "nft list tables": contains "other"`:                              "no line holds",
+		`from client to {{vip 10}}:80: shares pod-a1=75 pod-b1=25 of 200`:                "of 200 requests, want 75",
 		`traffic t: lost 0 of 5`:                                                         "no traffic",
 		`flow f: backend pod-a1`:                                                         "no flow",
 		`from mars to {{vip 10}}:80: refused`:                                            "find host",

@@ -180,6 +180,20 @@ func parseAnswer(w []string) (a answer, err error) {
 		}
 		a.tries, err = strconv.Atoi(w[1])
 		w = w[3:]
+	case "shares": // shares NAME=PERCENT... of N
+		for len(w) > 0 && w[0] != "of" {
+			name, percent, _ := strings.Cut(w[0], "=")
+			n, err := strconv.ParseFloat(percent, 64)
+			if err != nil {
+				return a, errBadLine
+			}
+			a.backends, a.shares, w = append(a.backends, name), append(a.shares, n), w[1:]
+		}
+		if len(w) != 2 || len(a.backends) == 0 {
+			return a, errBadLine
+		}
+		a.tries, err = strconv.Atoi(w[1])
+		return a, err
 	case "changes": // changes backend within N tries, DURATION apart
 		if len(w) != 6 || w[0] != "backend" || w[1] != "within" || w[3] != "tries" || w[5] != "apart" {
 			return a, errBadLine
