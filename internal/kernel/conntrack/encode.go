@@ -15,15 +15,22 @@ const (
 // encoder appends netlink messages to a buffer.
 type encoder struct{ b []byte }
 
+// header is the variable part of a message's headers.
+type header struct {
+	typ, flags uint16
+	seq        uint32
+	family     Family
+}
+
 // message appends one message; body appends its attributes.
-func (e *encoder) message(typ, flags uint16, seq uint32, fam Family, body func()) {
+func (e *encoder) message(h header, body func()) {
 	at := len(e.b)
 	e.b = binary.NativeEndian.AppendUint32(e.b, 0) // length, below
-	e.b = binary.NativeEndian.AppendUint16(e.b, typ)
-	e.b = binary.NativeEndian.AppendUint16(e.b, flags)
-	e.b = binary.NativeEndian.AppendUint32(e.b, seq)
+	e.b = binary.NativeEndian.AppendUint16(e.b, h.typ)
+	e.b = binary.NativeEndian.AppendUint16(e.b, h.flags|unix.NLM_F_REQUEST)
+	e.b = binary.NativeEndian.AppendUint32(e.b, h.seq)
 	e.b = binary.NativeEndian.AppendUint32(e.b, 0)
-	e.b = append(e.b, byte(fam), unix.NFNETLINK_V0, 0, 0)
+	e.b = append(e.b, byte(h.family), unix.NFNETLINK_V0, 0, 0)
 	body()
 	binary.NativeEndian.PutUint32(e.b[at:], uint32(len(e.b)-at))
 }
@@ -85,7 +92,7 @@ func (e *encoder) tuple(typ uint16, proto uint8, t Tuple, zone func()) {
 
 // dump appends the request for the flows of a filter.
 func (e *encoder) dump(f *Filter, seq uint32) {
-	e.message(msgGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, seq, f.Family, func() {
+	e.message(header{msgGet, unix.NLM_F_DUMP, seq, f.Family}, func() {
 		if f.Protocol == 0 {
 			return
 		}
@@ -121,7 +128,7 @@ func bit(on bool, b uint32) uint32 {
 // remove appends the request to delete one flow. The kernel compares the ID, so
 // that a flow that has taken the tuple meanwhile stays.
 func (e *encoder) remove(x *Flow, flags uint16, seq uint32) {
-	e.message(msgDelete, unix.NLM_F_REQUEST|flags, seq, x.Family, func() {
+	e.message(header{msgDelete, flags, seq, x.Family}, func() {
 		var zone func()
 		if x.Zone != 0 && x.zoneInTuple {
 			zone = func() { e.be16(ctaTupleZone, x.Zone) }

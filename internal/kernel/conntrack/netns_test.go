@@ -50,7 +50,7 @@ func create(t testing.TB, c *Conn, flows []Flow) {
 				flags = unix.NLM_F_ACK
 			}
 			x := &flows[i]
-			e.message(msgNew, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|flags, c.seq, x.Family, func() {
+			e.message(header{msgNew, unix.NLM_F_CREATE | unix.NLM_F_EXCL | flags, c.seq, x.Family}, func() {
 				e.tuple(ctaTupleOrig, x.Protocol, x.Orig, nil)
 				e.tuple(ctaTupleReply, x.Protocol, x.Reply, nil)
 				e.be32(ctaTimeout, 600)
