@@ -35,6 +35,9 @@ type Config struct {
 	FeatureGates map[string]bool // every gate of Kubernetes 1.36, with its value here
 	Logging      Logging
 
+	ResetGoneEndpoints bool // end TCP connections to endpoints that no longer exist
+	DNS                DNS
+
 	InitOnly      bool   // do the privileged sysctl part, then exit
 	Cleanup       bool   // remove every trace, then exit
 	WriteConfigTo string // write the defaults to this file, then exit; "" = run

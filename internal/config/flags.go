@@ -25,6 +25,7 @@ type Flags struct {
 	logFormat                 string
 	gates                     map[string]string
 	ignored                   ignoredFlags
+	own                       ownFlags
 }
 
 // ignoredFlags exist so that a command line made for kube-proxy is accepted.
@@ -51,6 +52,7 @@ func Register(fs *pflag.FlagSet) *Flags {
 	f.addIPVS(fs)
 	f.addConntrack(fs)
 	f.addLogging(fs)
+	f.addOwn(fs)
 	return f
 }
 

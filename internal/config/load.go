@@ -28,6 +28,7 @@ func (f *Flags) Load(p Params) (*Config, error) {
 	}
 	v.fill(c, &w, p)
 	c.Client.Master = f.master // not a field of the file; kube-proxy takes it in both cases
+	f.fillOwn(c, v)
 	f.switchOff(c)
 	c.NodeName = v.nodeName(w.HostnameOverride, p)
 	c.Warnings = append(c.Warnings, f.withoutEffect(c, &w)...)
@@ -134,8 +135,9 @@ func (f *Flags) switchOff(c *Config) {
 func (f *Flags) overruled() []string {
 	obeyed := []string{
 		"config", "cleanup", "init-only", "write-config-to", "version", "help", "master", "hostname-override",
-		"manifests", "v", "logging-format", "vmodule",
+		"v", "logging-format", "vmodule",
 	}
+	obeyed = append(obeyed, ownNames()...)
 	var names []string
 	f.fs.Visit(func(fl *pflag.Flag) {
 		if !slices.Contains(obeyed, fl.Name) && !strings.HasPrefix(fl.Name, "log-") {
