@@ -40,8 +40,8 @@ func (z *zone) inServices(rel, name string, qtype uint16) answer {
 		return nxdomain()
 	}
 	v := l.view
-	if rest == "_status" {
-		return z.status(v, name, qtype)
+	if rest == StatusLabel {
+		return z.status(l)
 	}
 	if v.kind == external {
 		return z.alias(v, rest, name, qtype)

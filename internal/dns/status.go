@@ -4,72 +4,82 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // StatusLabel is the label below a Service's name whose TXT records say what
-// this node knows of the Service. Specification 1.1.0 section 3 permits such
+// this node knows of the Service, and below the cluster domain whose TXT record
+// says that the server is Fairlead's. Specification 1.1.0 section 3 permits such
 // extensions, and no host or Service can begin with "_". It is for `fairlead
-// wait` and says no more than the A records plus the endpoints not yet ready.
+// wait`, and says no more than the A records plus the endpoints not yet ready.
 const StatusLabel = "_status"
 
+// Endpoint states in a status.
+const (
+	StateReady    = "ready"
+	StateNotReady = "notready"
+	StateLeft     = "left" // was published in the last ten minutes
+)
+
 // status answers <StatusLabel>.<svc>.<ns>.svc.<zone> TXT: one record
-// "fairlead 1 kind=… published=… waiting=…", and one for each endpoint,
-// "endpoint host=… addr=… state=ready|notready|left".
-func (z *zone) status(v *view, name string, qtype uint16) answer {
-	if qtype != dns.TypeTXT {
+// "fairlead 1 kind=…", and one "endpoint host=… addr=… state=…" each.
+func (z *zone) status(l lookup) answer {
+	if l.qtype != dns.TypeTXT {
 		return nodata()
 	}
-	h := header(name, dns.TypeTXT)
+	h := header(l.name, dns.TypeTXT)
 	h.Ttl = 0
 	var out answer
 	say := func(format string, args ...any) {
 		out.rrs = append(out.rrs, &dns.TXT{Hdr: h, Txt: []string{fmt.Sprintf(format, args...)}})
 	}
-	published := len(v.addrs.v4) + len(v.addrs.v6)
-	if v.kind == clusterIP {
-		published = 0 // endpoints are not DNS's business then
-	}
-	say("fairlead 1 kind=%s published=%d waiting=%d", v.kind, published, len(v.notReady))
-	for _, host := range sortedKeys(v.hosts) {
-		a := v.hosts[host]
-		for _, ip := range append(slices.Clone(a.v4), a.v6...) {
-			say("endpoint host=%s addr=%s state=ready", host, ip)
+	say("fairlead 1 kind=%s", l.view.kind)
+	seen := map[string]bool{}
+	for _, sl := range z.store.slicesOf(l.key) {
+		for i := range sl.Endpoints {
+			e := &sl.Endpoints[i]
+			state := StateNotReady
+			if e.Ready {
+				state = StateReady
+			}
+			line := fmt.Sprintf("endpoint host=%s addr=%s state=%s", hostOf(e), e.Addr, state)
+			if !seen[line] {
+				seen[line] = true
+				say("%s", line)
+			}
 		}
 	}
-	for _, host := range sortedKeys(v.notReady) {
-		for _, ip := range v.notReady[host] {
-			say("endpoint host=%s addr=%s state=notready", host, ip)
-		}
-	}
-	for _, host := range sortedKeys(v.left) {
-		say("endpoint host=%s state=left", host)
-	}
-	for _, p := range ports(v) {
-		say("port %s", p)
+	for _, host := range l.view.leftNames() {
+		say("endpoint host=%s state=%s", host, StateLeft)
 	}
 	return out
 }
 
-func ports(v *view) (list []string) {
-	for _, p := range v.service.Ports {
-		list = append(list, fmt.Sprintf("name=%s port=%d protocol=%s", p.Name, p.Port, p.Protocol))
+func (v *view) leftNames() (names []string) {
+	for name, at := range v.left {
+		if time.Since(at) < memory {
+			names = append(names, name)
+		}
 	}
-	return list
+	slices.Sort(names)
+	return names
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	list := make([]string, 0, len(m))
-	for k := range m {
-		list = append(list, k)
+func (s *Store) slicesOf(key model.ServiceKey) []*model.Slice {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if r := s.services[key]; r != nil {
+		return slices.Clone(r.slices)
 	}
-	slices.Sort(list)
-	return list
+	return nil
 }
 
-// ParseStatus reads one TXT record of a status answer into its first word and
-// its key=value fields.
+// ParseStatus reads one TXT record of a status into its first word and its
+// key=value fields.
 func ParseStatus(txt []string) (what string, fields map[string]string) {
 	fields = map[string]string{}
 	for i, word := range strings.Fields(strings.Join(txt, "")) {

@@ -85,6 +85,10 @@ func (z *zone) resolve(name string, qtype uint16) answer {
 		case "ns":
 			return z.addresses(name, qtype, splitFamilies(z.servers))
 		}
+	case StatusLabel:
+		if rest == "" {
+			return only(qtype, &dns.TXT{Hdr: header(name, dns.TypeTXT), Txt: []string{"fairlead 1"}})
+		}
 	case "dns-version":
 		if rest == "" {
 			return only(qtype, &dns.TXT{Hdr: header(name, dns.TypeTXT), Txt: []string{SchemaVersion}})

@@ -25,7 +25,8 @@ func Cases() []Case {
 	return []Case{
 		// 2.1, 2.2: the schema version
 		{Name: "dns-version", Type: "TXT", Answer: []string{`TXT "1.1.0"`}},
-		{Name: "dns-version", Type: "A"},
+		{Name: "dns-version", Type: "A", CoreDNS: &Reply{Rcode: nx},
+			Why: "the name exists, so RFC 2308 says NODATA; CoreDNS looks at the type first"},
 		// 2.3: Services with a cluster IP
 		{Name: "web.default.svc", Type: "A", Answer: []string{"A 10.96.1.1"}},
 		{Name: "web.default.svc", Type: "AAAA", Answer: []string{"AAAA fd00:10:96::1:1"}},
@@ -60,16 +61,19 @@ func Cases() []Case {
 		{Name: "waiting-0.waiting.jobs.svc", Type: "A", Rcode: nx},
 		{Name: "_x._tcp.waiting.jobs.svc", Type: "SRV", Rcode: nx},
 		// 2.5: ExternalName
-		{Name: "alias.default.svc", Type: "CNAME", Answer: []string{"CNAME db.example.org."}},
+		{Name: "alias.default.svc", Type: "CNAME", Answer: []string{"CNAME db.example.org."},
+			CoreDNS: &Reply{Answer: []string{"CNAME Db.Example.org."}}, Why: "names have no case; we keep one spelling"},
 		{Name: "inward.default.svc", Type: "A", Answer: []string{"A 10.96.1.1", "CNAME web.default.svc"}},
 		{Name: "below.alias.default.svc", Type: "A", Rcode: nx},
 		// the zone itself, and names that have only others below them (RFC 8020)
 		{Name: "cluster.local.", Type: "SOA", Answer: []string{"SOA"}},
-		{Name: "cluster.local.", Type: "NS", Answer: []string{"NS ns.dns"}},
+		{Name: "cluster.local.", Type: "NS", Answer: []string{"NS ns.dns"},
+			CoreDNS: &Reply{}, Why: "CoreDNS names the Service that it finds itself behind; here it is behind none"},
 		{Name: "cluster.local.", Type: "A"},
 		{Name: "svc", Type: "A"},
 		{Name: "jobs.svc", Type: "A"},
-		{Name: "_tcp.flux.jobs.svc", Type: "SRV"},
+		{Name: "_tcp.flux.jobs.svc", Type: "SRV", CoreDNS: &Reply{Rcode: nx},
+			Why: "an empty non-terminal (RFC 8020): with NXDOMAIN a resolver may deny the SRV names below it"},
 		// what is not there
 		{Name: "nothing.default.svc", Type: "A", Rcode: nx},
 		{Name: "web.nowhere.svc", Type: "A", Rcode: nx},

@@ -1,0 +1,119 @@
+package dns
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// sink is a server without sockets of its own, and a client to catch answers.
+type sink struct {
+	srv    *Server
+	out    *net.UDPConn
+	client *net.UDPConn
+}
+
+func newSink(f testing.TB) *sink {
+	store := NewStore(StoreConfig{})
+	svc := headlessService(nil)
+	svc.Created = time.Now().Unix()
+	store.Apply([]model.Event{
+		serviceEvent(svc), sliceEvent(flux(), endpoint("10.1.0.1", "flux-0"), endpoint("10.1.0.2", "")),
+		serviceEvent(model.Service{Key: model.ServiceKey{Namespace: "d", Name: "web"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")},
+			Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}}}),
+		serviceEvent(model.Service{Key: model.ServiceKey{Namespace: "d", Name: "out"}, ExternalName: "web.d.svc.cluster.local"}),
+	})
+	srv, err := New(Config{Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53")}, Store: store, Park: -1, PodRecords: true})
+	if err != nil {
+		f.Fatal(err)
+	}
+	s := &sink{srv: srv}
+	for _, u := range []**net.UDPConn{&s.out, &s.client} {
+		if *u, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+			f.Fatal(err)
+		}
+		f.Cleanup(func() { _ = (*u).Close() })
+	}
+	return s
+}
+
+// FuzzServe: any packet is answered at most once, with a message that parses,
+// fits, has the query's id and is an answer; well-formed questions always are.
+func FuzzServe(f *testing.F) {
+	for _, q := range []struct {
+		name  string
+		qtype uint16
+	}{
+		{"web.d.svc.cluster.local", dns.TypeA}, {"_http._tcp.web.d.svc.cluster.local", dns.TypeSRV}, {"out.d.svc.cluster.local", dns.TypeAAAA},
+		{"flux-0.flux.jobs.svc.cluster.local", dns.TypeANY}, {"1.0.96.10.in-addr.arpa", dns.TypePTR}, {"_status.flux.jobs.svc.cluster.local", dns.TypeTXT},
+		{"10-1-0-1.d.pod.cluster.local", dns.TypeA}, {"cluster.local", dns.TypeAXFR},
+	} {
+		m := question(q.name, q.qtype)
+		m.SetEdns0(1232, true)
+		b, err := m.Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	s := newSink(f)
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		s.srv.serve(t.Context(), packet, &asker{addr: s.client.LocalAddr().(*net.UDPAddr).AddrPort(), udp: s.out})
+		buf := make([]byte, 65536)
+		_ = s.client.SetReadDeadline(time.Now().Add(time.Millisecond)) // loopback delivers in the sender's call
+		n, err := s.client.Read(buf)
+		var q dns.Msg
+		asked := len(packet) >= headerSize && packet[2]&0x80 == 0
+		if err != nil {
+			if asked {
+				t.Fatalf("no answer to % x", packet)
+			}
+			return
+		}
+		var a dns.Msg
+		if err := a.Unpack(buf[:n]); err != nil {
+			t.Fatalf("answer does not parse: %v", err)
+		}
+		if !asked || !a.Response || n > maxUDPAnswer || buf[0] != packet[0] || buf[1] != packet[1] {
+			t.Fatalf("query % x, answer of %d bytes %v", packet, n, &a)
+		}
+		if q.Unpack(packet) == nil && check(&q) == dns.RcodeSuccess && len(a.Question) != 1 {
+			t.Fatalf("question is missing: %v", &a)
+		}
+	})
+}
+
+// FuzzResolve: any name and type get an answer that is either positive, or
+// negative with a SOA, and NXDOMAIN never has records.
+func FuzzResolve(f *testing.F) {
+	f.Add("flux-0.flux.jobs.svc", uint16(1))
+	f.Add("_zmq._tcp.flux.jobs.svc", uint16(33))
+	f.Add("_.._svc.", uint16(255))
+	z := newSink(f).srv.zone
+	f.Fuzz(func(t *testing.T, rel string, qtype uint16) {
+		a := z.resolve(lower(rel)+z.suffix, qtype)
+		if len(a.rrs) == 0 && !a.soa || a.rcode == dns.RcodeNameError && len(a.rrs) > 0 {
+			t.Fatalf("%q %d: %+v", rel, qtype, a)
+		}
+	})
+}
+
+func FuzzReverse(f *testing.F) {
+	f.Add("1.0.96.10.in-addr.arpa.")
+	f.Add("1.0.0.0.1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.9.0.0.0.1.0.0.0.0.d.f.ip6.arpa.")
+	f.Fuzz(func(t *testing.T, name string) {
+		ip, ok := reverseAddr(name)
+		if !ok {
+			return
+		}
+		back, err := dns.ReverseAddr(ip.String())
+		if err != nil || ip.Is4() && back != name || ip.Is6() && !ip.Is4In6() && lower(name) == name && back != name {
+			t.Fatalf("%q is %s is %q", name, ip, back)
+		}
+	})
+}
