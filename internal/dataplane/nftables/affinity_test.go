@@ -1,0 +1,214 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/test/netlab"
+)
+
+// sticky is a Frontend with affinity and these many endpoints.
+func sticky(f model.Family, kind model.FrontendKind, n int) model.Frontend {
+	fe := dataplanetest.ClusterIP(f, 1, n)
+	fe.Kind, fe.AffinityTimeout = kind, time.Hour
+	if kind == model.NodePort {
+		fe.Key.Addr, fe.Key.Port = model.FrontendKey{}.Addr, 30080
+	}
+	return fe
+}
+
+// remember does what packets do: client i of a Frontend has met an endpoint.
+func remember(t testing.TB, k nft.Kernel, fe *model.Frontend, client int, b model.Backend) {
+	t.Helper()
+	key := nft.AppendAddr(nil, dataplanetest.Backends(fe.Key.Family, 5000+client, 1)[0].Addr)
+	at := fe.Key.Addr
+	if !at.IsValid() {
+		at = dataplanetest.View().NodePortAddrs[1]
+		if fe.Key.Family == model.IPv6 {
+			at = dataplanetest.View().NodePortAddrs[2]
+		}
+	}
+	key = nft.AppendPort(nft.AppendProto(nft.AppendAddr(key, at), uint8(fe.Key.Protocol)), fe.Key.Port)
+	commit(t, k, func(batch *nft.Batch) {
+		batch.AddElement(tableRef(fe.Key.Family).Set(affinityMap), &nft.Element{Key: key, Data: nft.AppendPort(nft.AppendAddr(nil, b.Addr), b.Port)})
+	})
+}
+
+// remembered gives the endpoints that clients remember, sorted.
+func rememberedBy(t testing.TB, k nft.Kernel, f model.Family) []string {
+	t.Helper()
+	var out []string
+	err := k.Elements(t.Context(), tableRef(f).Set(affinityMap), func(e *nft.Element) error {
+		out = append(out, string(e.Data))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// stickyTown has a sticky Frontend with 4 endpoints, each remembered by 5 clients.
+func stickyTown(t *testing.T, k nft.Kernel, f model.Family, kind model.FrontendKind) (*dataplanetest.Bed, model.Frontend) {
+	t.Helper()
+	b := dataplanetest.NewBed(New(Params{Kernel: k}), dataplanetest.View())
+	b.Load(t)
+	b.Base()
+	fe := sticky(f, kind, 4)
+	b.Want(fe.Service, fe)
+	b.Sync(t)
+	for i := range 20 {
+		remember(t, k, &fe, i, fe.Backends[i%4])
+	}
+	b.Load(t)
+	return b, fe
+}
+
+func TestGoneEndpointIsForgotten(t *testing.T) {
+	for _, kind := range []model.FrontendKind{model.ClusterIP, model.NodePort} {
+		for _, f := range bothFamilies {
+			t.Run(kind.String()+f.String(), func(t *testing.T) {
+				kernels(t, func(t *testing.T, k nft.Kernel) {
+					b, fe := stickyTown(t, k, f, kind)
+					gone := fe.Backends[2]
+					fe.Backends = slices.Delete(slices.Clone(fe.Backends), 2, 3)
+					b.Want(fe.Service, fe)
+					b.Sync(t)
+					left := rememberedBy(t, k, f)
+					if len(left) != 15 || slices.Contains(left, string(nft.AppendPort(nft.AppendAddr(nil, gone.Addr), gone.Port))) {
+						t.Errorf("%d clients remember something, want 15 and none of them the endpoint that is gone", len(left))
+					}
+					if changed, err := b.Driver.Changed(t.Context()); changed || err != nil {
+						t.Errorf("our own sweep counts as foreign: %v, %v", changed, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestEndedAffinityIsForgotten(t *testing.T) {
+	kernels(t, func(t *testing.T, k nft.Kernel) {
+		b, fe := stickyTown(t, k, model.IPv4, model.ClusterIP)
+		fe.AffinityTimeout = 0
+		b.Want(fe.Service, fe)
+		b.Sync(t)
+		if left := rememberedBy(t, k, model.IPv4); len(left) > 0 {
+			t.Errorf("%d clients are still remembered", len(left))
+		}
+	})
+}
+
+// A Service without affinity must not cost a dump of the map.
+func TestNoSweepWithoutNeed(t *testing.T) {
+	counter := nft.NewCounter(nft.NewFake())
+	b, _ := stickyTown(t, counter, model.IPv4, model.ClusterIP)
+	plain := dataplanetest.ClusterIP(model.IPv4, 2, 4)
+	b.Want(plain.Service, plain)
+	b.Sync(t)
+	before := counter.Counts()
+	b.Want(plain.Service, dataplanetest.ClusterIP(model.IPv4, 2, 3))
+	b.Sync(t)
+	if now := counter.Counts(); now.Reads != before.Reads || now.Commits != before.Commits+1 || now.Elements != before.Elements+1 {
+		t.Errorf("one endpoint less cost %d reads, %d commits, %d elements", now.Reads-before.Reads, now.Commits-before.Commits, now.Elements-before.Elements)
+	}
+}
+
+// A crash between the commit and the sweep, and a sweep that fails: the next
+// Load sees what is stale, and the difference removes it.
+func TestUnsweptIsFoundByLoad(t *testing.T) {
+	for name, unswept := range map[string]func(t *testing.T, k nft.Kernel, b *dataplanetest.Bed, fe model.Frontend){
+		"crash": func(t *testing.T, k nft.Kernel, b *dataplanetest.Bed, fe model.Frontend) {
+			remember(t, k, &fe, 99, model.Backend{Addr: fe.Backends[0].Addr, Port: 1})
+		},
+		"failed sweep": func(t *testing.T, k nft.Kernel, b *dataplanetest.Bed, fe model.Frontend) {
+			faulty := k.(*nft.Faulty)
+			faulty.OnRead = func(string) error { return errors.New("no dump, says the test") }
+			fe.Backends = fe.Backends[:3]
+			b.Want(fe.Service, fe)
+			b.Sync(t)
+			faulty.OnRead = nil
+			if changed, err := b.Driver.Changed(t.Context()); !changed || err != nil {
+				t.Errorf("nobody asks for a Load: %v, %v", changed, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kernels(t, func(t *testing.T, k nft.Kernel) {
+				faulty := &nft.Faulty{Kernel: k}
+				b, fe := stickyTown(t, faulty, model.IPv4, model.ClusterIP)
+				unswept(t, faulty, b, fe)
+				if drift := b.Load(t); len(drift) == 0 {
+					t.Error("what is stale goes unseen")
+				}
+				b.Sync(t)
+				if drift := b.Load(t); len(drift)+len(b.Pending()) > 0 {
+					t.Errorf("%d objects differ, %d pending", len(drift), len(b.Pending()))
+				}
+				if left := len(rememberedBy(t, k, model.IPv4)); left != 20 && left != 15 {
+					t.Errorf("%d clients are remembered", left)
+				}
+			})
+		})
+	}
+}
+
+// Real clients stay where they are, and leave an endpoint that is gone.
+func TestAffinityOfPackets(t *testing.T) {
+	tw := newTown(t)
+	pods := []string{"pod-a1", "pod-a2", "pod-b1", "pod-b2"}
+	for _, f := range bothFamilies {
+		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
+			for _, where := range []string{"vip 2", "lb 2", "node 30090"} {
+				t.Run(f.String()+p.String()+where, func(t *testing.T) { tw.sticks(t, f, p, where, pods) })
+			}
+		}
+	}
+}
+
+func (tw *town) sticks(t *testing.T, f model.Family, p model.Protocol, where string, pods []string) {
+	at := tw.target(t, f, where)
+	fe := model.Frontend{Key: model.FrontendKey{Family: f, Protocol: p, Addr: at.Addr(), Port: at.Port()},
+		Kind: model.ClusterIP, Verdict: model.Forward, AffinityTimeout: time.Hour}
+	switch where[:2] {
+	case "lb":
+		fe.Kind, fe.Masquerade = model.LoadBalancer, true
+	case "no":
+		fe.Kind, fe.Masquerade, fe.Key.Addr = model.NodePort, true, model.FrontendKey{}.Addr
+	}
+	left := slices.Clone(pods)
+	for len(left) > 1 {
+		fe.Backends = tw.backends(t, f, left...)
+		tw.bed.Want(model.ServiceKey{Namespace: f.String() + p.String(), Name: where}, fe)
+		tw.bed.Sync(t)
+		// Old flows keep their endpoint; a source port drawn twice must not find one.
+		if err := tw.lab.FlushConntrack("node-a"); err != nil {
+			t.Fatal(err)
+		}
+		met := ""
+		for range 8 {
+			ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+			r := tw.lab.Client().Ask(ctx, wire(p), at)
+			stop()
+			if r.Outcome != netlab.Answered {
+				t.Fatalf("%v: %v", r, r.Err)
+			}
+			if met != "" && r.Backend != met {
+				t.Fatalf("met %s, then %s", met, r.Backend)
+			}
+			met = r.Backend
+		}
+		i := slices.Index(left, met)
+		if i < 0 {
+			t.Fatalf("met %s, which is gone", met)
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+}
