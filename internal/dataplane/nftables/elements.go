@@ -6,7 +6,6 @@ import (
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
-	"github.com/fairlead/fairlead/internal/model"
 )
 
 // dropValue is the value of a verdict object that drops. Every other value is
@@ -54,48 +53,59 @@ func (s *step) write(set nft.SetRef) {
 	s.ops++
 }
 
-// op does its half of one difference: the deleting step takes away what Have has
-// and Want has not, the adding step the reverse. A changed element is both.
+// half is one difference as a step sees it: what it writes is what mine has and
+// other has not.
+type half struct {
+	def         *setDef
+	set         nft.SetRef
+	key         dataplane.Key
+	mine, other string
+}
+
+// op does a step's half of one difference: the deleting step takes away what
+// Have has and Want has not, the adding step the reverse. A change is both.
 func (s *step) op(o *dataplane.Op) {
 	def := defOf(o.Key.Kind)
 	if def == nil {
 		s.stray(o)
 		return
 	}
-	gone, come := o.Have, o.Want
+	h := half{def: def, set: tableRef(o.Key.Family).Set(def.name), key: o.Key, mine: o.Have, other: o.Want}
 	if s.add {
-		gone, come = come, gone
+		h.mine, h.other = h.other, h.mine
 	}
-	// From here on, gone is what this step is about, come is what the other side has.
-	set := tableRef(o.Key.Family).Set(def.name)
 	switch def.shape {
 	case shapePool:
-		s.pool(set, def, o.Key, gone, come)
+		s.pool(&h)
 	case shapeRanges:
-		s.ranges(set, o.Key, gone, come)
+		s.ranges(&h)
 	case shapeAllowed:
-		s.allowed(set, def, o.Key, gone, come)
+		s.allowed(&h)
 	default:
-		if gone == "" {
-			return
-		}
-		s.key = appendKey(s.key[:0], def.ident, o.Key.ID)
-		s.elem = nft.Element{Key: s.key}
-		if def.shape == shapeVerdict && s.add {
-			s.elem.Verdict = verdictOf(gone)
-		}
-		s.write(set)
+		s.single(&h)
 	}
 }
 
+func (s *step) single(h *half) {
+	if h.mine == "" {
+		return
+	}
+	s.key = appendKey(s.key[:0], h.def.ident, h.key.ID)
+	s.elem = nft.Element{Key: s.key}
+	if h.def.shape == shapeVerdict && s.add {
+		s.elem.Verdict = verdictOf(h.mine)
+	}
+	s.write(h.set)
+}
+
 // pool writes the slots of mine that differ from those of the other side.
-func (s *step) pool(set nft.SetRef, def *setDef, k dataplane.Key, mine, other string) {
-	w := slotWidth(k.Family)
-	s.key = appendKey(s.key[:0], def.ident, k.ID)
+func (s *step) pool(h *half) {
+	w := slotWidth(h.key.Family)
+	s.key = appendKey(s.key[:0], h.def.ident, h.key.ID)
 	base := len(s.key)
-	for i := 0; i*w < len(mine); i++ {
-		el := mine[i*w : (i+1)*w]
-		if len(other) >= (i+1)*w && other[i*w:(i+1)*w] == el || hole(el) {
+	for i := 0; i*w < len(h.mine); i++ {
+		el := h.mine[i*w : (i+1)*w]
+		if len(h.other) >= (i+1)*w && h.other[i*w:(i+1)*w] == el || hole(el) {
 			continue
 		}
 		s.key = nft.AppendSlot(s.key[:base], uint32(i))
@@ -104,35 +114,35 @@ func (s *step) pool(set nft.SetRef, def *setDef, k dataplane.Key, mine, other st
 			s.data = append(append(s.data[:0], el...), 0, 0)
 			s.elem.Data = s.data
 		}
-		s.write(set)
+		s.write(h.set)
 	}
 }
 
 func hole(slot string) bool { return strings.Trim(slot, "\x00") == "" }
 
-// eachRange walks the ranges of mine that the other side has not.
-func eachRange(f model.Family, mine, other string, do func(first, last string)) {
-	n := addrLen(f)
-	has := make(map[string]struct{}, len(other)/(2*n))
-	for at := 0; at+2*n <= len(other); at += 2 * n {
-		has[other[at:at+2*n]] = struct{}{}
+// eachRange walks the ranges of mine that other has not.
+func (h *half) eachRange(do func(first, last string)) {
+	n := addrLen(h.key.Family)
+	has := make(map[string]struct{}, len(h.other)/(2*n))
+	for at := 0; at+2*n <= len(h.other); at += 2 * n {
+		has[h.other[at:at+2*n]] = struct{}{}
 	}
-	for at := 0; at+2*n <= len(mine); at += 2 * n {
-		if _, both := has[mine[at:at+2*n]]; !both {
-			do(mine[at:at+n], mine[at+n:at+2*n])
+	for at := 0; at+2*n <= len(h.mine); at += 2 * n {
+		if _, both := has[h.mine[at:at+2*n]]; !both {
+			do(h.mine[at:at+n], h.mine[at+n:at+2*n])
 		}
 	}
 }
 
 // ranges writes intervals of a set of addresses: a start, and where the next
 // address exists, an end.
-func (s *step) ranges(set nft.SetRef, k dataplane.Key, mine, other string) {
-	eachRange(k.Family, mine, other, func(first, last string) {
+func (s *step) ranges(h *half) {
+	h.eachRange(func(first, last string) {
 		s.elem = nft.Element{Key: append(s.key[:0], first...)}
-		s.write(set)
+		s.write(h.set)
 		if end, some := next(last); some {
 			s.elem = nft.Element{Key: end, Flags: nft.ElementIntervalEnd}
-			s.write(set)
+			s.write(h.set)
 		}
 	})
 }
@@ -150,12 +160,12 @@ func next(a string) ([]byte, bool) {
 }
 
 // allowed writes intervals of a concatenation: one element each.
-func (s *step) allowed(set nft.SetRef, def *setDef, k dataplane.Key, mine, other string) {
-	eachRange(k.Family, mine, other, func(first, last string) {
-		s.key = append(appendKey(s.key[:0], def.ident, k.ID), first...)
-		s.data = append(appendKey(s.data[:0], def.ident, k.ID), last...)
+func (s *step) allowed(h *half) {
+	h.eachRange(func(first, last string) {
+		s.key = append(appendKey(s.key[:0], h.def.ident, h.key.ID), first...)
+		s.data = append(appendKey(s.data[:0], h.def.ident, h.key.ID), last...)
 		s.elem = nft.Element{Key: s.key, KeyEnd: s.data}
-		s.write(set)
+		s.write(h.set)
 	})
 }
 
