@@ -7,19 +7,28 @@ import (
 	"text/template"
 )
 
-// base gives every placeholder its meaning for one family. Addresses follow the lab's plan.
+// family gives every placeholder its meaning for one family. Addresses follow the lab's plan.
 type family struct {
-	name, addressType string
-	service           string // prefix before the number of a ClusterIP
-	external          string // externalIPs: routed to node-a by the clients, on no interface
-	balancer          string // load balancer VIPs: the same
-	wire, pod         string
-	bits              int
+	name          string
+	service       string // prefix before the number of a ClusterIP
+	external      string // externalIPs: routed to node-a by the clients, on no interface
+	balancer      string // load balancer VIPs: the same
+	wire, pod     string // nodes and clients; pods by number of the node and of the host
+	many          string // thousands of addresses; a scenario has to route them
+	network       string
+	any, loopback string
+	bits          int
 }
 
 var (
-	ipv4 = family{"IPv4", "IPv4", "10.96.0.", "198.51.100.", "203.0.113.", "172.18.0.", "10.244.%d.%d", 32}
-	ipv6 = family{"IPv6", "IPv6", "fd00:10:96::", "2001:db8:51::", "2001:db8:113::", "fd00:172:18::", "fd00:10:244:%d::%d", 128}
+	ipv4 = family{
+		name: "IPv4", service: "10.96.0.", external: "198.51.100.", balancer: "203.0.113.", wire: "172.18.0.", pod: "10.244.%d.%d",
+		many: "10.245.%d.%d", network: "172.18.0.0/24", any: "0.0.0.0/0", loopback: "127.0.0.1", bits: 32,
+	}
+	ipv6 = family{
+		name: "IPv6", service: "fd00:10:96::", external: "2001:db8:51::", balancer: "2001:db8:113::", wire: "fd00:172:18::", pod: "fd00:10:244:%d::%d",
+		many: "2001:db8:245::%x:%x", network: "fd00:172:18::/64", any: "::/0", loopback: "::1", bits: 128,
+	}
 )
 
 func (f family) host(name string) (string, error) {
@@ -48,47 +57,67 @@ func (f family) endpoint(host string, options ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	node := host
+	e := endpoint{ip: ip, node: host, conditions: "ready: true, serving: true, terminating: false"}
 	if strings.HasPrefix(host, "pod-") {
-		node = "node-" + host[4:5]
+		e.node = "node-" + host[4:5]
 	}
-	conditions, zone, hints := "{ready: true, serving: true, terminating: false}", "", ""
 	for _, o := range options {
-		key, value, _ := strings.Cut(o, "=")
-		switch key {
-		case "unready":
-			conditions = "{ready: false, serving: false, terminating: false}"
-		case "terminating":
-			conditions = "{ready: false, serving: false, terminating: true}"
-		case "serving-terminating":
-			conditions = "{ready: false, serving: true, terminating: true}"
-		case "ready-terminating": // what publishNotReadyAddresses looks like on a terminating pod
-			conditions = "{ready: true, serving: true, terminating: true}"
-		case "unset":
-			conditions = "{}"
-		case "zone":
-			zone = ", zone: " + value
-		case "hint":
-			hints += fmt.Sprintf("forZones: [{name: %s}]", value)
-		case "hintnode":
-			if hints != "" {
-				hints += ", "
-			}
-			hints += fmt.Sprintf("forNodes: [{name: %s}]", value)
-		case "node":
-			node = value
-		default:
-			return "", fmt.Errorf("unknown endpoint option %q", o)
+		if err := e.set(o); err != nil {
+			return "", err
 		}
 	}
-	out := fmt.Sprintf("{addresses: [%q], conditions: %s%s", ip, conditions, zone)
-	if node != "" {
-		out += ", nodeName: " + node
+	return e.String(), nil
+}
+
+type endpoint struct {
+	ip, node, conditions, zone string
+	hints                      []string
+}
+
+// conditions are the words for states that an endpoint can be in.
+func conditions() map[string]string {
+	return map[string]string{
+		"unready":             "ready: false, serving: false, terminating: false",
+		"terminating":         "ready: false, serving: false, terminating: true",
+		"serving-terminating": "ready: false, serving: true, terminating: true",
+		"ready-terminating":   "ready: true, serving: true, terminating: true", // with publishNotReadyAddresses
+		"unset":               "",
 	}
-	if hints != "" {
-		out += ", hints: {" + hints + "}"
+}
+
+func (e *endpoint) set(option string) error {
+	if c, ok := conditions()[option]; ok {
+		e.conditions = c
+		return nil
 	}
-	return out + "}", nil
+	key, value, _ := strings.Cut(option, "=")
+	switch key {
+	case "zone":
+		e.zone = value
+	case "hint":
+		e.hints = append(e.hints, fmt.Sprintf("forZones: [{name: %s}]", value))
+	case "hintnode":
+		e.hints = append(e.hints, fmt.Sprintf("forNodes: [{name: %s}]", value))
+	case "node":
+		e.node = value
+	default:
+		return fmt.Errorf("unknown endpoint option %q", option)
+	}
+	return nil
+}
+
+func (e *endpoint) String() string {
+	out := fmt.Sprintf("{addresses: [%q], conditions: {%s}", e.ip, e.conditions)
+	if e.zone != "" {
+		out += ", zone: " + e.zone
+	}
+	if e.node != "" {
+		out += ", nodeName: " + e.node
+	}
+	if len(e.hints) > 0 {
+		out += ", hints: {" + strings.Join(e.hints, ", ") + "}"
+	}
+	return out + "}"
 }
 
 // cluster writes the address lines of a Service's spec, indented by two.
@@ -125,52 +154,40 @@ func (v Variant) funcs() template.FuncMap {
 			}
 			return out
 		},
-		"hex": func(n int) string { return fmt.Sprintf("%x", n) },
 	}
 	for suffix, f := range map[string]family{"": fam, "4": ipv4, "6": ipv6, "Other": other} {
-		fm["family"+suffix] = func() string { return f.name }
-		fm["vip"+suffix] = func(n int) string { return fmt.Sprint(f.service, n) }
-		fm["ext"+suffix] = func(n int) string { return fmt.Sprint(f.external, n) }
-		fm["lb"+suffix] = func(n int) string { return fmt.Sprint(f.balancer, n) }
-		fm["ip"+suffix] = f.host
-		fm["endpoint"+suffix] = f.endpoint
-		fm["host"+suffix] = func(name string) (string, error) { // for URLs
+		for name, fn := range f.funcs() {
+			fm[name+suffix] = fn
+		}
+	}
+	return fm
+}
+
+// funcs are the placeholders of one family.
+func (f family) funcs() template.FuncMap {
+	return template.FuncMap{
+		"family":   func() string { return f.name },
+		"vip":      func(n int) string { return fmt.Sprint(f.service, n) },
+		"ext":      func(n int) string { return fmt.Sprint(f.external, n) },
+		"lb":       func(n int) string { return fmt.Sprint(f.balancer, n) },
+		"wire":     func() string { return f.network },
+		"loopback": func() string { return f.loopback },
+		"any":      func() string { return f.any },
+		"ip":       f.host,
+		"endpoint": f.endpoint,
+		"many":     func(i, j int) string { return fmt.Sprintf(f.many, i*4+j/250, j%250+1) },
+		"single": func(host string) (string, error) {
+			ip, err := f.host(host)
+			return fmt.Sprintf("%s/%d", ip, f.bits), err
+		},
+		"host": func(name string) (string, error) { // for URLs
 			ip, err := f.host(name)
 			if f.bits == 128 {
 				ip = "[" + ip + "]"
 			}
 			return ip, err
-		}
-		fm["many"+suffix] = func(i, j int) string { // thousands of addresses; a scenario has to route them
-			if f.bits == 32 {
-				return fmt.Sprintf("10.245.%d.%d", i*4+j/250, j%250+1)
-			}
-			return fmt.Sprintf("2001:db8:245::%d:%d", i+1, j+1)
-		}
-		fm["single"+suffix] = func(host string) (string, error) {
-			ip, err := f.host(host)
-			return fmt.Sprintf("%s/%d", ip, f.bits), err
-		}
-		fm["loopback"+suffix] = func() string {
-			if f.bits == 32 {
-				return "127.0.0.1"
-			}
-			return "::1"
-		}
-		fm["wire"+suffix] = func() string {
-			if f.bits == 32 {
-				return f.wire + "0/24"
-			}
-			return f.wire + "/64"
-		}
-		fm["any"+suffix] = func() string {
-			if f.bits == 32 {
-				return "0.0.0.0/0"
-			}
-			return "::/0"
-		}
+		},
 	}
-	return fm
 }
 
 func (v Variant) expand(name, text string) (string, error) {

@@ -90,11 +90,7 @@ func (r *run) step(ctx context.Context, s step) error {
 func (r *run) act(ctx context.Context, s step) error {
 	switch s.verb {
 	case "apply":
-		files, err := r.v.files(s.args)
-		if err != nil {
-			return err
-		}
-		return r.subject.Apply(ctx, files)
+		return r.apply(ctx, s)
 	case "send":
 		return r.startTraffic(ctx, s)
 	case "delete":
@@ -114,11 +110,7 @@ func (r *run) act(ctx context.Context, s step) error {
 	case "run":
 		return r.command(ctx, s)
 	case "wait":
-		d, err := time.ParseDuration(s.rest)
-		if err != nil || d > time.Minute {
-			return fmt.Errorf("bad duration %q", s.rest)
-		}
-		return sleep(ctx, d)
+		return pause(ctx, s.rest)
 	case "open":
 		return r.open(ctx, s)
 	case "close":
@@ -126,6 +118,22 @@ func (r *run) act(ctx context.Context, s step) error {
 		return nil
 	}
 	return errBadLine
+}
+
+func (r *run) apply(ctx context.Context, s step) error {
+	files, err := r.v.files(s.args)
+	if err != nil {
+		return err
+	}
+	return r.subject.Apply(ctx, files)
+}
+
+func pause(ctx context.Context, text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d > time.Minute {
+		return fmt.Errorf("bad duration %q", text)
+	}
+	return sleep(ctx, d)
 }
 
 func (r *run) close(names []string) {

@@ -1,0 +1,124 @@
+package kit
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/test/netlab"
+)
+
+// fromExpectation makes fresh requests, each from a source port of its own.
+type fromExpectation struct {
+	text, host string
+	to         netip.AddrPort
+	proto      netlab.Protocol
+	answer     answer
+}
+
+func (e *fromExpectation) String() string { return e.text + " [" + e.host + "]" }
+
+func (e *fromExpectation) check(ctx context.Context, r *run) error {
+	h, err := r.lab.Host(e.host)
+	if err != nil {
+		return err
+	}
+	ask := func() netlab.Reply {
+		ctx, cancel := context.WithTimeout(ctx, e.answer.timeout(e.proto))
+		defer cancel()
+		return h.Ask(ctx, e.proto, e.to)
+	}
+	switch e.answer.kind {
+	case "backends", "backend":
+		return e.spread(ask, r)
+	case "same":
+		return e.same(ask, r)
+	case "shares":
+		return e.shares(ask, r)
+	case "changes":
+		return e.changes(ctx, ask)
+	case "timeout", "fails":
+		return e.answer.quiet(ask())
+	}
+	for range 3 { // a refusal must be steady
+		if err := e.answer.quiet(ask()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spread makes 12 requests for each named backend, at least 24: each must be answered by one of them, and each of them must answer.
+// (Of three backends one stays unseen by chance once in 700 000 times; one too many stays unseen once in 30 000.)
+func (e *fromExpectation) spread(ask func() netlab.Reply, r *run) error {
+	missing := slices.Clone(e.answer.backends)
+	requests := max(24, 12*len(missing))
+	for n := range requests {
+		rep := ask()
+		if err := e.answer.matches(rep, r); err != nil {
+			return fmt.Errorf("request %d: %w", n+1, err)
+		}
+		named := fmt.Sprintf("%s:%d", rep.Backend, rep.Port)
+		missing = slices.DeleteFunc(missing, func(b string) bool { return b == rep.Backend || b == named })
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("no answer from %s in %d requests", strings.Join(missing, " "), requests)
+	}
+	return nil
+}
+
+func (e *fromExpectation) same(ask func() netlab.Reply, r *run) error {
+	first := ""
+	for n := 1; n <= e.answer.tries; n++ {
+		rep := ask()
+		if err := e.answer.matches(rep, r); err != nil {
+			return fmt.Errorf("request %d: %w", n, err)
+		}
+		if first == "" {
+			first = rep.Backend
+		}
+		if rep.Backend != first {
+			// Trying again until chance is kind would prove nothing.
+			return permanent{fmt.Errorf("request %d: %s answered, %s before", n, rep.Backend, first)}
+		}
+	}
+	return nil
+}
+
+// shares counts who answers. The tolerance is 8 points: at 400 requests, three and a half standard deviations of the worst case.
+func (e *fromExpectation) shares(ask func() netlab.Reply, r *run) error {
+	counts := map[string]int{}
+	for range e.answer.tries {
+		rep := ask()
+		if err := e.answer.matches(rep, r); err != nil {
+			return err
+		}
+		counts[rep.Backend]++
+	}
+	for i, name := range e.answer.backends {
+		got := 100 * float64(counts[name]) / float64(e.answer.tries)
+		if want := e.answer.shares[i]; got < want-8 || got > want+8 {
+			return permanent{fmt.Errorf("%s answered %.0f %% of %d requests, want %.0f %%", name, got, e.answer.tries, want)}
+		}
+	}
+	return nil
+}
+
+func (e *fromExpectation) changes(ctx context.Context, ask func() netlab.Reply) error {
+	seen := map[string]bool{}
+	for range e.answer.tries {
+		rep := ask()
+		if rep.Outcome != netlab.Answered {
+			return fmt.Errorf("%s (%v)", rep.Outcome, rep.Err)
+		}
+		if seen[rep.Backend] = true; len(seen) > 1 {
+			return nil
+		}
+		if err := sleep(ctx, e.answer.pause); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the same backend answered %d times", e.answer.tries)
+}
