@@ -122,6 +122,7 @@ const (
 	node2 = "udp 10.0.0.1:1005 192.168.1.6:30053 10.1.0.2:5353"
 	far   = "udp 192.168.1.5:1006 8.8.8.8:30053 8.8.8.8:30053" // somebody else's machine
 	plain = "udp 10.0.0.1:1007 10.96.0.1:53 10.96.0.1:53"      // not translated
+	self  = "udp 10.0.0.1:1009 192.168.1.5:5353 192.168.1.5:5353"
 	zoned = "udp 10.0.0.1:1008 10.96.0.1:53 10.96.0.1:53 zone"
 	tcp1  = "tcp 10.0.0.1:1001 10.96.0.1:80 10.1.0.1:8080"
 	tcp2  = "tcp 10.0.0.1:1002 10.96.0.1:80 10.1.0.2:8080"
@@ -164,6 +165,10 @@ func TestWhatIsStale(t *testing.T) {
 			[]string{"udp :30053 10.1.0.1:5353", "udp 10.96.0.1:53 10.1.0.1:5353"}, []string{"udp :30053"}, nil, []string{dns1, far}},
 		{"flows from before the endpoints (#48370)", false, []string{plain, zoned}, []string{"udp 10.96.0.1:53"}, nil,
 			[]string{"udp 10.96.0.1:53 10.1.0.1:5353"}, []string{zoned}},
+		{"an endpoint with the address of a Frontend", false, []string{self}, []string{"udp :5353 192.168.1.5:5353"}, nil,
+			[]string{"udp 192.168.1.5:5353 192.168.1.5:5353"}, []string{self}},
+		{"a Service goes whose endpoint has its address", false, []string{self}, []string{"udp :5353 192.168.1.5:5353"},
+			[]string{"udp :5353"}, nil, []string{self}},
 		{"flows from before the Service", false, []string{plain, dns1}, []string{"udp 10.96.0.2:53 10.1.0.1:5353"}, nil,
 			[]string{"udp 10.96.0.1:53 10.1.0.1:5353"}, []string{dns1}},
 		{"IPv6", false, []string{v6, dns1}, []string{"udp [fd96::1]:53 [fd01::1]:5353"}, nil, []string{"udp [fd96::1]:53 [fd01::2]:5353"}, []string{dns1}},
@@ -224,6 +229,21 @@ func TestForeignTranslationsStay(t *testing.T) {
 	r.Sweep()
 	r.turn(t.Context())
 	r.left(t, local)
+}
+
+// What was ours once is not ours for ever.
+func TestGoneIsForgotten(t *testing.T) {
+	r := newRig(Params{}, dns1)
+	r.update(nil, "udp 10.96.0.1:53 10.1.0.1:5353", "udp 10.96.0.9:53")
+	r.Sweep()
+	r.turn(t.Context())
+	r.update([]string{"udp 10.96.0.1:53"})
+	r.turn(t.Context())
+	r.left(t)
+	r.table.Add(flow(dns1)) // somebody else translates so now
+	r.Sweep()
+	r.turn(t.Context())
+	r.left(t, dns1)
 }
 
 // What a change costs in dumps, and which.
@@ -330,6 +350,30 @@ func TestRetries(t *testing.T) {
 		if len(errs) != 3 || errs[2] != nil {
 			t.Errorf("passes %v, want two failures and a success", errs)
 		}
+	})
+}
+
+// Whoever tells the Cleaner something does not wait for the kernel.
+func TestUpdateNeverWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(Params{}, dns1, other)
+		stuck := make(chan struct{})
+		r.count.Fail = func(string) error { <-stuck; return nil }
+		r.update(nil, "udp 10.96.0.1:53", "udp 10.96.0.2:53 10.1.0.1:5353")
+		r.Sweep()
+		go r.Run(t.Context())
+		synctest.Wait()
+		for range 1000 {
+			r.update([]string{"udp 10.96.0.2:53"}, "udp 10.96.0.1:53")
+			r.Sweep()
+			r.SetNodePortAddrs(nil)
+		}
+		if n := len(r.in.changes); n != 2 {
+			t.Errorf("%d changes wait, want the latest of each of 2 keys", n)
+		}
+		close(stuck)
+		synctest.Wait()
+		r.left(t)
 	})
 }
 

@@ -105,8 +105,10 @@ func (c *Cleaner) stale(x *conntrack.Flow) bool {
 	switch {
 	case !ours: // a key that was ours: flows that we sent on, and no others
 		return x.Translated() && (slices.Contains(c.ended[key], x.Reply.Src) || slices.Contains(c.ended[nodePort], x.Reply.Src))
+	case contains(stay, x.Reply.Src): // even untranslated: an endpoint on this node may have the very address of a Frontend
+		return false
 	case x.Translated():
-		return !contains(stay, x.Reply.Src) && !slices.Contains(c.p.Foreign, x.Reply.Src)
+		return !slices.Contains(c.p.Foreign, x.Reply.Src)
 	}
 	// Not translated, although it should be: it began before the Service was
 	// known. Zones other than 0 belong to virtual switches, which may well track
