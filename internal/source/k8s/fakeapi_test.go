@@ -47,6 +47,7 @@ type fakeAPI struct {
 	posted    []*corev1.Event
 	forgotten int // history up to here is gone
 	hangUp    chan struct{}
+	deaf      bool // closes connections instead of answering
 }
 
 type fakeKind struct {
@@ -160,12 +161,14 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(r.URL.Path, "/")
 	resource := parts[len(parts)-1]
 	f.mu.Lock()
-	token, refuse := f.token, f.refuse[resource]
+	token, refuse, deaf := f.token, f.refuse[resource], f.deaf
 	if resource != "events" {
 		f.queries = append(f.queries, resource+"?"+r.URL.RawQuery)
 	}
 	f.mu.Unlock()
 	switch {
+	case deaf:
+		f.server.CloseClientConnections()
 	case token != "" && r.Header.Get("Authorization") != "Bearer "+token:
 		f.fail(w, apierrors.NewUnauthorized("no"))
 	case refuse == http.StatusForbidden:

@@ -266,6 +266,21 @@ func TestConnectionLost(t *testing.T) {
 	}
 }
 
+// A load balancer before a dead server accepts connections and closes them.
+func TestConnectionClosedAtOnce(t *testing.T) {
+	f := newFakeAPI(t)
+	populate(f)
+	l := start(t, f, nil)
+	l.until(t, "synced", l.synced)
+	l.until(t, "connected", func() bool { return l.source.Status().Connected })
+	f.do(func() { f.deaf = true })
+	f.hangUpAll()
+	l.until(t, "trouble", func() bool { return len(l.problems) == 1 && !l.source.Status().Connected })
+	f.put("services", service("new", "10.96.0.8"))
+	f.do(func() { f.deaf = false })
+	l.until(t, "back again", func() bool { return l.services["default/new"] != nil && len(l.problems) == 0 })
+}
+
 // A token that has been replaced in its file is used after the first refusal.
 func TestTokenReplaced(t *testing.T) {
 	f := newFakeAPI(t)

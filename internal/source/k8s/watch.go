@@ -2,6 +2,8 @@ package k8s
 
 import (
 	"context"
+	"errors"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,11 +54,17 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	case isStale(err): // a new list follows
 	case err != nil && o.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)):
 		// A server that knows no streaming lists; the reflector asks for a plain one.
+	case err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()):
+		// What client-go makes of a connection that is accepted and then closed, as
+		// the load balancer before a dead server does.
+		l.answered(errNoAnswer)
 	default:
 		l.answered(err)
 	}
 	return w, err
 }
+
+var errNoAnswer = errors.New("the connection is closed before an answer comes")
 
 // List is for the interface of old.
 func (l *listWatch) List(o metav1.ListOptions) (runtime.Object, error) {
