@@ -179,7 +179,6 @@ func (c *Cleaner) turn(ctx context.Context) {
 	if pass.Err != nil {
 		c.failures++
 		c.retryAt = time.Now().Add(min(c.p.Retry<<min(c.failures-1, 6), time.Minute))
-		c.p.Log.Warn("cannot remove stale conntrack flows; trying again", "error", pass.Err)
 	} else {
 		c.failures, c.retryAt = 0, time.Time{}
 	}
