@@ -61,7 +61,7 @@ func conformanceCommand() *cobra.Command {
 	f.StringVar(&run, "run", "", "only variants whose name (scenario/family/protocol) matches this expression")
 	f.StringVar(&binary, "bin", envOr("FAIRLEAD_BIN", "bin/fairlead"), "the agent")
 	f.StringVar(&faults, "faults", os.Getenv("FAIRLEAD_FAULTS"), "share of kernel commits that fail in the agent, such as 0.1")
-	f.IntVar(&cfg.Labs, "labs", 2, "labs at the same time")
+	f.IntVar(&cfg.Labs, "labs", 4, "labs at the same time")
 	f.BoolVar(&cfg.RestartBetweenSteps, "restart-between-steps", false, "restart the agent between any two steps")
 	f.BoolVarP(&verbose, "verbose", "v", false, "a line for each variant, failures at once")
 	return cmd

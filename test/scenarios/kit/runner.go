@@ -21,7 +21,7 @@ type Config struct {
 	NewSubject func() Subject
 	// SubjectName is the word for `not NAME:` headers.
 	SubjectName string
-	// Labs is how many labs run at the same time; 0 means 2.
+	// Labs is how many labs run at the same time; 0 means 4: a scenario mostly waits.
 	Labs int
 	// RestartBetweenSteps restarts the agent between any two steps, by SIGKILL and SIGTERM in turn.
 	RestartBetweenSteps bool
@@ -52,7 +52,7 @@ type job struct {
 // Run runs every selected variant in every mode, in Config.Labs labs at once. The results come in the order of the scenarios.
 func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	if cfg.Labs == 0 {
-		cfg.Labs = 2
+		cfg.Labs = 4
 	}
 	if cfg.Patience == 0 {
 		cfg.Patience = pollFor
