@@ -1,0 +1,116 @@
+package wait
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Params are what to wait for.
+type Params struct {
+	Service   string // "NAME", with or without "service/" in front
+	Namespace string // "" = the pod's own
+	Endpoints int    // how many must be published; 0 with Hostnames = as many as those, else 1
+	Hostnames []string
+	Resolve   bool          // the program's own resolver must find them too
+	Connect   uint16        // TCP port that must accept on each; 0 = none
+	Timeout   time.Duration // 0 = look once
+	Server    string        // name server, "" = that of ResolvConf
+	// ResolvConf and Account are files of the pod; "" = where a pod has them.
+	ResolvConf string
+	Account    string
+	Out        io.Writer // progress and the verdict
+}
+
+// ErrTimeout is returned when the time ran out. What was missing has been
+// written to Params.Out.
+var ErrTimeout = errors.New("not all there in time")
+
+// usageError is the caller's mistake.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+// ExitCode is the process's exit code for an error of the command: 0 all there,
+// 1 not in time, 2 wrong usage.
+func ExitCode(err error) int {
+	var u usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &u):
+		return 2
+	}
+	return 1
+}
+
+// Command is the subcommand wait. Its errors are for ExitCode.
+func Command() *cobra.Command {
+	p := Params{}
+	cmd := &cobra.Command{
+		Use:   "wait service/NAME",
+		Short: "Wait until a Service has its endpoints; for init containers",
+		Long: `wait blocks until a Service has the endpoints that a program needs before it
+starts. It asks the pod's own name server and needs no rights; if that server is
+Fairlead's it says who is missing and why when the time is over.
+
+Exit code 0: all there. 1: not in time. 2: wrong usage.`,
+		Example:      "  fairlead wait service/flux --hostnames flux-0 --connect 8050 --timeout 120s\n  fairlead wait service/flux --endpoints 4",
+		SilenceUsage: true, SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("wait takes one argument, service/NAME, and got %d", len(args))}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.Service, p.Out = args[0], cmd.ErrOrStderr()
+			return Run(cmd.Context(), p)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	f := cmd.Flags()
+	f.StringVarP(&p.Namespace, "namespace", "n", "", "namespace of the Service (default the pod's, by its DNS search list)")
+	f.IntVar(&p.Endpoints, "endpoints", 0, "how many endpoints must be published (default 1, or one for each of --hostnames)")
+	f.StringSliceVar(&p.Hostnames, "hostnames", nil, "hostnames of endpoints that must be published, such as flux-0,flux-1")
+	f.BoolVar(&p.Resolve, "resolve", false, "also wait until this pod's resolver finds the names")
+	f.Uint16Var(&p.Connect, "connect", 0, "also wait until each endpoint accepts TCP on this port")
+	f.DurationVar(&p.Timeout, "timeout", time.Minute, "how long to wait; 0 = look once")
+	f.StringVar(&p.Server, "server", "", "name server to ask, address or address:port (default that of /etc/resolv.conf)")
+	return cmd
+}
+
+// check fills the defaults.
+func (p *Params) check() error {
+	name, ok := strings.CutPrefix(p.Service, "service/")
+	if !ok {
+		name = strings.TrimPrefix(p.Service, "svc/")
+	}
+	if name == "" || strings.ContainsAny(name, "/. ") {
+		return usageError{fmt.Errorf("%q names no Service: write service/NAME, and the namespace with -n", p.Service)}
+	}
+	p.Service = name
+	if p.Endpoints < 0 || p.Timeout < 0 {
+		return usageError{errors.New("a negative number of endpoints or time makes no sense")}
+	}
+	if p.Endpoints == 0 && len(p.Hostnames) == 0 {
+		p.Endpoints = 1
+	}
+	for i, h := range p.Hostnames {
+		p.Hostnames[i] = strings.ToLower(strings.TrimSpace(h))
+		if p.Hostnames[i] == "" || strings.Contains(h, ".") {
+			return usageError{fmt.Errorf("%q is no hostname of an endpoint: it is one label, such as flux-0", h)}
+		}
+	}
+	if p.ResolvConf == "" {
+		p.ResolvConf = "/etc/resolv.conf"
+	}
+	if p.Account == "" {
+		p.Account = "/var/run/secrets/kubernetes.io/serviceaccount"
+	}
+	return nil
+}
