@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/conntrack"
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/health"
@@ -35,7 +36,9 @@ type agent struct {
 	follow  *follower
 	// recorder writes Events to the API server; nil with a folder of manifests.
 	recorder *k8s.Recorder
-	tasks    []task
+	// conntrack is nil where the kernel has none.
+	conntrack *conntrack.Cleaner
+	tasks     []task
 }
 
 // task is one goroutine of the agent: it ends when ctx does; an error ends the
@@ -73,6 +76,7 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 		Sources: sources, MinSync: cfg.MinSyncPeriod, Audit: auditPeriod(cfg), Log: log.Logger, OnTurn: a.follow.turn,
 	})
 	a.addServers()
+	a.addConntrack()
 	a.add("host addresses", func(ctx context.Context) error {
 		return node.New(node.Config{Log: log.Logger}).Run(ctx, a.put)
 	})

@@ -24,6 +24,7 @@ type follower struct {
 	hadNode  bool
 	tried    bool // the engine has tried to sync
 	synced   bool // and succeeded
+	swept    bool // conntrack was compared with everything once
 }
 
 func newFollower(a *agent) *follower {
@@ -117,6 +118,7 @@ func (f *follower) committed(t *engine.Turn) {
 	if changed {
 		f.a.service.Set(f.ports)
 	}
+	f.cleanFlows(t)
 	if t.View != nil {
 		f.a.service.SetAddrs(t.View.NodePortAddrs)
 		if t.View.LocalhostNodePorts {

@@ -155,7 +155,7 @@ func (e *Engine) finish(err error) {
 		return
 	}
 	now := e.p.Now()
-	t.Done, t.Err = now, err
+	t.Done, t.Err, t.Complete = now, err, e.canPrune()
 	t.Pending, t.Held = e.tr.PendingCount(), len(e.held)
 	t.Services, t.Slices, t.Endpoints = e.st.Counts()
 	if err == nil {

@@ -26,6 +26,7 @@ type Turn struct {
 	Started, Done time.Time
 	Phases        [NumPhases]time.Duration
 	Err           error // nil: everything that was pending is in the kernel, quarantined Services apart
+	Complete      bool  // every source is in
 	Full          bool  // compared with what the kernel holds (start, audit, conflict)
 	Operations    int   // kernel objects written
 	Batches       int

@@ -1,0 +1,55 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fairlead/fairlead/internal/conntrack"
+	"github.com/fairlead/fairlead/internal/engine"
+	kernel "github.com/fairlead/fairlead/internal/kernel/conntrack"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// addConntrack adds the cleaner of stale flows. Without conntrack's netlink there
+// is none, with a warning: rules still work, stale UDP flows live until they time out.
+func (a *agent) addConntrack() {
+	table, err := kernel.Open(kernel.Config{})
+	if err != nil {
+		a.log.Warn("stale UDP flows will not be removed: cannot open conntrack", "error", err)
+		return
+	}
+	a.conntrack = conntrack.New(conntrack.Params{Table: table, Families: a.caps.Families, ResetGone: a.cfg.ResetGoneEndpoints,
+		Foreign: a.cfg.DNS.Addrs, Log: a.log.Logger, OnPass: a.onConntrackPass})
+	a.add("conntrack cleaner", func(ctx context.Context) error { a.conntrack.Run(ctx); return nil })
+}
+
+func (a *agent) onConntrackPass(p conntrack.Pass) {
+	for _, f := range a.caps.Families {
+		a.metrics.Conntrack(f, p.Took, p.Deleted[f])
+	}
+	if p.Err != nil {
+		a.log.Warn("cannot remove stale flows; trying again", "error", fmt.Sprint(p.Err))
+	}
+}
+
+// cleanFlows names to the cleaner what a committed turn changed.
+func (f *follower) cleanFlows(t *engine.Turn) {
+	c := f.a.conntrack
+	if c == nil {
+		return
+	}
+	if t.View != nil {
+		c.SetNodePortAddrs(t.View.NodePortAddrs)
+	}
+	var decided []model.Frontend
+	for i := range t.Decided {
+		decided = append(decided, t.Decided[i].Result.Frontends...)
+	}
+	if len(decided)+len(t.Gone) > 0 {
+		c.Update(decided, t.Gone)
+	}
+	if t.Complete && !f.swept { // never before: an unknown Service's flows are not stale
+		f.swept = true
+		c.Sweep()
+	}
+}
