@@ -126,6 +126,7 @@ func (p *plan) of(f int, k dataplane.Kind) []int32 { return p.order[p.byKind[f][
 // last; then delete chains and sets that nothing leads to any more.
 func (d *Driver) write(ops []dataplane.Op) (int, error) {
 	d.batch.Reset()
+	d.batch.Grow(estimate(ops))
 	n := 0
 	for f := range bothFamilies {
 		w := writer{d: d, ops: ops, f: f, n: &n}
@@ -146,6 +147,20 @@ func (d *Driver) write(ops []dataplane.Op) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// estimate is about how many bytes the ops make: growing by doubling would copy a
+// full build's megabytes several times.
+func estimate(ops []dataplane.Op) int {
+	const perElement, perSlot = 96, 84
+	n := 0
+	for i := range ops {
+		n += perElement
+		if def := defOf(ops[i].Key.Kind); def != nil && def.shape == shapePool && ops[i].Have == "" {
+			n += len(ops[i].Want) / slotWidth(ops[i].Key.Family) * (perSlot + 2*slotWidth(ops[i].Key.Family) - 12)
+		}
+	}
+	return n
 }
 
 // writer writes the ops of one family.
@@ -291,10 +306,10 @@ func (d *Driver) explain(err error, ops []dataplane.Op) error {
 			// Nobody wrote since we looked, so what we believe is wrong: read it again.
 			return fmt.Errorf("apply: %w: %w", dataplane.ErrConflict, err)
 		}
-	}
-	for _, tag := range refused.Tags {
-		if tag >= 0 && tag < len(ops) {
-			invalid.Keys = append(invalid.Keys, ops[tag].Key)
+		// A message of many elements, of which the kernel did not say which: better
+		// name none, so that the engine halves the batch, than blame them all.
+		if len(e.Tags) == 1 && e.Tags[0] >= 0 && e.Tags[0] < len(ops) {
+			invalid.Keys = append(invalid.Keys, ops[e.Tags[0]].Key)
 		}
 	}
 	return invalid

@@ -267,3 +267,95 @@ func TestPackets(t *testing.T) {
 		}
 	}
 }
+
+// How pods are told from others: by device, or not at all.
+func TestPacketsByDetector(t *testing.T) {
+	tw := newTown(t)
+	for _, f := range bothFamilies {
+		tw.bed.Want(model.ServiceKey{Name: f.String()}, tw.townFrontends(t, f, model.TCP)...)
+	}
+	fromPod, fromClient, local := townAsk[0], townAsk[2], townAsk[14]
+	unmasked := ask{"not detected: nobody is masqueraded", "client", "vip 7", netlab.Answered, onlyA1, seesClient}
+	all := ask{"masqueradeAll: a pod too", "pod-a2", "vip 1", netlab.Answered, anyPod, seesNode}
+	localAsOther := ask{"not detected: a pod is like anybody", "pod-a2", "lb 6", netlab.Answered, onlyA1, seesClient}
+	for _, c := range []struct {
+		name   string
+		change func(v *model.NodeView)
+		asks   []ask
+	}{
+		{"prefix", func(v *model.NodeView) {
+			v.Local = model.LocalDetector{Mode: model.DetectInterfaceNamePrefix, Interface: "veth-a"}
+		}, []ask{fromPod, fromClient, local}},
+		{"device", func(v *model.NodeView) {
+			v.Local = model.LocalDetector{Mode: model.DetectBridgeInterface, Interface: "veth-a2"}
+		}, []ask{fromPod, fromClient, local}},
+		{"none", func(v *model.NodeView) { v.Local = model.LocalDetector{} }, []ask{fromPod, unmasked, localAsOther}},
+		{"all", func(v *model.NodeView) { v.MasqueradeAll = true; v.MasqueradeBit = 5 }, []ask{all, fromClient}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.change(&tw.bed.View)
+			tw.bed.Base()
+			for _, f := range bothFamilies {
+				tw.bed.Want(model.ServiceKey{Name: f.String()}, tw.townFrontends(t, f, model.TCP)...)
+			}
+			tw.bed.Sync(t)
+			for _, f := range bothFamilies {
+				for _, a := range c.asks {
+					tw.check(t, f, model.TCP, a)
+				}
+			}
+		})
+	}
+}
+
+// Weights share out connections; a hash keeps a client where it is, without memory.
+func TestWeightsAndHash(t *testing.T) {
+	tw := newTown(t)
+	for _, f := range bothFamilies {
+		t.Run(f.String(), func(t *testing.T) {
+			fe := tw.townFrontends(t, f, model.UDP)[0]
+			fe.Backends = tw.backends(t, f, "pod-a1", "pod-b1", "pod-b2")
+			hashed := fe
+			hashed.Key.Port, hashed.ConsistentHash, hashed.Backends = 90, true, slices.Clone(fe.Backends)
+			fe.Backends[0].Weight = 6
+			tw.bed.Want(model.ServiceKey{Name: f.String()}, fe, hashed)
+			tw.bed.Sync(t)
+			if n := tw.count(t, "pod-a2", tw.target(t, f, "vip 1"), 400)["pod-a1"]; n < 260 || n > 340 { // 300 expected, 4.6 sigma
+				t.Errorf("weight 6 of 8 got %d of 400", n)
+			}
+			met := map[string]bool{}
+			for _, from := range []string{"client", "client2", "pod-a1", "pod-a2", "pod-a3"} {
+				got := tw.count(t, from, tw.target(t, f, "vip 1:90"), 12)
+				if len(got) != 1 {
+					t.Errorf("%s met %v", from, got)
+				}
+				for pod := range got {
+					met[pod] = true
+				}
+			}
+			if len(met) < 2 {
+				t.Errorf("five clients all met %v", met)
+			}
+		})
+	}
+}
+
+// count asks n times over UDP and counts who answers.
+func (tw *town) count(t *testing.T, from string, to netip.AddrPort, n int) map[string]int {
+	t.Helper()
+	h, err := tw.lab.Host(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for range n {
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		r := h.Ask(ctx, netlab.UDP, to)
+		stop()
+		if r.Outcome != netlab.Answered {
+			t.Fatalf("%s -> %s: %v: %v", from, to, r, r.Err)
+		}
+		out[r.Backend]++
+	}
+	return out
+}
