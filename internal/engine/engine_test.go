@@ -287,3 +287,27 @@ func TestUnusedChainGoesAfterItsLinger(t *testing.T) {
 		})
 	})
 }
+
+// While commits fail, several decisions of one Service pile up: followers must
+// see the newest only, or a stale one would bring a gone endpoint back.
+func TestFollowersSeeTheNewestDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		b.drv.fail = func(dataplane.Batch) error { return errors.New("ENOMEM") }
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 1), synced)
+			synctest.Wait()
+			b.put(sliceEvent(1, 1, 2))
+			synctest.Wait()
+			b.drv.mu.Lock()
+			b.drv.fail = nil
+			b.drv.mu.Unlock()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			last := b.last()
+			if len(last.Decided) != 1 || len(last.Decided[0].Result.Frontends[0].Backends) != 2 {
+				t.Fatalf("decided: %+v", last.Decided)
+			}
+		})
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // maxRounds bounds how often one turn looks again after a conflict or a refusal.
@@ -158,6 +159,7 @@ func (e *Engine) finish(err error) {
 	t.Done, t.Err, t.Complete = now, err, e.canPrune()
 	t.Pending, t.Held = e.tr.PendingCount(), len(e.held)
 	t.Services, t.Slices, t.Endpoints = e.st.Counts()
+	t.Decided = newest(t.Decided)
 	if err == nil {
 		e.lastEnd = now
 		t.Waiting = time.Time{}
@@ -171,6 +173,29 @@ func (e *Engine) finish(err error) {
 		next.View, next.Node, next.Waiting = t.View, t.Node, t.Waiting
 	}
 	e.turn = next
+}
+
+// newest keeps the last decision of each Service: there are several when a
+// commit failed in between, and an old one must not follow a newer.
+func newest(list []Decided) []Decided {
+	if len(list) < 2 {
+		return list
+	}
+	last := make(map[model.ServiceKey]int, len(list))
+	for i := range list {
+		last[list[i].Key] = i
+	}
+	if len(last) == len(list) {
+		return list
+	}
+	kept := list[:0]
+	for i, d := range list {
+		if last[d.Key] == i {
+			kept = append(kept, d)
+		}
+	}
+	clear(list[len(kept):])
+	return kept
 }
 
 func (t *Turn) worthTelling(err error) bool {

@@ -38,7 +38,7 @@ type Endpoint struct {
 	Hostname    string // spec.hostname of the pod, for DNS; "" mostly
 	Hints       *Hints // nil = none
 	Ready       bool   // nil in the API means true
-	Serving     bool   // nil in the API means Ready
+	Serving     bool   // nil in the API means true
 	Terminating bool
 }
 

@@ -124,7 +124,7 @@ func (c *Converter) endpoint(e *discoveryv1.Endpoint, a netip.Addr) model.Endpoi
 		Hostname: c.intern(deref(e.Hostname)), Hints: c.internHints(e.Hints),
 	}
 	out.Ready = e.Conditions.Ready == nil || *e.Conditions.Ready
-	out.Serving = out.Ready
+	out.Serving = true // nil means true, as in the API of 1.36 and in kube-proxy
 	if e.Conditions.Serving != nil {
 		out.Serving = *e.Conditions.Serving
 	}
