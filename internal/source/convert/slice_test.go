@@ -99,7 +99,7 @@ func TestEndpointConditions(t *testing.T) {
 		ready, serving, terminating bool
 	}{
 		{discoveryv1.EndpointConditions{}, true, true, false},
-		{discoveryv1.EndpointConditions{Ready: no}, false, false, false},
+		{discoveryv1.EndpointConditions{Ready: no}, false, true, false},
 		{discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}, false, true, true},
 		{discoveryv1.EndpointConditions{Ready: yes, Serving: no}, true, false, false},
 	}
