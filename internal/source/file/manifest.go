@@ -46,8 +46,9 @@ func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 	docs := split(data)
 	c := content{docs: make(map[uint64]*parsed, len(docs)), objects: make([]*object, 0, len(docs))}
 	lines := make(map[id]int, len(docs))
-	for i, p := range readAll(r, seed, known, docs, c.docs) {
+	for i, p := range readAll(r, seed, known, docs) {
 		d := docs[i]
+		c.docs[d.digest] = p
 		c.unreadable = c.unreadable || p.unreadable
 		c.ignored = append(c.ignored, p.ignored...)
 		for _, wrong := range p.issues {
@@ -73,13 +74,14 @@ func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 
 // readAll reads the documents, those that are not known from before with all
 // processors: YAML is slow, and the first reading of 10 000 Services is what the
-// start waits for. What was read goes into now, too, by digest.
-func readAll(r *reader, seed maphash.Seed, known *manifest, docs []document, now map[uint64]*parsed) []*parsed {
-	out, digests := make([]*parsed, len(docs)), make([]uint64, len(docs))
+// start waits for. It sets the documents' digests.
+func readAll(r *reader, seed maphash.Seed, known *manifest, docs []document) []*parsed {
+	out := make([]*parsed, len(docs))
 	var fresh []int
-	for i, d := range docs {
-		digests[i] = maphash.Bytes(seed, d.text)
-		if p, ok := known.docs[digests[i]]; ok {
+	for i := range docs {
+		d := &docs[i]
+		d.digest = maphash.Bytes(seed, d.text)
+		if p, ok := known.docs[d.digest]; ok {
 			out[i] = p
 		} else {
 			fresh = append(fresh, i)
@@ -96,9 +98,6 @@ func readAll(r *reader, seed maphash.Seed, known *manifest, docs []document, now
 		})
 	}
 	readers.Wait()
-	for i, p := range out {
-		now[digests[i]] = p
-	}
 	return out
 }
 

@@ -11,6 +11,8 @@ type document struct {
 	text []byte
 	line int // of its first line, from 1
 	json bool
+
+	digest uint64 // of text; see readAll
 }
 
 // split cuts a file into its documents. Documents of only blanks and comments

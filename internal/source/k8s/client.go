@@ -2,7 +2,6 @@ package k8s
 
 import (
 	"fmt"
-	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -73,10 +72,7 @@ func newClients(c *Config) (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up connection to %s: %w", base.Host, err)
 	}
-	scheme := newScheme()
-	make1 := func(gv schema.GroupVersion, limit flowcontrol.RateLimiter) (rest.Interface, error) {
-		return restClient(base, connection, scheme, gv, limit)
-	}
+	codecs := serializer.NewCodecFactory(newScheme()).WithoutConversion()
 	watches := flowcontrol.NewFakeAlwaysRateLimiter()
 	if qps > 0 { // negative turns it off, as in kube-proxy
 		watches = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
@@ -92,7 +88,13 @@ func newClients(c *Config) (*clients, error) {
 		{&out.networking, networkingv1.SchemeGroupVersion, watches},
 		{&out.events, corev1.SchemeGroupVersion, flowcontrol.NewTokenBucketRateLimiter(1, 5)},
 	} {
-		if *one.to, err = make1(one.gv, one.limit); err != nil {
+		rc := rest.CopyConfig(base)
+		rc.GroupVersion, rc.APIPath = &one.gv, "/apis"
+		if one.gv.Group == "" {
+			rc.APIPath = "/api"
+		}
+		rc.NegotiatedSerializer, rc.RateLimiter = codecs, one.limit
+		if *one.to, err = rest.RESTClientForConfigAndClient(rc, connection); err != nil {
 			return nil, fmt.Errorf("set up client of %s: %w", one.gv, err)
 		}
 	}
@@ -110,15 +112,4 @@ func newScheme() *runtime.Scheme {
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return scheme
-}
-
-func restClient(base *rest.Config, connection *http.Client, scheme *runtime.Scheme, gv schema.GroupVersion, limit flowcontrol.RateLimiter) (rest.Interface, error) {
-	rc := rest.CopyConfig(base)
-	rc.GroupVersion, rc.APIPath = &gv, "/apis"
-	if gv.Group == "" {
-		rc.APIPath = "/api"
-	}
-	rc.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	rc.RateLimiter = limit
-	return rest.RESTClientForConfigAndClient(rc, connection)
 }

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -32,7 +32,7 @@ type Recorder struct {
 	source          *Source
 	component, host string
 	queue           chan *corev1.Event // of eventQueue: a burst at start must not be lost
-	now             func() time.Time
+	clock           clock.Clock
 
 	mu       sync.Mutex
 	accounts map[corev1.ObjectReference]*account
@@ -40,7 +40,7 @@ type Recorder struct {
 
 // account is what one object has been written about.
 type account struct {
-	limit *rate.Limiter
+	limit flowcontrol.PassiveRateLimiter
 	said  map[string]time.Time // reason and message → when
 }
 
@@ -48,7 +48,7 @@ type account struct {
 // host. Nothing is written before its Run.
 func (s *Source) Recorder(component, host string) *Recorder {
 	return &Recorder{
-		source: s, component: component, host: host, now: time.Now,
+		source: s, component: component, host: host, clock: clock.RealClock{},
 		queue: make(chan *corev1.Event, eventQueue), accounts: make(map[corev1.ObjectReference]*account),
 	}
 }
@@ -82,8 +82,8 @@ func (r *Recorder) write(ctx context.Context, e *corev1.Event) error {
 func (r *Recorder) Warn(service model.ServiceKey, reason, message string) {
 	ref := corev1.ObjectReference{Kind: "Service", APIVersion: "v1", Namespace: service.Namespace, Name: service.Name}
 	// "kubectl describe" asks for the Events of this UID only.
-	if m, ok := r.source.serviceMark(name{service.Namespace, service.Name}); ok && m.uid != [16]byte{} {
-		ref.UID = types.UID(uuid.UUID(m.uid).String())
+	if m, ok := r.source.serviceMark(name{service.Namespace, service.Name}); ok && m.uid != (uid{}) {
+		ref.UID = m.uid.text()
 	}
 	r.warn(ref, reason, message)
 }
@@ -96,7 +96,7 @@ func (r *Recorder) WarnNode(reason, message string) {
 }
 
 func (r *Recorder) warn(ref corev1.ObjectReference, reason, message string) {
-	now := r.now()
+	now := r.clock.Now()
 	if !r.allow(ref, reason+"\x00"+message, now) {
 		return
 	}
@@ -118,6 +118,10 @@ func (r *Recorder) warn(ref corev1.ObjectReference, reason, message string) {
 	}
 }
 
+func (r *Recorder) newLimit() flowcontrol.PassiveRateLimiter {
+	return flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(float32(1/eventPause.Seconds()), eventBurst, r.clock)
+}
+
 // allow tells whether something may be said of an object now.
 func (r *Recorder) allow(ref corev1.ObjectReference, words string, now time.Time) bool {
 	r.mu.Lock()
@@ -127,13 +131,13 @@ func (r *Recorder) allow(ref corev1.ObjectReference, words string, now time.Time
 		if len(r.accounts) >= eventObjects {
 			clear(r.accounts)
 		}
-		a = &account{limit: rate.NewLimiter(rate.Every(eventPause), eventBurst), said: make(map[string]time.Time)}
+		a = &account{limit: r.newLimit(), said: make(map[string]time.Time)}
 		r.accounts[ref] = a
 	}
 	if said, ok := a.said[words]; ok && now.Sub(said) < eventRepeat {
 		return false
 	}
-	if !a.limit.AllowN(now, 1) {
+	if !a.limit.TryAccept() {
 		return false
 	}
 	for w, said := range a.said {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -50,8 +52,8 @@ func TestEventsAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := s.Recorder("fairlead", "n1")
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	r.now = func() time.Time { return now }
+	now := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	r.clock = now
 	a, b := model.ServiceKey{Namespace: "default", Name: "a"}, model.ServiceKey{Namespace: "default", Name: "b"}
 	said := func(fn func()) int {
 		before := len(r.queue)
@@ -74,8 +76,8 @@ func TestEventsAreLimited(t *testing.T) {
 			}
 		}, eventBurst - 1},
 		{"another object", func() { r.Warn(b, "R", "same") }, 1},
-		{"one more after the pause", func() { now = now.Add(eventPause); r.Warn(a, "R", "x"); r.Warn(a, "R", "y") }, 1},
-		{"the same much later", func() { now = now.Add(eventRepeat); r.Warn(a, "R", "same") }, 1},
+		{"one more after the pause", func() { now.Step(eventPause + time.Second); r.Warn(a, "R", "x"); r.Warn(a, "R", "y") }, 1},
+		{"the same much later", func() { now.Step(eventRepeat); r.Warn(a, "R", "same") }, 1},
 		{"a flood", func() {
 			for i := range 2 * eventObjects {
 				r.Warn(model.ServiceKey{Namespace: "default", Name: string(rune(0x4e00 + i))}, "R", "m")
@@ -89,5 +91,16 @@ func TestEventsAreLimited(t *testing.T) {
 	}
 	if len(r.accounts) > eventObjects || len(r.queue) != eventQueue {
 		t.Errorf("%d accounts, %d queued", len(r.accounts), len(r.queue))
+	}
+}
+
+func TestUID(t *testing.T) {
+	for _, text := range []types.UID{"", "x", "0c7b3a8e-7d0e-4a3b-9d0b-1f2e3d4c5b6", "0c7b3a8e-7d0e-4a3b-9d0b-1f2e3d4c5b6z", "0123456789abcdef0123456789abcdef0123"} {
+		if got := uidOf(text); got != (uid{}) {
+			t.Errorf("%q is read as %v", text, got)
+		}
+	}
+	if want := service("web", "").UID; uidOf(want).text() != want {
+		t.Errorf("got %s, want %s", uidOf(want).text(), want)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -43,9 +42,7 @@ func (s *Source) services() *resource {
 		v, problems := s.convert.Service(service)
 		i := item[*model.Service]{name: name{v.Key.Namespace, v.Key.Name}, value: v, problems: problems}
 		i.mark.digest = s.digest.service(v, problems)
-		if id, err := uuid.Parse(string(service.UID)); err == nil {
-			i.mark.uid = id
-		}
+		i.mark.uid = uidOf(service.UID)
 		return i, nil
 	}
 	tell := func(n name, v *model.Service, problems []model.Problem) {

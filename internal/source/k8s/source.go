@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
@@ -84,7 +83,7 @@ func (s *Source) Status() Status { return s.tracker.status() }
 // from several goroutines.
 func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 	s.sink = sink
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(demoted{s.config.Log.Handler()}))
+	ctx = klog.NewContext(ctx, klog.New(quiet{s.config.Log}))
 	var running sync.WaitGroup
 	for _, r := range s.resources {
 		running.Go(func() { s.reflector(ctx, r).RunWithContext(ctx) })
@@ -136,19 +135,22 @@ func (s *Source) listError(r *resource, err error) {
 	}
 }
 
-// demoted makes client-go's log lines debug lines: what matters of them is said
+// quiet takes client-go's log lines as debug lines: what matters of them is said
 // by Problems, once, in words for users.
-type demoted struct{ slog.Handler }
+type quiet struct{ log *slog.Logger }
 
-func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
-	return d.Handler.Enabled(ctx, slog.LevelDebug)
+var _ klog.LogSink = quiet{}
+
+func (q quiet) Init(klog.RuntimeInfo) {}
+
+func (q quiet) Enabled(int) bool { return q.log.Enabled(context.Background(), slog.LevelDebug) }
+
+func (q quiet) Info(_ int, text string, pairs ...any) { q.log.Debug(text, pairs...) }
+
+func (q quiet) Error(err error, text string, pairs ...any) {
+	q.log.Debug(text, append(pairs, "err", err)...)
 }
 
-func (d demoted) Handle(ctx context.Context, r slog.Record) error {
-	r.Level = slog.LevelDebug
-	return d.Handler.Handle(ctx, r)
-}
+func (q quiet) WithValues(pairs ...any) klog.LogSink { return quiet{q.log.With(pairs...)} }
 
-func (d demoted) WithAttrs(a []slog.Attr) slog.Handler { return demoted{d.Handler.WithAttrs(a)} }
-
-func (d demoted) WithGroup(g string) slog.Handler { return demoted{d.Handler.WithGroup(g)} }
+func (q quiet) WithName(name string) klog.LogSink { return quiet{q.log.With("part", name)} }

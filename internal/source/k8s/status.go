@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -148,6 +149,9 @@ func explain(resource string, err error) string {
 		return "our credentials are refused: token expired or unknown, or client certificate not signed by the cluster"
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("we are not allowed to list and watch %s: %v", resource, err)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errNoAnswer.Error()
 	}
 	// client-go wraps the URL around the cause: Get "https://...": dial tcp ...
 	text := err.Error()

@@ -17,7 +17,7 @@ type name struct{ namespace, name string }
 // mark is what is kept of an object.
 type mark struct {
 	digest uint64
-	uid    [16]byte // Services only
+	uid    uid // Services only
 }
 
 // item is an object that has been converted.
