@@ -1,0 +1,120 @@
+package iptables
+
+import (
+	"fmt"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Base implements dataplane.Driver.
+func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
+	for _, f := range d.families {
+		b := base{writer{f, emit}, &view, d.p.TCPBeLiberal}
+		b.marks()
+		for _, t := range tables {
+			for _, name := range sharedChains()[t] {
+				b.put(kindBucket, chainRef{f, t, name}.id(), present)
+			}
+		}
+		b.lines()
+		b.fixed()
+		for _, j := range jumps() {
+			b.put(kindJump, chainRef{f, j.table, j.chain}.line(j.rule), present)
+		}
+	}
+}
+
+// base renders the fixed part of one family.
+type base struct {
+	writer
+	view    *model.NodeView
+	liberal bool
+}
+
+func (b *base) bit() string { return fmt.Sprintf("0x%x", uint32(1)<<(b.view.MasqueradeBit&31)) }
+
+func (b *base) marks() {
+	b.chain(kindMark, nat, markMasq, "-j MARK --set-xmark "+b.bit()+"/"+b.bit())
+	tests, not := fromPods(&b.view.Local, b.family)
+	if len(tests) == 0 || not != "" || b.view.MasqueradeAll {
+		return
+	}
+	var rules []string
+	for _, t := range tests {
+		rules = append(rules, t+" -j RETURN")
+	}
+	b.chain(kindMark, nat, markOutside, append(rules, "-j "+markMasq)...)
+}
+
+// lines are the last lines of shared chains: addresses of this node.
+func (b *base) lines() {
+	b.line(nat, servicesChain, comment("kubernetes service nodeports; NOTE: this must be the last rule in this chain")[1:]+" "+toLocal+" -j "+nodePortsChain)
+	b.line(filter, externalChain, toLocal+" -j "+externalNode)
+	b.line(filter, firewallChain, toLocal+" -j "+firewallNode)
+}
+
+func (b *base) fixed() {
+	for _, c := range [...]struct {
+		table table
+		chain string
+		to    string
+	}{{nat, nodePortsChain, portsChain}, {filter, externalNode, externalPort}, {filter, firewallNode, firewallPort}} {
+		var rules []string
+		for _, a := range b.view.NodePortAddrs {
+			if model.FamilyOf(a) == b.family {
+				rules = append(rules, dest(a)+" -j "+c.to)
+			}
+		}
+		b.chain(kindBase, c.table, c.chain, rules...)
+	}
+	mark := "-m mark --mark " + b.bit() + "/" + b.bit()
+	b.chain(kindBase, nat, postrouting,
+		"-m conntrack --ctstate DNAT -j "+hairpinChain,
+		"-m mark ! --mark "+b.bit()+"/"+b.bit()+" -j RETURN",
+		"-j MARK --set-xmark "+b.bit()+"/0x0",
+		comment("kubernetes service traffic requiring SNAT")[1:]+" "+masquerade)
+	forward := []string{
+		comment("kubernetes forwarding rules")[1:] + " " + mark + " -j ACCEPT",
+		comment("kubernetes forwarding conntrack rule")[1:] + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+	}
+	if !b.liberal { // #74839: an out-of-window packet would reach the pod untranslated, and draw a reset
+		forward = append([]string{"-m conntrack --ctstate INVALID -j DROP"}, forward...)
+	}
+	b.chain(kindBase, filter, forwardChain, forward...)
+	for _, t := range tables {
+		b.chain(kindBase, t, canaryChain)
+	}
+}
+
+// jump is a rule in a built-in chain.
+type jump struct {
+	table table
+	chain string
+	rule  string
+}
+
+// jumps are kube-proxy's, letter by letter, so that its own are taken over. They
+// are put in front of what is there, the last one first.
+func jumps() []jump {
+	said := func(s string) string { return comment(s)[1:] }
+	portals := said("kubernetes service portals") + " -j " + servicesChain
+	external := isNew + comment("kubernetes externally-visible service portals") + " -j " + externalChain
+	guard := isNew + comment("kubernetes load balancer firewall") + " -j " + firewallChain
+	services := isNew + comment("kubernetes service portals") + " -j " + servicesChain
+	return []jump{
+		{nat, "PREROUTING", portals},
+		{nat, "OUTPUT", portals},
+		{nat, "POSTROUTING", said("kubernetes postrouting rules") + " -j " + postrouting},
+		{filter, "INPUT", external},
+		{filter, "INPUT", said("kubernetes health check service ports") + " -j " + nodePortsChain},
+		{filter, "INPUT", guard},
+		{filter, "FORWARD", external},
+		{filter, "FORWARD", services},
+		{filter, "FORWARD", said("kubernetes forwarding rules") + " -j " + forwardChain},
+		{filter, "FORWARD", guard},
+		{filter, "OUTPUT", external},
+		{filter, "OUTPUT", services},
+		{filter, "OUTPUT", guard},
+	}
+}

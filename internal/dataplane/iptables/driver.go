@@ -1,0 +1,110 @@
+package iptables
+
+import (
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Name is the value of --proxy-mode.
+const Name = "iptables"
+
+// Params configure a Driver.
+type Params struct {
+	Kernel iptables.Kernel
+	// Others are kernels of other backends, from which Cleanup removes our
+	// chains too.
+	Others []iptables.Kernel
+	// Families are those to serve, both if empty. Probe takes away what the
+	// kernel cannot do.
+	Families []model.Family
+	// TCPBeLiberal: conntrack calls no packet invalid for its sequence numbers,
+	// so that there is nothing to drop (kube-proxy's tcpBeLiberal).
+	TCPBeLiberal bool
+	// AuditPeriod is the least time between two audits; 0 means none.
+	AuditPeriod time.Duration
+	Log         *slog.Logger
+	Now         func() time.Time
+}
+
+// Observer is told what metrics are about. Its methods must not block.
+type Observer interface {
+	RestoreFailed(f model.Family, partial bool)
+	IPTablesRules(table string, f model.Family, owned, written int)
+	IPTablesAudit(took time.Duration, drifted bool)
+}
+
+// Driver is the iptables data plane. Its methods belong to one goroutine, but
+// for Watch.
+type Driver struct {
+	p        Params
+	k        iptables.Kernel
+	families []model.Family
+	cluster  bool // the kernel can choose by hash of the client (xt_cluster)
+	observer Observer
+
+	there  mirror
+	stamp  iptables.Stamp // that stood after our last look; zero: never looked
+	unsure bool           // what is there is not what we believe: Changed says so until the next Load
+	credit credit         // for reading everything because others write
+	since  int            // Restores that succeeded since the last Load
+	audit  auditor
+	// known is what Watch may compare with, and busy tells it to wait: we write.
+	known atomic.Pointer[iptables.Stamp]
+	busy  atomic.Bool
+	// written is there.writes, for the audits.
+	written atomic.Uint64
+}
+
+var (
+	_ dataplane.Driver      = (*Driver)(nil)
+	_ dataplane.KeyStringer = (*Driver)(nil)
+)
+
+// New makes a Driver. It touches nothing.
+func New(p Params) *Driver {
+	if len(p.Families) == 0 {
+		p.Families = []model.Family{model.IPv4, model.IPv6}
+	}
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	if p.Now == nil {
+		p.Now = time.Now
+	}
+	d := &Driver{p: p, k: p.Kernel, families: p.Families, cluster: true, there: newMirror(), credit: newCredit(p.Now())}
+	d.known.Store(&iptables.Stamp{})
+	return d
+}
+
+// Observe names who is told of failures and sizes.
+func (d *Driver) Observe(o Observer) { d.observer = o }
+
+// Name implements dataplane.Driver.
+func (d *Driver) Name() string { return Name }
+
+// Width implements dataplane.Driver: there are no pools.
+func (d *Driver) Width(dataplane.Key) int { return 0 }
+
+// Linger implements dataplane.Driver.
+func (d *Driver) Linger(dataplane.Key) time.Duration { return 0 }
+
+// ViewChanged implements dataplane.Driver: the chains of Services hold the test
+// for pods. Addresses and the mark are in fixed chains, which Base renders.
+func (d *Driver) ViewChanged(old, now *model.NodeView) bool {
+	return old.MasqueradeAll != now.MasqueradeAll || old.Local.Mode != now.Local.Mode ||
+		old.Local.Interface != now.Local.Interface || !slices.Equal(old.Local.CIDRs, now.Local.CIDRs)
+}
+
+func (d *Driver) serves(f model.Family) bool { return slices.Contains(d.families, f) }
+
+// saw records the state up to which we know everything.
+func (d *Driver) saw(s iptables.Stamp) {
+	d.stamp = s
+	d.known.Store(&s)
+}

@@ -1,0 +1,161 @@
+package iptables
+
+import (
+	"bytes"
+	"hash/fnv"
+	"slices"
+	"strings"
+)
+
+// mirror is what the kernel holds of ours, as last written or loaded: of each
+// chain a digest, and of shared chains their lines, because iptables-restore
+// takes whole chains and a shared chain's lines come from many Services.
+type mirror struct {
+	chains map[chainRef]*chain
+	refs   map[chainRef]int // how many lines lead to a bucket
+	writes uint64           // counts successful writes
+	rules  map[familyTable]int
+}
+
+type familyTable struct {
+	family byte
+	table  table
+}
+
+// chain is one chain. Lines are sorted as they stand in the kernel.
+type chain struct {
+	lines []string // of shared chains only
+	sum   uint64   // digest of the rules in their order
+	rules int
+	wrote uint64 // mirror.writes when it was last written
+}
+
+func newMirror() mirror {
+	return mirror{chains: map[chainRef]*chain{}, refs: map[chainRef]int{}, rules: map[familyTable]int{}}
+}
+
+func (c chainRef) ft() familyTable { return familyTable{byte(c.family), c.table} }
+
+// set records what a chain now holds; lines is nil for a chain that is not shared.
+func (m *mirror) set(ref chainRef, lines []string, sum uint64, rules int) {
+	m.drop(ref)
+	m.chains[ref] = &chain{lines: lines, sum: sum, rules: rules, wrote: m.writes}
+	m.rules[ref.ft()] += rules
+	m.count(ref, lines, 1)
+}
+
+// drop records that a chain is gone.
+func (m *mirror) drop(ref chainRef) {
+	old := m.chains[ref]
+	if old == nil {
+		return
+	}
+	m.rules[ref.ft()] -= old.rules
+	m.count(ref, old.lines, -1)
+	delete(m.chains, ref)
+}
+
+func (m *mirror) count(from chainRef, lines []string, n int) {
+	for _, l := range lines {
+		if to := bucketTarget(from.table, l); to != "" {
+			at := chainRef{from.family, from.table, to}
+			if m.refs[at] += n; m.refs[at] == 0 {
+				delete(m.refs, at)
+			}
+		}
+	}
+}
+
+// lines gives those of a shared chain.
+func (m *mirror) lines(ref chainRef) []string {
+	if c := m.chains[ref]; c != nil {
+		return c.lines
+	}
+	return nil
+}
+
+// bucketTarget is the bucket that a line leads to; "" if it leads elsewhere.
+func bucketTarget(t table, line string) string {
+	i := strings.LastIndexByte(line, ' ')
+	if i < 3 || line[i-3] != ' ' || line[i-2] != '-' || line[i-1] != 'g' && line[i-1] != 'j' {
+		return ""
+	}
+	if to := line[i+1:]; kindOfChain(t, to) == kindLine {
+		return to
+	}
+	return ""
+}
+
+// lineLess is the order of lines in a shared chain: tests of the source before
+// the line for everybody else, "whatever it is, on this node" last.
+func lineLess(a, b string) int {
+	if ra, rb := lineRank(a), lineRank(b); ra != rb {
+		return ra - rb
+	}
+	return strings.Compare(a, b)
+}
+
+func lineRank(line string) int {
+	switch {
+	case strings.HasPrefix(line, "-s "):
+		return 0
+	case strings.HasPrefix(line, "-m "):
+		return 2
+	}
+	return 1
+}
+
+// merge gives lines with some added and some taken away, in order.
+func merge(lines []string, add, remove map[string]int) []string {
+	out := make([]string, 0, len(lines)+len(add))
+	for _, l := range lines {
+		_, gone := remove[l]
+		_, twice := add[l]
+		if !gone && !twice {
+			out = append(out, l)
+		}
+	}
+	for l := range add {
+		out = append(out, l)
+	}
+	slices.SortFunc(out, lineLess)
+	return out
+}
+
+// digest sums up a chain's rules in their order.
+type digest struct {
+	h interface {
+		Write([]byte) (int, error)
+		Sum64() uint64
+		Reset()
+	}
+}
+
+func newDigest() digest { return digest{fnv.New64a()} }
+
+// add takes one rule, without "-A CHAIN ".
+func (d digest) add(rule []byte) {
+	d.h.Write(rule) // a hash never fails
+	d.h.Write([]byte{'\n'})
+}
+
+func sumOf(rules []string) uint64 {
+	d := newDigest()
+	for _, r := range rules {
+		d.add([]byte(r))
+	}
+	return d.h.Sum64()
+}
+
+// sumOfBody is sumOf for a chain's value; it also counts the rules.
+func sumOfBody(value string) (sum uint64, rules int) {
+	if value == emptyBody {
+		return newDigest().h.Sum64(), 0
+	}
+	d := newDigest()
+	for r := range bytes.SplitSeq([]byte(value), []byte("\n")) {
+		d.add(r)
+		rules++
+	}
+	return d.h.Sum64(), rules
+}

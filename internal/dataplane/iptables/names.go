@@ -1,0 +1,141 @@
+package iptables
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"net/netip"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// kube-proxy's chains (features.md 2g).
+const (
+	servicesChain  = "KUBE-SERVICES"
+	nodePortsChain = "KUBE-NODEPORTS"
+	postrouting    = "KUBE-POSTROUTING"
+	markMasq       = "KUBE-MARK-MASQ"
+	externalChain  = "KUBE-EXTERNAL-SERVICES"
+	forwardChain   = "KUBE-FORWARD"
+	firewallChain  = "KUBE-PROXY-FIREWALL"
+	canaryChain    = "KUBE-PROXY-CANARY"
+)
+
+// Chains that only we have.
+const (
+	markOutside  = "KUBE-MARK-OUTSIDE" // masquerade unless from one of several pod ranges
+	hairpinChain = "KUBE-HAIRPIN"
+	portsChain   = "KUBE-N-PORTS" // NodePorts, once the address is known to be one of ours
+	externalNode = "KUBE-X-NODEPORTS"
+	externalPort = "KUBE-X-PORTS"
+	firewallNode = "KUBE-W-NODEPORTS"
+	firewallPort = "KUBE-W-PORTS"
+)
+
+// shortHash is kube-proxy's: 16 characters of base32 of SHA-256.
+func shortHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return base32.StdEncoding.EncodeToString(sum[:10])
+}
+
+// portName is kube-proxy's name of a Service port, "namespace/name:port".
+func portName(f *model.Frontend) string {
+	n := f.Service.Namespace + "/" + f.Service.Name
+	if f.Port != "" {
+		n += ":" + f.Port
+	}
+	return n
+}
+
+func word(p model.Protocol) string { return strings.ToLower(p.String()) }
+
+// base64 and 4-bit steps: the lengths at which the trie branches. In IPv6 the
+// interface half is where a cluster's ranges differ.
+func levels(f model.Family) []int {
+	if f == model.IPv6 {
+		return []int{64, 108, 112, 116, 120, 124}
+	}
+	return []int{12, 16, 20, 24, 28}
+}
+
+// place is where Frontends are looked up: a trie over addresses below root, and
+// one over ports below ports.
+type place struct {
+	table table
+	root  string
+	ports string
+	mark  string // begins the names of the buckets
+}
+
+var (
+	dispatch       = place{nat, servicesChain, portsChain, "KUBE-T-"}
+	refuseCluster  = place{filter, servicesChain, "", "KUBE-T-"}
+	refuseExternal = place{filter, externalChain, externalPort, "KUBE-X-"}
+	guardExternal  = place{filter, firewallChain, firewallPort, "KUBE-W-"}
+	healthPorts    = place{filter, "", nodePortsChain, "KUBE-N-"}
+	hairpins       = place{nat, hairpinChain, "", "KUBE-H-"}
+)
+
+// bucketName names the chain of an address prefix. A chain's name has at most 28
+// characters, so IPv6 prefixes are hashed.
+func (p place) bucketName(pre netip.Prefix) string {
+	if pre.Addr().Is4() {
+		return p.mark + pre.Addr().String() + "-" + itoa(pre.Bits())
+	}
+	return p.mark + shortHash(pre.Addr().String()) + "-" + itoa(pre.Bits())
+}
+
+// sharedChains lists the chains that exist even without lines.
+func sharedChains() map[table][]string {
+	return map[table][]string{
+		nat:    {servicesChain, portsChain, hairpinChain},
+		filter: {servicesChain, externalChain, externalPort, firewallChain, firewallPort, nodePortsChain},
+	}
+}
+
+// fixedChains lists the chains whose content Base renders whole.
+func fixedChains() map[table][]string {
+	return map[table][]string{
+		nat:    {nodePortsChain, postrouting, canaryChain},
+		filter: {forwardChain, externalNode, firewallNode, canaryChain},
+		mangle: {canaryChain},
+	}
+}
+
+// kindOfChain classifies a chain by its name; 0 is somebody else's, and among
+// those are kubelet's KUBE-FIREWALL, KUBE-IPTABLES-HINT and KUBE-KUBELET-CANARY.
+func kindOfChain(t table, name string) dataplane.Kind {
+	if !strings.HasPrefix(name, "KUBE-") {
+		return 0
+	}
+	for _, c := range sharedChains()[t] {
+		if c == name {
+			return kindBucket
+		}
+	}
+	for _, c := range fixedChains()[t] {
+		if c == name {
+			return kindBase
+		}
+	}
+	if t == nat && (name == markMasq || name == markOutside) {
+		return kindMark
+	}
+	if len(name) < len("KUBE-X-") {
+		return 0
+	}
+	for _, c := range [...]struct {
+		prefix string
+		kind   dataplane.Kind
+	}{
+		{"KUBE-SVC-", kindService}, {"KUBE-SVL-", kindService}, {"KUBE-EXT-", kindExternal}, {"KUBE-FW-", kindFirewall},
+		{"KUBE-SEP-", kindStray}, {"KUBE-XLB-", kindStray},
+		{"KUBE-T-", kindLine}, {"KUBE-N-", kindLine}, {"KUBE-X-", kindLine}, {"KUBE-W-", kindLine}, {"KUBE-H-", kindLine},
+	} {
+		if strings.HasPrefix(name, c.prefix) {
+			return c.kind
+		}
+	}
+	return 0
+}

@@ -1,0 +1,126 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Probe implements dataplane.Driver: for each family it makes a chain with every
+// match and target that we ever write, and deletes it. A family that fails is not
+// served; if none is left the error says what is missing.
+func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
+	var caps dataplane.Caps
+	var problems []error
+	for _, f := range bothFamilies {
+		if !d.serves(f) {
+			continue
+		}
+		if err := d.probeFamily(ctx, f); err != nil {
+			if !errors.Is(err, dataplane.ErrUnsupported) {
+				return caps, fmt.Errorf("probe iptables: %w", err)
+			}
+			problems = append(problems, err)
+			caps.Notes = append(caps.Notes, fmt.Sprintf("%s is not served: %v", f, err))
+			continue
+		}
+		caps.Families = append(caps.Families, f)
+	}
+	if len(caps.Families) == 0 {
+		return caps, errors.Join(problems...)
+	}
+	d.served(caps.Families)
+	if !d.cluster {
+		caps.Notes = append(caps.Notes, "consistent hash remembers clients instead: the kernel lacks the match cluster (CONFIG_NETFILTER_XT_MATCH_CLUSTER)")
+	}
+	return caps, nil
+}
+
+const probeChain = "KUBE-FAIRLEAD-PROBE"
+
+// feature is a match or target that can be missing by itself.
+type feature struct {
+	table  table
+	what   string
+	option string // of the kernel's configuration
+	rule   string
+}
+
+func features(f model.Family) []feature {
+	p := picker{name: "probe", proto: model.TCP, family: f}
+	b := model.Backend{Addr: probeAddr(f), Port: 80}
+	return []feature{
+		{nat, "the target DNAT", "CONFIG_NETFILTER_XT_NAT", strings.TrimPrefix("-p tcp"+p.dnat(&b), " ")},
+		{nat, "the match statistic", "CONFIG_NETFILTER_XT_MATCH_STATISTIC", "-m statistic --mode random --probability " + share(1, 2)},
+		{nat, "the match recent", "CONFIG_NETFILTER_XT_MATCH_RECENT", strings.TrimPrefix(p.remember(&b), " ")},
+		{nat, "the match addrtype", "CONFIG_NETFILTER_XT_MATCH_ADDRTYPE", toLocal},
+		{nat, "the match comment", "CONFIG_NETFILTER_XT_MATCH_COMMENT", comment("probe")[1:]},
+		{nat, "the match mark", "CONFIG_NETFILTER_XT_MARK", "-m mark --mark 0x1/0x1"},
+		{nat, "the target MARK", "CONFIG_NETFILTER_XT_MARK", "-j MARK --set-xmark 0x1/0x1"},
+		{nat, "the target MASQUERADE with --random-fully", "CONFIG_NETFILTER_XT_TARGET_MASQUERADE", masquerade},
+		{filter, "the match conntrack", "CONFIG_NETFILTER_XT_MATCH_CONNTRACK", isNew},
+		{filter, "the target REJECT", "CONFIG_" + map[model.Family]string{model.IPv4: "IP", model.IPv6: "IP6"}[f] + "_NF_TARGET_REJECT", "-p tcp" + reject(model.TCP, f)},
+	}
+}
+
+func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
+	all := features(f)
+	err := d.try(ctx, f, all...)
+	if err == nil {
+		hash := picker{proto: model.TCP, family: f, hash: true, cluster: true}
+		two := []model.Backend{{Addr: probeAddr(f), Port: 1, Weight: 1}, {Addr: probeAddr(f), Port: 2, Weight: 1}}
+		d.cluster = d.cluster && d.try(ctx, f, feature{table: nat, rule: hash.rules(two, nil)[0]}) == nil
+		return nil
+	}
+	var refused *iptables.RestoreError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	if refused.Denied() {
+		return fmt.Errorf("iptables: %w: %w", dataplane.ErrUnsupported, err)
+	}
+	for _, one := range all {
+		if alone := d.try(ctx, f, one); alone != nil {
+			return fmt.Errorf("iptables: %w: the kernel lacks %s (%s): %w", dataplane.ErrUnsupported, one.what, one.option, alone)
+		}
+	}
+	return err
+}
+
+func probeAddr(f model.Family) netip.Addr {
+	if f == model.IPv6 {
+		return netip.IPv6LinkLocalAllNodes()
+	}
+	return netip.AddrFrom4([4]byte{192, 0, 2, 1})
+}
+
+// try writes rules into a chain that nothing leads to, and takes it away.
+func (d *Driver) try(ctx context.Context, f model.Family, list ...feature) error {
+	in, out := newScript(), newScript()
+	for _, t := range [...]table{nat, filter} {
+		var rules []string
+		for _, one := range list {
+			if one.table == t {
+				rules = append(rules, one.rule)
+			}
+		}
+		if len(rules) == 0 {
+			continue
+		}
+		ref := chainRef{f, t, probeChain}
+		in.section(t, []*write{{ref: ref, body: body(rules), op: -1}}, nil, false)
+		out.section(t, []*write{{ref: ref, op: -1, gone: true}}, nil, false)
+	}
+	run := func(s *script) error {
+		_, err := d.k.Restore(ctx, iptables.Restore{Family: kernelFamily(f), Input: s.Bytes(), Commits: s.commits})
+		return err
+	}
+	err := run(in)
+	return errors.Join(err, run(out))
+}

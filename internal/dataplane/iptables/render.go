@@ -1,0 +1,271 @@
+package iptables
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Render implements dataplane.Driver. What publishes a Frontend comes last, and
+// of a path through the trie the deepest line first: each front part of the
+// Objects leads nowhere but to what is there.
+func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
+	if !d.serves(f.Key.Family) {
+		return
+	}
+	r := frontend{writer: writer{f.Key.Family, emit}, f: f, view: view, name: portName(f)}
+	r.pick = picker{name: r.name, proto: f.Key.Protocol, family: r.family, affinity: f.AffinityTimeout, hash: f.ConsistentHash, cluster: d.cluster}
+	verdict, local := sane(f.Verdict, f.Backends), sane(f.LocalVerdict, f.LocalBackends)
+	if !f.LocalOnly {
+		local = verdict
+	}
+	if f.Kind != model.ClusterIP && f.HealthCheckNodePort != 0 {
+		r.port(healthPorts, model.TCP, f.HealthCheckNodePort, toPort(model.TCP, comment(r.name+" health check node port"), f.HealthCheckNodePort)+" -j ACCEPT")
+	}
+	if verdict == model.Forward || local == model.Forward {
+		r.hairpin(f.Backends)
+		r.hairpin(f.LocalBackends)
+		target := r.target(verdict, local)
+		r.refusals(verdict, local)
+		r.leaf(dispatch, "", r.says(), " -j "+target)
+		return
+	}
+	r.refusals(verdict, local)
+}
+
+// sane fails closed: nothing can be forwarded to nobody.
+func sane(v model.Verdict, list []model.Backend) model.Verdict {
+	if v == model.Forward && len(list) == 0 {
+		return model.Reject
+	}
+	return v
+}
+
+// writer emits objects of one family.
+type writer struct {
+	family model.Family
+	emit   func(dataplane.Object)
+}
+
+func (w writer) put(k dataplane.Kind, id, value string) {
+	w.emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: w.family, ID: id}, Value: value})
+}
+
+// chain emits a chain with all its rules.
+func (w writer) chain(k dataplane.Kind, t table, name string, rules ...string) {
+	w.put(k, chainRef{w.family, t, name}.id(), body(rules))
+}
+
+func body(rules []string) string {
+	if len(rules) == 0 {
+		return emptyBody
+	}
+	return strings.Join(rules, "\n")
+}
+
+// line emits one line of a shared chain.
+func (w writer) line(t table, chain, rule string) {
+	w.put(kindLine, chainRef{w.family, t, chain}.line(rule), present)
+}
+
+// path emits the lines that lead from a root to the bucket of an address, and the
+// line there. The bucket's place in the trie depends on nothing but the address.
+func (w writer) path(p place, a netip.Addr, steps []int, rule string) {
+	chain := p.root
+	chains := make([]string, 0, 8)
+	prefixes := make([]netip.Prefix, 0, 8)
+	for _, bits := range steps {
+		pre := netip.PrefixFrom(a, bits).Masked()
+		prefixes = append(prefixes, pre)
+		chains = append(chains, chain)
+		chain = p.bucketName(pre)
+	}
+	w.line(p.table, chain, rule)
+	for i := len(prefixes) - 1; i >= 0; i-- {
+		next := chain
+		chain = chains[i]
+		jump := " -g "
+		if i == 0 { // what matches nothing below comes back for the root's last lines
+			jump = " -j "
+		}
+		w.line(p.table, chain, "-d "+prefixes[i].String()+jump+next)
+	}
+}
+
+// port is path for a port: blocks of 256, then of 16.
+func (w writer) port(p place, proto model.Protocol, port uint16, rule string) {
+	name := word(proto)
+	chain := func(size uint16) string {
+		return p.mark + name + "-" + itoa(int(port&^(size-1))) + "-" + itoa(int(size))
+	}
+	step := func(from string, size uint16, jump string) {
+		first := port &^ (size - 1)
+		w.line(p.table, from, "-p "+name+" -m "+name+" --dport "+itoa(int(first))+":"+itoa(int(first+size-1))+jump+chain(size))
+	}
+	w.line(p.table, chain(16), rule)
+	step(chain(256), 16, " -g ")
+	step(p.ports, 256, " -j ")
+}
+
+// frontend renders one Frontend.
+type frontend struct {
+	writer
+	f    *model.Frontend
+	view *model.NodeView
+	name string
+	pick picker
+}
+
+// says is the comment by which people find a Service.
+func (r *frontend) says() string {
+	switch r.f.Kind {
+	case model.ClusterIP:
+		return r.name + " cluster IP"
+	case model.ExternalIP:
+		return r.name + " external IP"
+	case model.LoadBalancer:
+		return r.name + " loadbalancer IP"
+	}
+	return r.name + " nodeport"
+}
+
+// leaf emits the line for this Frontend's key, at its end of the path.
+func (r *frontend) leaf(p place, source, says, does string) {
+	if source != "" {
+		source = "-s " + source + " "
+	}
+	match := toPort(r.f.Key.Protocol, comment(says), r.f.Key.Port)
+	if r.f.Kind == model.NodePort {
+		r.port(p, r.f.Key.Protocol, r.f.Key.Port, source+match+does)
+		return
+	}
+	r.path(p, r.f.Key.Addr, levels(r.family), source+dest(r.f.Key.Addr)+" "+match+does)
+}
+
+// target emits the chains of a Frontend that forwards, and names the first.
+func (r *frontend) target(verdict, local model.Verdict) string {
+	hash := shortHash(r.name + word(r.f.Key.Protocol))
+	if r.f.Kind == model.ClusterIP {
+		name := "KUBE-SVC-" + hash
+		r.chain(kindService, nat, name, r.pick.rules(r.f.Backends, r.marks())...)
+		return name
+	}
+	name := "KUBE-EXT-" + hash
+	if r.f.LocalOnly {
+		r.chain(kindExternal, nat, name, r.localOnly(verdict, local)...)
+	} else {
+		r.chain(kindExternal, nat, name, r.pick.rules(r.f.Backends, r.marks())...)
+	}
+	if !r.f.Guarded {
+		return name
+	}
+	guard := "KUBE-FW-" + hash
+	if r.f.Kind == model.NodePort { // its ranges are not the load balancer's
+		guard = "KUBE-FW-" + shortHash(r.name+word(r.f.Key.Protocol)+"nodeport")
+	}
+	var rules []string
+	for _, s := range r.f.SourceRanges {
+		if model.FamilyOf(s.Addr()) == r.family {
+			rules = append(rules, sourceTest(s)+"-j "+name)
+		}
+	}
+	r.chain(kindFirewall, nat, guard, rules...)
+	return guard
+}
+
+// sourceTest is "-s 10.0.0.0/8 "; iptables-save does not print a test for /0.
+func sourceTest(p netip.Prefix) string {
+	if p.Bits() == 0 {
+		return ""
+	}
+	return "-s " + p.String() + " "
+}
+
+// marks asks for masquerade: always, for what does not come from a pod, or never.
+func (r *frontend) marks() []string {
+	if r.f.Masquerade {
+		return []string{"-j " + markMasq}
+	}
+	if r.f.Kind == model.ClusterIP {
+		if m := outsideMarks(r.view, r.family); m != "" {
+			return []string{m}
+		}
+	}
+	return nil
+}
+
+// localOnly is externalTrafficPolicy Local: pods and the node itself may use the
+// whole cluster, everybody else only what is here, its address kept.
+func (r *frontend) localOnly(verdict, local model.Verdict) []string {
+	var out []string
+	pods, _ := fromPods(&r.view.Local, r.family)
+	hash := shortHash(r.name + word(r.f.Key.Protocol) + "external")
+	if verdict == model.Forward {
+		whole := "KUBE-SVC-" + hash
+		r.chain(kindService, nat, whole, r.pick.rules(r.f.Backends, r.marks())...)
+		for _, test := range pods {
+			out = append(out, test+" -g "+whole)
+		}
+		out = append(out, fromLocal+" -j "+markMasq, fromLocal+" -g "+whole)
+	} else {
+		for _, test := range append(pods, fromLocal) {
+			out = append(out, test+" -j RETURN")
+		}
+	}
+	if local == model.Forward {
+		here := "KUBE-SVL-" + shortHash(r.name+word(r.f.Key.Protocol))
+		r.chain(kindService, nat, here, r.pick.rules(r.f.LocalBackends, nil)...)
+		out = append(out, "-j "+here)
+	}
+	return out
+}
+
+// refusals are the lines of the filter table for packets that nat left alone.
+func (r *frontend) refusals(verdict, local model.Verdict) {
+	f := r.f
+	end, says := " -j DROP", r.name+" has no local endpoints"
+	refuse := verdict == model.Reject || local == model.Reject
+	if refuse {
+		end, says = reject(f.Key.Protocol, r.family), r.name+" has no endpoints"
+	}
+	if f.Guarded {
+		if refuse {
+			for _, s := range f.SourceRanges {
+				if model.FamilyOf(s.Addr()) == r.family && s.Bits() > 0 {
+					r.leaf(guardExternal, s.String(), says, end)
+				}
+			}
+		}
+		r.leaf(guardExternal, "", r.name+" traffic not accepted by source ranges", " -j DROP")
+		return
+	}
+	if verdict == model.Forward && local == model.Forward {
+		return
+	}
+	at := refuseExternal
+	if f.Kind == model.ClusterIP {
+		at = refuseCluster
+	}
+	r.leaf(at, "", says, end)
+}
+
+// hairpin: an endpoint that reaches itself must see another source, or it answers
+// itself past our translation. Only endpoints of this node can.
+func (r *frontend) hairpin(list []model.Backend) {
+	for i := range list {
+		if b := &list[i]; b.Local {
+			host := netip.PrefixFrom(b.Addr, b.Addr.BitLen()).String()
+			r.path(hairpins, b.Addr, hairpinLevels(r.family), "-s "+host+" -d "+host+" "+masquerade)
+		}
+	}
+}
+
+// hairpinLevels: a node's pods share a short range.
+func hairpinLevels(f model.Family) []int {
+	if f == model.IPv6 {
+		return []int{64, 120, 124}
+	}
+	return []int{24, 28}
+}

@@ -1,0 +1,178 @@
+package iptables
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Rules are written as iptables-save prints them, letter by letter, so that what
+// is there and what is wanted are compared as text. TestRoundTrip holds every
+// phrase here against both backends.
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// dest is "-d 10.96.0.1/32".
+func dest(a netip.Addr) string { return "-d " + netip.PrefixFrom(a, a.BitLen()).String() }
+
+func comment(s string) string { return ` -m comment --comment "` + s + `"` }
+
+// toPort is "-p tcp -m tcp --dport 80", with what stands between.
+func toPort(p model.Protocol, between string, port uint16) string {
+	w := word(p)
+	return "-p " + w + between + " -m " + w + " --dport " + itoa(int(port))
+}
+
+const (
+	isNew     = "-m conntrack --ctstate NEW"
+	toLocal   = "-m addrtype --dst-type LOCAL"
+	fromLocal = "-m addrtype --src-type LOCAL"
+)
+
+// fromPods are the tests of which one holds if the packet comes from a pod; none
+// if nothing counts as one. not is the single test for the opposite, "" if it
+// takes a chain.
+func fromPods(d *model.LocalDetector, f model.Family) (tests []string, not string) {
+	switch d.Mode {
+	case model.DetectCIDR:
+		for _, c := range d.CIDRs {
+			if model.FamilyOf(c.Addr()) == f {
+				tests = append(tests, "-s "+c.String())
+			}
+		}
+	case model.DetectBridgeInterface:
+		if d.Interface != "" {
+			tests = append(tests, "-i "+d.Interface)
+		}
+	case model.DetectInterfaceNamePrefix:
+		if d.Interface != "" {
+			tests = append(tests, "-i "+d.Interface+"+")
+		}
+	}
+	if len(tests) == 1 {
+		not = "! " + tests[0]
+	}
+	return tests, not
+}
+
+// outsideMarks is the line that asks for masquerade unless the packet comes from
+// a pod; "" if nothing counts as a pod.
+func outsideMarks(v *model.NodeView, f model.Family) string {
+	tests, not := fromPods(&v.Local, f)
+	switch {
+	case v.MasqueradeAll:
+		return "-j " + markMasq
+	case len(tests) == 0:
+		return ""
+	case not != "":
+		return not + " -j " + markMasq
+	}
+	return "-j " + markOutside
+}
+
+// picker writes the rules that choose an endpoint.
+type picker struct {
+	name     string // of the Service port: part of what clients are remembered under
+	proto    model.Protocol
+	family   model.Family
+	affinity time.Duration
+	hash     bool // by client address, not at random
+	cluster  bool // xt_cluster is there
+}
+
+// maxCluster is what xt_cluster can tell apart.
+const maxCluster = 32
+
+// rules draws among the backends, each with its weight's share: the i-th rule
+// holds with the weight's share of what is left, the last one always.
+func (p *picker) rules(list []model.Backend, out []string) []string {
+	total := 0
+	for i := range list {
+		total += max(int(list[i].Weight), 1)
+	}
+	affinity := p.affinity
+	byHash := p.hash && p.cluster && total <= maxCluster && total > 1
+	if p.hash && !byHash && affinity == 0 {
+		affinity = 3 * time.Hour // too many to hash: remember each client instead
+	}
+	if affinity > 0 {
+		for i := range list {
+			out = append(out, p.recall(&list[i], affinity))
+		}
+	}
+	left, slot := total, 0
+	for i := range list {
+		b, w := &list[i], max(int(list[i].Weight), 1)
+		s := "-p " + word(p.proto)
+		switch {
+		case left == w: // the last one
+		case byHash:
+			s += fmt.Sprintf(" -m cluster --cluster-local-nodemask 0x%08x --cluster-total-nodes %d --cluster-hash-seed 0x%08x", (uint32(1)<<w-1)<<slot, total, hashSeed)
+		default:
+			s += " -m statistic --mode random --probability " + share(w, left)
+		}
+		if affinity > 0 {
+			s += p.remember(b)
+		}
+		out = append(out, s+p.dnat(b))
+		left -= w
+		slot += w
+	}
+	return out
+}
+
+// hashSeed is the same on all nodes, so that a client meets the same endpoint
+// through each.
+const hashSeed = 0xfa1f1ead
+
+// share writes w/of as xt_statistic keeps it, in parts of 2^31.
+func share(w, of int) string {
+	const one = 1 << 31
+	n := (uint64(w)*one + uint64(of)/2) / uint64(of)
+	return strconv.FormatFloat(float64(n)/one, 'f', 11, 64)
+}
+
+func (p *picker) dnat(b *model.Backend) string {
+	return " -j DNAT --to-destination " + b.AddrPort().String()
+}
+
+// list names what xt_recent keeps of one endpoint: who chose it, and when.
+func (p *picker) list(b *model.Backend) string {
+	return "KUBE-SEP-" + shortHash(p.name+word(p.proto)+b.AddrPort().String())
+}
+
+// recall goes to the endpoint that this client chose before, and renews the time.
+func (p *picker) recall(b *model.Backend, timeout time.Duration) string {
+	name, mask := p.list(b), wholeMask(p.family)
+	return fmt.Sprintf("-p %s -m recent --rcheck --seconds %d --reap --name %s --mask %s --rsource", word(p.proto),
+		max(int(timeout/time.Second), 1), name, mask) + p.remember(b) + p.dnat(b)
+}
+
+func (p *picker) remember(b *model.Backend) string {
+	return " -m recent --set --name " + p.list(b) + " --mask " + wholeMask(p.family) + " --rsource"
+}
+
+func wholeMask(f model.Family) string {
+	if f == model.IPv6 {
+		return strings.TrimSuffix(strings.Repeat("ffff:", 8), ":")
+	}
+	return "255.255.255.255"
+}
+
+// reject answers a client that it may stop trying. A reset, because a TCP client
+// on this host would wait a second for the ICMP error to count (dataplane.md).
+func reject(p model.Protocol, f model.Family) string {
+	switch {
+	case p == model.TCP:
+		return " -j REJECT --reject-with tcp-reset"
+	case f == model.IPv6:
+		return " -j REJECT --reject-with icmp6-port-unreachable"
+	}
+	return " -j REJECT --reject-with icmp-port-unreachable"
+}
+
+const masquerade = "-j MASQUERADE --random-fully"

@@ -1,0 +1,89 @@
+package iptables
+
+import (
+	"bytes"
+	"strings"
+)
+
+// script is the input of one iptables-restore. For each line it knows the
+// operation that is to blame for it.
+type script struct {
+	bytes.Buffer
+	blame   []int // by line number, from 1; -1 = none
+	commits int
+	written map[table]int // rules
+}
+
+func newScript() *script { return &script{blame: []int{-1}, written: map[table]int{}} }
+
+func (s *script) line(op int, parts ...string) {
+	for _, p := range parts {
+		s.WriteString(p)
+	}
+	s.WriteByte('\n')
+	s.blame = append(s.blame, op)
+}
+
+// section writes some chains of one table, and the changes of its built-in
+// chains, in one transaction. With keep nothing goes yet: lines that are to go
+// stay beside those that come.
+func (s *script) section(t table, list []*write, jumps []jumpOp, keep bool) {
+	if len(list)+len(jumps) == 0 {
+		return
+	}
+	s.line(-1, "*", t.String())
+	for _, w := range list {
+		if !keep || !w.gone {
+			s.line(w.op, ":", w.ref.chain, " - [0:0]") // makes it, or empties it
+		}
+	}
+	for _, j := range jumps {
+		if !j.add {
+			s.line(j.op, "-D ", j.chain, " ", j.rule)
+		}
+	}
+	for _, w := range list {
+		switch {
+		case w.gone:
+		case w.add == nil:
+			s.body(w)
+		case keep:
+			s.lines(w, merge(w.lines, w.remove, nil))
+		default:
+			s.lines(w, w.lines)
+		}
+	}
+	for _, j := range jumps {
+		if j.add {
+			s.line(j.op, "-I ", j.chain, " ", j.rule)
+		}
+	}
+	for _, w := range list {
+		if w.gone && !keep {
+			s.line(w.op, "-X ", w.ref.chain)
+		}
+	}
+	s.line(-1, "COMMIT")
+	s.commits++
+}
+
+func (s *script) body(w *write) {
+	if w.body == emptyBody {
+		return
+	}
+	for rule := range strings.SplitSeq(w.body, "\n") {
+		s.line(w.op, "-A ", w.ref.chain, " ", rule)
+		s.written[w.ref.table]++
+	}
+}
+
+func (s *script) lines(w *write, lines []string) {
+	for _, l := range lines {
+		op, known := w.add[l]
+		if !known {
+			op = -1
+		}
+		s.line(op, "-A ", w.ref.chain, " ", l)
+		s.written[w.ref.table]++
+	}
+}

@@ -1,0 +1,226 @@
+package iptables
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// restoreLimit bounds one run of iptables-restore. It is not cut short when the
+// agent ends: the kernel would be left between two tables.
+const restoreLimit = 2 * time.Minute
+
+// Config configures a Conn.
+type Config struct {
+	Backend  Backend
+	Programs Programs // as Detect found them
+	// LockFile is the lock that programs of the legacy backend share; "" means
+	// XTABLES_LOCKFILE, or /run/xtables.lock.
+	LockFile string
+	// Namespace is a descriptor of the network namespace to work in, for tests
+	// that have moved one thread only; 0 means the process's.
+	Namespace int
+}
+
+// Conn is the real Kernel.
+type Conn struct {
+	cfg       Config
+	lock      lock
+	stamps    stamper
+	contended atomic.Uint64
+}
+
+var _ Kernel = (*Conn)(nil)
+
+// Open makes a Conn in the caller's network namespace.
+func Open(cfg Config) (*Conn, error) {
+	c := &Conn{cfg: cfg}
+	var err error
+	if c.stamps, err = openStamper(cfg.Backend); err != nil {
+		return nil, err
+	}
+	if cfg.Backend == Legacy {
+		if c.lock, err = openLock(cfg.LockFile); err != nil {
+			return nil, errors.Join(err, c.stamps.Close())
+		}
+	}
+	return c, nil
+}
+
+// Close releases the sockets.
+func (c *Conn) Close() error { return errors.Join(c.stamps.Close(), c.lock.close()) }
+
+// Backend implements Kernel.
+func (c *Conn) Backend() Backend { return c.cfg.Backend }
+
+// Contended counts the Restores that found the xtables lock taken.
+func (c *Conn) Contended() uint64 { return c.contended.Load() }
+
+// Stamp implements Kernel.
+func (c *Conn) Stamp(context.Context) (Stamp, error) { return c.stamps.stamp() }
+
+// Restore implements Kernel. The lock is ours from the look at the stamp to the
+// end of the run, so that no program that honours it can write in between.
+func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
+	if c.cfg.Backend == Legacy {
+		waited, err := c.lock.take(ctx)
+		if waited {
+			c.contended.Add(1)
+		}
+		if err != nil {
+			return Stamp{}, err
+		}
+		defer c.lock.release()
+	}
+	before, err := c.stamps.stamp()
+	if err != nil {
+		return Stamp{}, err
+	}
+	if r.Expect != (Stamp{}) && before != r.Expect {
+		return Stamp{}, ErrMoved
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
+	defer cancel()
+	if err := c.run(ctx, r); err != nil {
+		return Stamp{}, err
+	}
+	if c.cfg.Backend == NFT { // each COMMIT is one transaction
+		before.Generation = nextGeneration(before.Generation, r.Commits)
+		return before, nil
+	}
+	return c.stamps.stamp()
+}
+
+func (c *Conn) run(ctx context.Context, r Restore) error {
+	name := c.cfg.Programs.of(r.Family, "restore")
+	cmd := exec.CommandContext(ctx, name, "--noflush")
+	cmd.Stdin = bytes.NewReader(r.Input)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if c.cfg.Backend == Legacy {
+		cmd.Env = c.lock.childEnv()
+		cmd.ExtraFiles = c.lock.childFiles()
+	}
+	err := c.do(cmd)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return explain(name, exit.ExitCode(), out.String(), r.Input)
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: %w", name, err)
+	}
+	return nil
+}
+
+// do runs a command in the Conn's namespace.
+func (c *Conn) do(cmd *exec.Cmd) error {
+	if c.cfg.Namespace == 0 {
+		return cmd.Run()
+	}
+	return c.inside(cmd.Run)
+}
+
+// inside runs f on a thread that is moved to the namespace and ends afterwards.
+func (c *Conn) inside(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := unix.Setns(c.cfg.Namespace, unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("enter network namespace: %w", err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// Save implements Kernel.
+func (c *Conn) Save(ctx context.Context, f Family, table string, emit func([]byte) error) error {
+	name := c.cfg.Programs.of(f, "save")
+	cmd := exec.CommandContext(ctx, name, "-t", table)
+	var problem bytes.Buffer
+	cmd.Stderr = &problem
+	run := func() error {
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		seen := eachLine(out, emit)
+		if seen != nil {
+			_ = cmd.Process.Kill() // it may wait for us to read on
+		}
+		if err := cmd.Wait(); seen == nil && err != nil {
+			return err
+		}
+		return seen
+	}
+	err := run
+	if c.cfg.Namespace != 0 {
+		err = func() error { return c.inside(run) }
+	}
+	if err := err(); err != nil {
+		if noTable(problem.String()) {
+			return nil
+		}
+		return fmt.Errorf("%s -t %s: %w: %s", name, table, err, oneLine(problem.String()))
+	}
+	return nil
+}
+
+func eachLine(r io.Reader, emit func([]byte) error) error {
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 64<<10), 1<<20)
+	for s.Scan() {
+		if err := emit(s.Bytes()); err != nil {
+			return err
+		}
+	}
+	return s.Err()
+}
+
+// List implements Kernel.
+func (c *Conn) List(ctx context.Context, f Family, table, chain string) ([]string, error) {
+	name := c.cfg.Programs.of(f, "")
+	cmd := exec.CommandContext(ctx, name, "-t", table, "-S", chain)
+	var out, problem bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problem
+	if c.cfg.Backend == Legacy { // reading needs no lock; iptables takes it all the same
+		cmd.Env, cmd.ExtraFiles = c.lock.childEnv(), c.lock.childFiles()
+	}
+	if err := c.do(cmd); err != nil {
+		if s := problem.String(); noTable(s) || strings.Contains(s, "No chain/target/match by that name") || strings.Contains(s, "does not exist") {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("%s -t %s -S %s: %w: %s", name, table, chain, err, oneLine(problem.String()))
+	}
+	var rules []string
+	for l := range strings.Lines(out.String()) {
+		if l = strings.TrimSuffix(l, "\n"); strings.HasPrefix(l, "-A ") {
+			rules = append(rules, l)
+		}
+	}
+	return rules, nil
+}
+
+// noTable: legacy programs fail on a table that the kernel was not built with.
+func noTable(s string) bool {
+	return strings.Contains(s, "Table does not exist") || strings.Contains(s, "can't initialize") && !strings.Contains(s, "Permission denied")
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func environ(extra string) []string { return append(os.Environ(), extra) }

@@ -1,0 +1,57 @@
+package iptables
+
+import (
+	"context"
+	"math/rand/v2"
+)
+
+// Fault is an error to inject into one Restore.
+type Fault struct {
+	Err   error
+	After bool // write, then lose the answer
+}
+
+// Faulty wraps a Kernel and fails calls on purpose. A nil function never fails.
+type Faulty struct {
+	Kernel
+	OnRestore func(Restore) Fault            // asked before each Restore; a zero Fault lets it through
+	OnSave    func(f Family, t string) error // asked before each Save
+}
+
+var _ Kernel = (*Faulty)(nil)
+
+// RandomRestores fails a share p of Restores with faults drawn from the list.
+func RandomRestores(r *rand.Rand, p float64, faults ...Fault) func(Restore) Fault {
+	return func(Restore) Fault {
+		if r.Float64() >= p {
+			return Fault{}
+		}
+		return faults[r.IntN(len(faults))]
+	}
+}
+
+// Restore implements Kernel.
+func (f *Faulty) Restore(ctx context.Context, r Restore) (Stamp, error) {
+	var fault Fault
+	if f.OnRestore != nil {
+		fault = f.OnRestore(r)
+	}
+	if fault.Err != nil && !fault.After {
+		return Stamp{}, fault.Err
+	}
+	s, err := f.Kernel.Restore(ctx, r)
+	if err == nil && fault.Err != nil {
+		return Stamp{}, fault.Err
+	}
+	return s, err
+}
+
+// Save implements Kernel.
+func (f *Faulty) Save(ctx context.Context, fam Family, table string, emit func([]byte) error) error {
+	if f.OnSave != nil {
+		if err := f.OnSave(fam, table); err != nil {
+			return err
+		}
+	}
+	return f.Kernel.Save(ctx, fam, table, emit)
+}
