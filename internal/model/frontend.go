@@ -90,6 +90,10 @@ type Frontend struct {
 	Guarded      bool
 	SourceRanges []netip.Prefix
 
+	// HealthCheckNodePort is the Service's, under externalTrafficPolicy Local; 0 =
+	// none. A data plane that shares its hooks with a host firewall lets it in.
+	HealthCheckNodePort uint16
+
 	// Others are the endpoints of the port that exist but are in neither list:
 	// not ready, ending, out of this node's topology, or of weight 0. No data
 	// plane renders them: they tell the followers of commits which running flows

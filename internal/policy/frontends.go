@@ -135,6 +135,9 @@ func (in *Inputs) decide(f *model.Frontend, ch *choice) {
 		return
 	}
 	f.Verdict, f.Backends = ch.verdict(ch.cluster), ch.cluster
+	if svc.ExternalLocal {
+		f.HealthCheckNodePort = svc.HealthCheckNodePort
+	}
 	if svc.ExternalLocal && ch.any {
 		f.LocalOnly = true
 		f.LocalVerdict, f.LocalBackends = ch.verdict(ch.local), ch.local
