@@ -221,6 +221,14 @@ func (s *Store) hasNamespace(name string) bool {
 	return s.namespaces[name] > 0
 }
 
+// ClusterIPs gives the addresses of a Service; none if it is not known.
+func (s *Store) ClusterIPs(key model.ServiceKey) []netip.Addr {
+	if v := s.view(key); v != nil {
+		return v.service.ClusterIPs
+	}
+	return nil
+}
+
 // Synced tells whether every source has delivered its first list.
 func (s *Store) Synced() bool { return s.synced.Load() }
 

@@ -1,0 +1,113 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
+)
+
+// alive are the sockets whose existence lets the kernel take queries for one
+// address. Nothing arrives at them: the queries are readdressed first.
+type alive struct{ udp, tcp io.Closer }
+
+func openAlive(ctx context.Context, vip netip.Addr) (*alive, error) {
+	c := net.ListenConfig{Control: transparent(vip)}
+	family := "6"
+	if vip.Is4() {
+		family = "4"
+	}
+	addr := netip.AddrPortFrom(vip, 53).String()
+	udp, err := c.ListenPacket(ctx, "udp"+family, addr)
+	if err != nil {
+		return nil, explain(err)
+	}
+	tcp, err := c.Listen(ctx, "tcp"+family, addr)
+	if err != nil {
+		return nil, errors.Join(explain(err), udp.Close())
+	}
+	return &alive{udp, tcp}, nil
+}
+
+func explain(err error) error {
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("another server on this node has the cluster DNS's address (NodeLocal DNSCache?): %w", err)
+	}
+	return fmt.Errorf("hold the cluster DNS's address: %w", err)
+}
+
+func (a *alive) close() {
+	if a != nil {
+		_ = a.udp.Close()
+		_ = a.tcp.Close()
+	}
+}
+
+// transparent lets a socket be bound to an address that is not this host's.
+func transparent(vip netip.Addr) func(string, string, syscall.RawConn) error {
+	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
+	if !vip.Is4() {
+		level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+	}
+	return func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) }); e != nil {
+			return e
+		}
+		return err
+	}
+}
+
+// beatTimeout is how long the server may take to answer our question.
+const beatTimeout = 900 * time.Millisecond
+
+var (
+	errSilent = errors.New("this node's DNS server does not answer")
+	errNoRule = errors.New("the answer came without the Service's address: somebody removed our table")
+)
+
+// ask puts one question to the server, over the path of a redirected answer. Its
+// answer renews the element in the kernel; what is checked here is that there
+// was one and that it has been given the Service's address.
+func (t target) ask(question string) error {
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.server.Addr(), 0)))
+	if err != nil {
+		return fmt.Errorf("ask this node's DNS server: %w", err)
+	}
+	defer conn.Close()
+	m := new(dns.Msg)
+	m.SetQuestion(question, dns.TypeTXT)
+	query, err := m.Pack()
+	if err != nil {
+		return fmt.Errorf("ask this node's DNS server: %w", err)
+	}
+	if _, err := conn.WriteToUDPAddrPort(query, t.server); err != nil {
+		return fmt.Errorf("ask this node's DNS server: %w", err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(beatTimeout))
+	buf := make([]byte, 1500)
+	for {
+		n, from, err := conn.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			return errSilent
+		}
+		var r dns.Msg
+		if r.Unpack(buf[:n]) != nil || r.Id != m.Id || !r.Response {
+			continue
+		}
+		switch {
+		case r.Rcode != dns.RcodeSuccess:
+			return fmt.Errorf("this node's DNS server answers %s", dns.RcodeToString[r.Rcode])
+		case from.Addr().Unmap() != t.vip:
+			return errNoRule
+		}
+		return nil
+	}
+}

@@ -1,0 +1,223 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// Config configures an Intercept.
+type Config struct {
+	Kernel nft.Kernel // used by Run's goroutine only: give it a Conn of its own
+	// Servers are addresses of this node's server that serve redirected queries
+	// and nothing else, at most one of each family (see Servers).
+	Servers []netip.AddrPort
+	// VIPs gives the present addresses of the cluster DNS Service.
+	VIPs func() []netip.Addr
+	// Healthy tells whether the server should be used, beyond its answering; nil = always.
+	Healthy func() bool
+	// Question is asked each second; the server must answer it with NOERROR only
+	// when it is fit for service: "dns-version.cluster.local.".
+	Question string
+	Log      *slog.Logger
+}
+
+// Port is where redirected queries arrive: a port of its own tells them from
+// those that a pod sends to the server's address itself.
+const Port = 10053
+
+// Servers gives the addresses to listen on, beside addrs, for redirected
+// queries: one of each family, at Port.
+func Servers(addrs []netip.AddrPort) (out []netip.AddrPort) {
+	for _, a := range addrs {
+		same := func(o netip.AddrPort) bool { return o.Addr().Is4() == a.Addr().Is4() }
+		if !a.Addr().IsLoopback() && !slices.ContainsFunc(out, same) {
+			out = append(out, netip.AddrPortFrom(a.Addr(), Port))
+		}
+	}
+	return out
+}
+
+// Intercept redirects queries. Make it with New, then call Run once.
+type Intercept struct {
+	cfg       Config
+	noSocket  bool // the kernel lacks the socket expression: only the element's timeout is left
+	installed []target
+	alive     map[netip.Addr]*alive
+	last      string // what was said last
+}
+
+// New makes an Intercept; it does nothing yet.
+func New(c Config) *Intercept {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Healthy == nil {
+		c.Healthy = func() bool { return true }
+	}
+	return &Intercept{cfg: c, alive: map[netip.Addr]*alive{}}
+}
+
+const interval = time.Second
+
+// Run redirects until ctx ends; then the tables are gone. Whatever fails is said
+// once and tried again.
+func (i *Intercept) Run(ctx context.Context) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		i.say(i.step(ctx))
+		select {
+		case <-ctx.Done():
+			i.release()
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			return Cleanup(ctx, i.cfg.Kernel)
+		case <-tick.C:
+		}
+	}
+}
+
+func (i *Intercept) say(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == i.last || errors.Is(err, context.Canceled) {
+		return
+	}
+	if i.last = text; err != nil {
+		i.cfg.Log.Warn("DNS queries are not intercepted", "reason", err)
+		return
+	}
+	i.cfg.Log.Info("DNS queries are intercepted", "service", i.addrs())
+}
+
+func (i *Intercept) addrs() (list []string) {
+	for _, t := range i.installed {
+		list = append(list, t.vip.String())
+	}
+	return list
+}
+
+// step makes the kernel agree with the inputs and renews the elements.
+func (i *Intercept) step(ctx context.Context) error {
+	want := i.targets()
+	if !slices.Equal(want, i.installed) {
+		if err := i.install(ctx, want); err != nil {
+			return err
+		}
+	}
+	if len(want) == 0 {
+		return errors.New("the cluster DNS Service has no address of a family that this node's server listens on")
+	}
+	if !i.cfg.Healthy() {
+		i.release()
+		return errors.New("this node's DNS server is not fit for service")
+	}
+	for _, t := range want {
+		if err := i.beat(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *Intercept) beat(ctx context.Context, t target) error {
+	if i.alive[t.vip] == nil {
+		a, err := openAlive(ctx, t.vip)
+		if err != nil {
+			return err
+		}
+		i.alive[t.vip] = a
+	}
+	err := t.ask(i.cfg.Question)
+	if errors.Is(err, errNoRule) {
+		i.installed = nil // repaired at the next step
+	}
+	return err
+}
+
+// targets pairs the Service's addresses with the server's, by family.
+func (i *Intercept) targets() (out []target) {
+	for _, vip := range i.cfg.VIPs() {
+		for _, s := range i.cfg.Servers {
+			if s.Addr().Is4() == vip.Is4() {
+				out = append(out, target{vip, s})
+				break
+			}
+		}
+	}
+	return out
+}
+
+// install replaces the tables.
+func (i *Intercept) install(ctx context.Context, want []target) error {
+	i.release()
+	err := i.commit(ctx, want)
+	if !i.noSocket && isAny(err, unix.ENOENT, unix.EOPNOTSUPP) {
+		i.noSocket = true
+		i.cfg.Log.Info("this kernel has no nft_socket: after a crash queries are lost for up to 3 s")
+		err = i.commit(ctx, want)
+	}
+	if err != nil {
+		i.installed = nil
+		return fmt.Errorf("redirect DNS queries: %w", err)
+	}
+	i.installed = want
+	return nil
+}
+
+func isAny(err error, list ...error) bool {
+	return slices.ContainsFunc(list, func(e error) bool { return errors.Is(err, e) })
+}
+
+func (i *Intercept) commit(ctx context.Context, want []target) error {
+	var b nft.Batch
+	families := []nft.Family{nft.IPv4, nft.IPv6}
+	for _, f := range families {
+		drop(&b, f)
+	}
+	for _, t := range want {
+		install(&b, t, !i.noSocket)
+	}
+	_, err := i.cfg.Kernel.Commit(ctx, &b)
+	return err
+}
+
+// release closes the sockets: from here on no query is taken.
+func (i *Intercept) release() {
+	for vip, a := range i.alive {
+		a.close()
+		delete(i.alive, vip)
+	}
+}
+
+// Cleanup removes the tables; it needs no memory and may be repeated.
+func Cleanup(ctx context.Context, k nft.Kernel) error {
+	tables, err := k.Tables(ctx)
+	if err != nil {
+		return fmt.Errorf("clean up DNS redirection: %w", err)
+	}
+	var b nft.Batch
+	for i := range tables {
+		if ref := tables[i].Ref; ref == tableOf(nft.IPv4) || ref == tableOf(nft.IPv6) {
+			b.DelTable(ref)
+		}
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	if _, err := k.Commit(ctx, &b); err != nil {
+		return fmt.Errorf("clean up DNS redirection: %w", err)
+	}
+	return nil
+}
