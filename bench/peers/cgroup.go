@@ -45,12 +45,12 @@ func (g *cgroup) folders() []string {
 }
 
 // wrap is a command line prefix that puts the program into the group before its first instruction.
-func (g *cgroup) wrap(nice int) []string {
+func (g *cgroup) wrap() []string {
 	var enter strings.Builder
 	for _, d := range g.folders() {
 		fmt.Fprintf(&enter, "echo $$ > %s/cgroup.procs && ", d)
 	}
-	return []string{"nice", "-n", strconv.Itoa(nice), "sh", "-c", enter.String() + `exec "$@"`, "sh"}
+	return []string{"sh", "-c", enter.String() + `exec "$@"`, "sh"}
 }
 
 func (g *cgroup) used() (c cpuTime) {

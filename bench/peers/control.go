@@ -57,7 +57,7 @@ func (c *control) build(ctx context.Context) (err error) {
 
 func (c *control) start(ctx context.Context) (err error) {
 	c.cluster, err = testcluster.Start(ctx, testcluster.Config{Host: c.host, Addr: apiAddr, Dir: c.dir, Bin: c.bin,
-		ServiceCIDRs: serviceCIDR, Wrap: c.group.wrap(c.nice),
+		ServiceCIDRs: serviceCIDR, Wrap: c.group.wrap(),
 		ExtraArgs: []string{"--service-node-port-range=" + nodePorts, "--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000"}})
 	if err != nil {
 		return err

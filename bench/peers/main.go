@@ -22,7 +22,6 @@ type options struct {
 	singles    int
 	syncLimit  time.Duration
 	briefAbove int
-	nice       int
 	bin        string // folder with etcd, kube-apiserver and kube-proxy
 	fairlead   string
 	out        string
@@ -52,7 +51,6 @@ func parse() (options, error) {
 	flag.IntVar(&o.singles, "singles", 5, "single changes on a quiet proxy")
 	flag.DurationVar(&o.syncLimit, "sync-limit", 10*time.Minute, "when to give a start up")
 	flag.IntVar(&o.briefAbove, "brief-above", 20000, "more Services than this: cold start, two changes and connects only")
-	flag.IntVar(&o.nice, "nice", -10, "niceness of the subjects and the control plane")
 	flag.StringVar(&o.bin, "bin", "", "folder with etcd, kube-apiserver and kube-proxy")
 	flag.StringVar(&o.fairlead, "fairlead", "", "the Fairlead binary")
 	flag.StringVar(&o.out, "out", "results.jsonl", "file for the records")

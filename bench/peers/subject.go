@@ -56,7 +56,7 @@ func newSubject(c *control, n *node, name string, size int) (*subject, error) {
 	if s.group, err = newCgroup("subject"); err != nil {
 		return nil, err
 	}
-	s.args = append(append(s.group.wrap(c.nice), line...), "--kubeconfig="+c.kubeconfig)
+	s.args = append(append(s.group.wrap(), line...), "--kubeconfig="+c.kubeconfig)
 	// The default lock file is shared by all network namespaces of the machine.
 	s.env = []string{"XTABLES_LOCKFILE=" + filepath.Join(c.dir, "xtables.lock")}
 	if flavour, ok := map[string]string{"iptables-nft": "nft", "iptables-legacy": "legacy"}[name]; ok {
