@@ -128,6 +128,18 @@ func TestBetterTwinWins(t *testing.T) {
 	}
 }
 
+// The API server's limit of 1000 endpoints a slice does not hold for a folder.
+func TestManyEndpoints(t *testing.T) {
+	var all []string
+	for i := range 5000 {
+		all = append(all, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}).String())
+	}
+	s, problems := New().Slice(goodSlice(all...))
+	if len(s.Endpoints) != 5000 || len(problems) != 0 {
+		t.Errorf("%d endpoints, %v", len(s.Endpoints), problems)
+	}
+}
+
 func TestEndpointsShareStrings(t *testing.T) {
 	o := goodSlice("10.0.0.1", "10.0.0.2")
 	for i := range o.Endpoints {

@@ -129,7 +129,7 @@ func (r *reader) readJSON(text []byte, inherited typeMeta, depth int, p *parsed)
 	case h.Kind == "":
 		p.unreadable = true
 		fail("not a Kubernetes object: kind is missing")
-	case strings.HasSuffix(h.Kind, "List") && h.Items != nil:
+	case h.Kind == "List" || (strings.HasSuffix(h.Kind, "List") && h.Items != nil):
 		if depth >= maxDepth {
 			fail("lists inside of lists inside of lists")
 			return

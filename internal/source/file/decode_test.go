@@ -55,6 +55,7 @@ func TestBadInput(t *testing.T) {
 		{"defined elsewhere", service("good", "10.96.0.66"), []string{"Service default/good: also defined in good.yaml: the definition in bad.yaml counts"}},
 		{"list", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {name: x}}\n", []string{
 			"Service default/x: spec.clusterIP: missing: without an API server nobody assigns one, so the address must be written"}},
+		{"empty list", "apiVersion: v1\nkind: List\nitems:\n", nil},
 		{"typed list", `{"apiVersion":"v1","kind":"ServiceList","items":[{"metadata":{"name":"x"},"spec":{"clusterIP":"bad"}}]}`, []string{
 			`Service default/x: spec.clusterIP: "bad" is not an IP address`}},
 	}

@@ -23,6 +23,8 @@ type Config struct {
 	Headless bool          // deliver headless Services and their slices, and those of other proxies, for DNS
 	Rescan   time.Duration // how often to look without having been told; 0 = 30 s
 	Log      *slog.Logger  // nil = slog.Default
+
+	newWatcher func() (*fsnotify.Watcher, error) // nil = fsnotify.NewWatcher
 }
 
 // Source reads a folder of manifests. See New.
@@ -36,13 +38,16 @@ func New(c Config) *Source {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
+	if c.newWatcher == nil {
+		c.newWatcher = fsnotify.NewWatcher
+	}
 	return &Source{config: c}
 }
 
 // Run reads the folder, delivers what it holds and then Synced, and goes on
 // delivering what changes until ctx ends, when it returns nil. A folder that is
-// not there is a Problem and waited for; an error is returned only if there is
-// no way to watch anything. The sink is called from this goroutine alone.
+// not there is a Problem and waited for; an error is returned only if Dir is "".
+// The sink is called from this goroutine alone.
 func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 	if s.config.Dir == "" {
 		return errors.New("watch folder of manifests: its name is empty")
@@ -52,14 +57,16 @@ func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 		return fmt.Errorf("watch folder %s: %w", s.config.Dir, err)
 	}
 	s.config.Dir = dir
-	watcher, err := fsnotify.NewWatcher()
+	w := &watch{folder: newFolder(s.config), sink: sink, rescan: s.config.Rescan, pending: make(map[string]*burst)}
+	watcher, err := s.config.newWatcher()
 	if err != nil {
-		return fmt.Errorf("watch folder %s: %w", dir, err)
+		// inotify instances are few (fs.inotify.max_user_instances is 128), and a
+		// proxy must not fail because others have taken them all.
+		s.config.Log.Warn("folder of manifests is not watched, only looked at every second", "dir", dir, "err", err)
+		w.notify, w.rescan = unwatched{}, min(w.rescan, lostRescan)
+		return w.run(ctx)
 	}
 	defer watcher.Close() //nolint:errcheck // nothing is lost with it
-	w := &watch{
-		notify: watcher, folder: newFolder(s.config), sink: sink,
-		rescan: s.config.Rescan, pending: make(map[string]*burst),
-	}
+	w.notify, w.events, w.errors = watcher, watcher.Events, watcher.Errors
 	return w.run(ctx)
 }

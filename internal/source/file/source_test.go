@@ -10,8 +10,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -320,6 +323,18 @@ func TestRescan(t *testing.T) {
 	}
 	l := start(t, dir, func(c *Config) { c.Rescan = 50 * time.Millisecond })
 	write(t, elsewhere, "a.yaml", service("a", "10.96.0.2"))
+	l.until(t, "the change", func() bool { return l.services["default/a"].ClusterIPs[0].String() == "10.96.0.2" })
+}
+
+// inotify instances are few, and others may have taken them all.
+func TestWithoutInotify(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", service("a", "10.96.0.1"))
+	l := start(t, dir, func(c *Config) {
+		c.Rescan = 20 * time.Millisecond
+		c.newWatcher = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
+	})
+	swap(t, dir, "a.yaml", service("a", "10.96.0.2"))
 	l.until(t, "the change", func() bool { return l.services["default/a"].ClusterIPs[0].String() == "10.96.0.2" })
 }
 

@@ -32,15 +32,32 @@ type burst struct{ first, last time.Time }
 // due tells when to read.
 func (b *burst) due() time.Time { return sooner(b.last.Add(quiet), b.first.Add(patience)) }
 
+// notifier is what is needed of fsnotify.Watcher.
+type notifier interface {
+	Add(path string) error
+	Remove(path string) error
+}
+
+var _ notifier = (*fsnotify.Watcher)(nil)
+
+// unwatched is a notifier that never tells anything.
+type unwatched struct{}
+
+func (unwatched) Add(string) error    { return nil }
+func (unwatched) Remove(string) error { return nil }
+
 // watch is the loop of Source.Run.
 type watch struct {
-	notify  *fsnotify.Watcher
+	notify  notifier
+	events  <-chan fsnotify.Event // nil if there is none to come
+	errors  <-chan error
 	folder  *folder
 	sink    func(model.Event)
 	rescan  time.Duration
 	pending map[string]*burst
 
 	watched os.FileInfo // the folder that notify watches; nil if none
+	warned  bool        // that it cannot be watched
 	next    time.Time   // of the look that nobody asks for
 	again   time.Time   // of the look that a reading asked for; zero if none did
 }
@@ -57,9 +74,9 @@ func (w *watch) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case event := <-w.notify.Events:
+		case event := <-w.events:
 			w.note(event)
-		case <-w.notify.Errors: // the queue has overflowed: what was in it is unknown
+		case <-w.errors: // the queue has overflowed: what was in it is unknown
 			w.watched = nil
 			w.mark(everything)
 		case <-timer.C:
@@ -161,8 +178,11 @@ func (w *watch) follow() {
 	_ = w.notify.Remove(dir) // the watch of an earlier folder of that name
 	w.watched = nil
 	if err := w.notify.Add(dir); err != nil {
-		w.folder.log.Warn("folder is not watched, only looked at now and then", "dir", dir, "err", err)
+		if !w.warned {
+			w.folder.log.Warn("folder of manifests is not watched, only looked at every second", "dir", dir, "err", err)
+		}
+		w.warned = true
 		return
 	}
-	w.watched = status
+	w.watched, w.warned = status, false
 }

@@ -54,6 +54,7 @@ func TestConnectionLost(t *testing.T) {
 
 // A load balancer before a dead server accepts connections and closes them.
 func TestConnectionClosedAtOnce(t *testing.T) {
+	t.Parallel()
 	f := newFakeAPI(t)
 	populate(f)
 	l := start(t, f, nil)
@@ -69,6 +70,7 @@ func TestConnectionClosedAtOnce(t *testing.T) {
 
 // A token that has been replaced in its file is used after the first refusal.
 func TestTokenReplaced(t *testing.T) {
+	t.Parallel()
 	f := newFakeAPI(t)
 	populate(f)
 	f.token = "first"
@@ -104,6 +106,7 @@ func strangersCertificate(t *testing.T) string {
 }
 
 func TestWrongCertificate(t *testing.T) {
+	t.Parallel()
 	f := newFakeAPI(t)
 	l := start(t, f, func(c *Config) { c.Kubeconfig = f.kubeconfig(strangersCertificate(t), "") })
 	l.until(t, "a clear word", func() bool {
@@ -137,6 +140,7 @@ func TestWithoutServiceCIDRs(t *testing.T) {
 
 // Without a list of Services nothing is complete.
 func TestForbiddenServices(t *testing.T) {
+	t.Parallel()
 	f := newFakeAPI(t)
 	populate(f)
 	f.refuse["services"] = http.StatusForbidden
