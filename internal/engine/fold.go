@@ -147,7 +147,7 @@ func (e *Engine) decide(keys []model.ServiceKey, now time.Time) {
 		in := policy.Inputs{Service: svc, Slices: sl, Node: self,
 			Owns: func(k model.FrontendKey) bool { return e.claims.Owns(k, key) }}
 		res := policy.Frontends(in)
-		e.turn.Problems = append(e.turn.Problems, e.claims.Lost(svc)...)
+		e.turn.Problems = append(append(e.turn.Problems, e.claims.Lost(svc)...), res.Problems...)
 		objs = objs[:0]
 		for i := range res.Frontends {
 			if f := &res.Frontends[i]; slices.Contains(e.p.Families, f.Key.Family) {

@@ -32,14 +32,25 @@ type FrontendKey struct {
 	Protocol Protocol
 	Addr     netip.Addr // the zero Addr for a NodePort: any address in NodeView.NodePortAddrs
 	Port     uint16
+	// LastPort is 0 for one port. Otherwise the Frontend is the range Port..LastPort
+	// (fairlead.dev/port-range): of each address and protocol there is one at most,
+	// and a Frontend of one port inside it goes before.
+	LastPort uint16
 }
 
-// String gives "10.0.0.1:80/TCP" or "*4:30080/TCP".
+// Range tells whether the key is a range of ports.
+func (k FrontendKey) Range() bool { return k.LastPort != 0 }
+
+// String gives "10.0.0.1:80/TCP", "10.0.0.1:8000-8999/TCP" or "*4:30080/TCP".
 func (k FrontendKey) String() string {
+	at := netip.AddrPortFrom(k.Addr, k.Port).String()
 	if !k.Addr.IsValid() {
-		return fmt.Sprintf("*%d:%d/%s", k.Family, k.Port, k.Protocol)
+		at = fmt.Sprintf("*%d:%d", k.Family, k.Port)
 	}
-	return netip.AddrPortFrom(k.Addr, k.Port).String() + "/" + k.Protocol.String()
+	if k.Range() {
+		at = fmt.Sprintf("%s-%d", at, k.LastPort)
+	}
+	return at + "/" + k.Protocol.String()
 }
 
 // Verdict is what happens to a new connection to a Frontend.
@@ -110,7 +121,7 @@ type Other struct {
 // Backend is one endpoint a Frontend may choose.
 type Backend struct {
 	Addr   netip.Addr
-	Port   uint16
+	Port   uint16 // 0 in a range: the port that the client asked for
 	Weight uint16 // 1 unless asked otherwise; never 0
 	Local  bool   // runs on this node (hairpin is possible)
 }

@@ -11,6 +11,10 @@ import (
 // Claims knows which Service holds which FrontendKey when several ask for one:
 // an address as ClusterIP beats the same one as external or load balancer IP
 // (CVE-2020-8554), then the older Service, then the lower name.
+//
+// Of ranges an address has one for each protocol, however disjoint two may be:
+// that is all a data plane can look up by address and protocol alone, since the
+// port of a packet does not tell where its range begins.
 type Claims struct {
 	holder    map[model.FrontendKey]claim
 	contested map[model.FrontendKey][]claim // all claimants, best first; only where there are several
@@ -39,12 +43,12 @@ func (c *Claims) Replace(old, now *model.Service) (affected []model.ServiceKey) 
 		}
 	}
 	eachKey(old, func(k model.FrontendKey, _ model.FrontendKind) {
-		for _, s := range c.remove(k, old.Key) {
+		for _, s := range c.remove(claimed(k), old.Key) {
 			touch(s, old)
 		}
 	})
 	eachKey(now, func(k model.FrontendKey, kind model.FrontendKind) {
-		for _, s := range c.add(k, claim{now.Key, now.Created, kind}) {
+		for _, s := range c.add(claimed(k), claim{now.Key, now.Created, kind}) {
 			touch(s, now)
 		}
 	})
@@ -53,7 +57,15 @@ func (c *Claims) Replace(old, now *model.Service) (affected []model.ServiceKey) 
 
 // Owns tells whether the Service holds key.
 func (c *Claims) Owns(key model.FrontendKey, svc model.ServiceKey) bool {
-	return c.holder[key].service == svc
+	return c.holder[claimed(key)].service == svc
+}
+
+// claimed is what is contested when a Service asks for a key.
+func claimed(k model.FrontendKey) model.FrontendKey {
+	if k.Range() {
+		k.Port, k.LastPort = 0, 1
+	}
+	return k
 }
 
 // Lost gives one Problem for every key that svc claims and another Service holds.
@@ -62,10 +74,16 @@ func (c *Claims) Lost(svc *model.Service) (out []model.Problem) {
 		return nil
 	}
 	eachKey(svc, func(k model.FrontendKey, kind model.FrontendKind) {
-		if h := c.holder[k]; h.service != svc.Key {
-			out = append(out, model.Problem{Object: "Service " + svc.Key.String(), Field: field(kind),
-				Reason: fmt.Sprintf("%s is already taken by Service %s", k, h.service)})
+		h := c.holder[claimed(k)]
+		if h.service == svc.Key {
+			return
 		}
+		what := k.String() + " is"
+		if k.Range() {
+			what = fmt.Sprintf("no port of %s is served for it: the one range of an address and protocol is", k)
+		}
+		out = append(out, model.Problem{Object: "Service " + svc.Key.String(), Field: field(kind),
+			Reason: fmt.Sprintf("%s already taken by Service %s", what, h.service)})
 	})
 	return out
 }
@@ -139,12 +157,21 @@ func eachKey(svc *model.Service, yield func(model.FrontendKey, model.FrontendKin
 	if svc == nil || !svc.Proxied {
 		return
 	}
+	ranges, _ := portRanges(svc)
 	for i := range svc.Ports {
 		p := &svc.Ports[i]
 		each := func(kind model.FrontendKind, list []netip.Addr) {
 			for _, a := range list {
 				if fam := model.FamilyOf(a); servesFamily(svc, fam) {
-					yield(model.FrontendKey{Family: fam, Protocol: p.Protocol, Addr: a, Port: p.Port}, kind)
+					key := model.FrontendKey{Family: fam, Protocol: p.Protocol, Addr: a, Port: p.Port}
+					yield(key, kind)
+					if ranges == nil {
+						continue
+					}
+					if r := ranges[i]; r.last != 0 {
+						key.Port, key.LastPort = r.first, r.last
+						yield(key, kind)
+					}
 				}
 			}
 		}
@@ -170,7 +197,7 @@ func sameClaims(a, b *model.Service) bool {
 	}
 	return a.Created == b.Created && a.Proxied == b.Proxied && slices.Equal(a.ClusterIPs, b.ClusterIPs) &&
 		slices.Equal(a.ExternalIPs, b.ExternalIPs) && slices.Equal(a.LoadBalancerIPs, b.LoadBalancerIPs) &&
-		slices.Equal(a.Ports, b.Ports)
+		slices.Equal(a.Ports, b.Ports) && a.Extras.PortRange == b.Extras.PortRange
 }
 
 // LostKeys gives the keys that a Service asked for before and does not ask for now.

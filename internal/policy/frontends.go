@@ -27,7 +27,7 @@ type Self struct {
 // Result is the whole decision for one Service.
 type Result struct {
 	Frontends []model.Frontend
-	Problems  []model.Problem // claims lost to other Services
+	Problems  []model.Problem // what of the Service's wishes beyond the contract cannot be
 	Health    *HealthCheck    // nil unless the Service asks for a health check node port
 	Notes     []Note          // why endpoints were left out, for explanations
 	// NoLocal tells that a Local policy holds but no endpoint is here although
@@ -57,9 +57,15 @@ func Frontends(in Inputs) Result {
 	if svc == nil || !svc.Proxied {
 		return res
 	}
+	var ranges []portRange
+	ranges, res.Problems = portRanges(svc)
 	for i := range svc.Ports {
+		var r portRange
+		if ranges != nil {
+			r = ranges[i]
+		}
 		for _, fam := range [...]model.Family{model.IPv4, model.IPv6} {
-			in.port(&res, &svc.Ports[i], fam)
+			in.port(&res, servicePort{&svc.Ports[i], r, fam})
 		}
 	}
 	if svc.HealthCheckNodePort != 0 && svc.ExternalLocal {
@@ -68,49 +74,72 @@ func Frontends(in Inputs) Result {
 	return res
 }
 
+// servicePort is one entry of spec.ports in one family, with the range that it
+// serves besides.
+type servicePort struct {
+	*model.ServicePort
+	ports  portRange
+	family model.Family
+}
+
 // port appends the Frontends of one ServicePort in one family.
-func (in *Inputs) port(res *Result, p *model.ServicePort, fam model.Family) {
+func (in *Inputs) port(res *Result, p servicePort) {
 	svc := in.Service
-	if !servesFamily(svc, fam) {
+	if !servesFamily(svc, p.family) {
 		return
 	}
-	ch := in.choose(p, fam)
+	ch := in.choose(p.ServicePort, p.family)
 	if ch.note != "" {
-		res.Notes = append(res.Notes, Note{Port: p.Name, Family: fam, Text: ch.note})
+		res.Notes = append(res.Notes, Note{Port: p.Name, Family: p.family, Text: ch.note})
 	}
 	if len(ch.local) == 0 && ch.any {
 		res.NoLocalInternal = res.NoLocalInternal || svc.InternalLocal
 		res.NoLocalExternal = res.NoLocalExternal || svc.ExternalLocal
 	}
-	add := func(kind model.FrontendKind, addr netip.Addr, port uint16) {
-		key := model.FrontendKey{Family: fam, Protocol: p.Protocol, Addr: addr, Port: port}
-		if in.Owns != nil && !in.Owns(key) {
+	each := func(kind model.FrontendKind, list []netip.Addr) {
+		for _, a := range list {
+			if model.FamilyOf(a) != p.family {
+				continue
+			}
+			key := model.FrontendKey{Family: p.family, Protocol: p.Protocol, Addr: a, Port: p.Port}
+			in.add(res, model.Frontend{Key: key, Kind: kind, Port: p.Name}, &ch)
+			if p.ports.last != 0 {
+				key.Port, key.LastPort = p.ports.first, p.ports.last
+				wide := ch.ofRange()
+				in.add(res, model.Frontend{Key: key, Kind: kind, Port: p.Name}, &wide)
+			}
+		}
+	}
+	each(model.ClusterIP, svc.ClusterIPs)
+	// An address that is both is guarded as a load balancer's: the safe reading.
+	each(model.LoadBalancer, svc.LoadBalancerIPs)
+	each(model.ExternalIP, svc.ExternalIPs)
+	if p.NodePort != 0 {
+		key := model.FrontendKey{Family: p.family, Protocol: p.Protocol, Port: p.NodePort}
+		in.add(res, model.Frontend{Key: key, Kind: model.NodePort, Port: p.Name}, &ch)
+	}
+}
+
+// add appends one Frontend, unless the key is another Service's or is there
+// already: one Service may name an address twice (external and load balancer IP).
+func (in *Inputs) add(res *Result, f model.Frontend, ch *choice) {
+	if in.Owns != nil && !in.Owns(f.Key) {
+		return
+	}
+	for i := range res.Frontends {
+		if res.Frontends[i].Key == f.Key {
 			return
 		}
-		for i := range res.Frontends { // one Service may name an address twice (external and load balancer IP)
-			if res.Frontends[i].Key == key {
-				return
-			}
-		}
-		f := model.Frontend{Key: key, Kind: kind, Service: svc.Key, Port: p.Name,
-			AffinityTimeout: svc.AffinityTimeout, ConsistentHash: svc.Extras.ConsistentHash, Others: ch.others}
-		in.decide(&f, &ch)
-		res.Frontends = append(res.Frontends, f)
 	}
-	addrs := func(kind model.FrontendKind, list []netip.Addr) {
-		for _, a := range list {
-			if model.FamilyOf(a) == fam {
-				add(kind, a, p.Port)
-			}
-		}
+	svc := in.Service
+	f.Service, f.Others, f.ConsistentHash = svc.Key, ch.others, svc.Extras.ConsistentHash
+	if f.Key.Range() { // by hash, a client has one endpoint for all its ports
+		f.ConsistentHash = f.ConsistentHash || svc.AffinityTimeout > 0
+	} else {
+		f.AffinityTimeout = svc.AffinityTimeout
 	}
-	addrs(model.ClusterIP, svc.ClusterIPs)
-	// An address that is both is guarded as a load balancer's: the safe reading.
-	addrs(model.LoadBalancer, svc.LoadBalancerIPs)
-	addrs(model.ExternalIP, svc.ExternalIPs)
-	if p.NodePort != 0 {
-		add(model.NodePort, netip.Addr{}, p.NodePort)
-	}
+	in.decide(&f, ch)
+	res.Frontends = append(res.Frontends, f)
 }
 
 // servesFamily: a Service serves the families of its cluster IPs (contract.md 1).
