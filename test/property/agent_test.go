@@ -1,0 +1,69 @@
+package property
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/dataplane/nftables"
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/mailbox"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+)
+
+// agent is the real engine and driver on some kernel.
+type agent struct {
+	mail *mailbox.Mailbox
+	stop func()
+	good atomic.Bool // the last turn left nothing undone
+	held atomic.Int64
+}
+
+func startAgent(t *testing.T, k nft.Kernel) *agent {
+	t.Helper()
+	a := &agent{mail: mailbox.New()}
+	e := engine.New(engine.Params{
+		Driver: nftables.New(nftables.Params{Kernel: k}), Families: []model.Family{model.IPv4, model.IPv6},
+		Mailbox: a.mail, NodeName: "n", Sources: []string{"test"}, ChunkOps: 40, // several chunks to a build
+		View: policy.ViewInputs{NodePortPrimary: true, MasqueradeBit: 14,
+			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}},
+		OnTurn: func(tu *engine.Turn) {
+			a.good.Store(tu.Err == nil && tu.Pending == 0)
+			a.held.Store(int64(tu.Held))
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	a.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error("engine:", err)
+		}
+	}
+	return a
+}
+
+func (a *agent) put(evs ...model.Event) {
+	a.good.Store(false)
+	for _, ev := range evs {
+		a.mail.Put(ev)
+	}
+}
+
+// faulty fails a tenth of the commits, half of them after they were applied.
+func faulty(k nft.Kernel, r *rand.Rand, on *atomic.Bool) *nft.Faulty {
+	draw := nft.RandomCommits(r, 0.1, nft.Fault{Err: unix.ENOBUFS}, nft.Fault{Err: unix.ENOBUFS, After: true})
+	return &nft.Faulty{Kernel: k, OnCommit: func(b *nft.Batch) nft.Fault {
+		if !on.Load() {
+			return nft.Fault{}
+		}
+		return draw(b)
+	}}
+}

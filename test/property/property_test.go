@@ -1,0 +1,125 @@
+package property
+
+import (
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// TestRandomHistoriesOnTheModel: many histories, in virtual time.
+func TestRandomHistoriesOnTheModel(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			settle := func(*agent) {
+				time.Sleep(10 * time.Minute) // back-offs and quarantine retries, in no time
+				synctest.Wait()
+			}
+			kernel := nft.NewFake()
+			history(t, seed, place{kernel, foreignHandle(kernel)}, nft.NewFake(), settle)
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// TestRandomHistoriesOnTheKernel: a few, on the real one.
+func TestRandomHistoriesOnTheKernel(t *testing.T) {
+	for seed := range uint64(6) {
+		done := make(chan struct{})
+		go func() { // a thread of its own, thrown away with its namespaces
+			defer close(done)
+			runtime.LockOSThread()
+			settle := func(a *agent) {
+				deadline := time.Now().Add(time.Minute)
+				for quiet := 0; quiet < 20 && time.Now().Before(deadline); quiet++ {
+					time.Sleep(10 * time.Millisecond) // no change for 200 ms: there is nothing to wait for but quiet
+					if !a.good.Load() || a.mail.Len() > 0 {
+						quiet = 0
+					}
+				}
+			}
+			scratch := openInNewNamespace(t)
+			kernel := openInNewNamespace(t)
+			history(t, 1000+seed, place{kernel, open(t)}, scratch, settle)
+		}()
+		<-done
+		if t.Failed() {
+			t.Fatalf("seed %d", 1000+seed)
+		}
+	}
+}
+
+func openInNewNamespace(t *testing.T) nft.Kernel {
+	before, err := os.Readlink("/proc/thread-self/ns/net")
+	check(t, err)
+	check(t, unix.Unshare(unix.CLONE_NEWNET))
+	if after, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || after == before {
+		t.Fatal("still in the namespace of the machine: refusing to write rules")
+	}
+	return open(t)
+}
+
+func open(t *testing.T) nft.Kernel {
+	k, err := nft.Open(nft.Config{})
+	check(t, err)
+	return k
+}
+
+// place is a kernel with two handles: the agent's, and another program's.
+type place struct{ ours, theirs nft.Kernel }
+
+// history runs one random history against kernel, then compares it with what an
+// agent that knows only the end writes into scratch.
+func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle func(*agent)) {
+	r := rand.New(rand.NewPCG(seed, 7))
+	w := newWorld(r)
+	var faults atomic.Bool
+	faults.Store(seed%3 > 0)
+	under := faulty(kernel.ours, rand.New(rand.NewPCG(seed, 8)), &faults)
+	a := startAgent(t, under)
+	a.put(w.all()...)
+	for range 40 {
+		switch r.IntN(12) {
+		case 0:
+			a.stop()
+			for range r.IntN(4) { // while nobody listens
+				w.change()
+			}
+			a = startAgent(t, under)
+			a.put(w.all()...)
+		case 1:
+			if seed%2 == 0 {
+				settle(a) // let it be vandalised at rest at times
+			}
+			vandal(t, kernel.theirs, r)
+		default:
+			for range 1 + r.IntN(3) {
+				a.put(w.change())
+			}
+		}
+	}
+	faults.Store(false)
+	settle(a)
+	if a.held.Load() != 0 {
+		t.Errorf("seed %d: %d Services in quarantine", seed, a.held.Load())
+	}
+	a.stop()
+	b := startAgent(t, scratch)
+	b.put(w.all()...)
+	settle(b)
+	b.stop()
+	got, want := snapshot(t, kernel.theirs), snapshot(t, scratch)
+	if len(want) < 20 || !slices.Equal(got, want) {
+		t.Errorf("seed %d: kernel after the history against from scratch (%d lines):\n%s", seed, len(want), difference(got, want))
+	}
+}

@@ -1,0 +1,165 @@
+package property
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// snapshot reads our tables raw, not through the driver's Load, into comparable
+// lines. Slots of a Frontend's pool are compared as a multiset (which slot holds
+// which endpoint means nothing), but must be numbered from 0 without a gap.
+// Shared chains that nothing leads to are left out: they linger.
+func snapshot(t *testing.T, k nft.Kernel) []string {
+	t.Helper()
+	ctx := context.Background()
+	var out []string
+	tables, err := k.Tables(ctx)
+	check(t, err)
+	for _, tb := range tables {
+		if tb.Ref.Name != "fairlead" {
+			continue
+		}
+		out = append(out, fmt.Sprintf("table %v %x", tb.Ref, tb.UserData))
+		out = append(out, chains(t, k, tb.Ref)...)
+		sets, err := k.Sets(ctx, tb.Ref)
+		check(t, err)
+		for _, s := range sets {
+			out = append(out, fmt.Sprintf("set %v %x/%d %x/%d", s.Ref, s.KeyType, s.KeyLen, s.DataType, s.DataLen))
+			out = append(out, elements(t, k, s)...)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func elements(t *testing.T, k nft.Kernel, s nft.Set) (out []string) {
+	pool := strings.Contains(s.Ref.Name, "eps")
+	slots, values := map[string][]uint32{}, map[string][]string{}
+	check(t, k.Elements(context.Background(), s.Ref, func(e *nft.Element) error {
+		if !pool {
+			out = append(out, fmt.Sprintf("%v: %x-%x = %x %v %d", s.Ref, e.Key, e.KeyEnd, e.Data, e.Verdict, e.Flags))
+			return nil
+		}
+		n := len(e.Key) - 4
+		group := string(e.Key[:n])
+		slots[group] = append(slots[group], uint32(e.Key[n])|uint32(e.Key[n+1])<<8|uint32(e.Key[n+2])<<16|uint32(e.Key[n+3])<<24)
+		values[group] = append(values[group], fmt.Sprintf("%x", e.Data))
+		return nil
+	}))
+	for group, list := range values {
+		slices.Sort(slots[group])
+		for i, slot := range slots[group] {
+			if slot != uint32(i) {
+				t.Fatalf("%v: pool %x has slots %v", s.Ref, group, slots[group])
+			}
+		}
+		slices.Sort(list)
+		out = append(out, fmt.Sprintf("%v: pool %x = %v", s.Ref, group, list))
+	}
+	return out
+}
+
+// chains gives the rules of each chain that packets can reach: from a hook, or
+// from the verdict of an element.
+func chains(t *testing.T, k nft.Kernel, table nft.TableRef) (out []string) {
+	ctx := context.Background()
+	rows, err := k.Chains(ctx, table)
+	check(t, err)
+	rules, err := k.Rules(ctx, table)
+	check(t, err)
+	reached := verdicts(t, k, table)
+	for _, c := range rows {
+		if c.Hook != nil {
+			reached[c.Ref.Name] = true
+		}
+	}
+	for n := -1; n != len(reached); { // each round follows one more jump
+		n = len(reached)
+		for _, r := range rules {
+			for _, c := range rows {
+				if reached[r.Chain.Name] && leadsTo(r.Exprs, c.Ref.Name) {
+					reached[c.Ref.Name] = true
+				}
+			}
+		}
+	}
+	for _, c := range rows {
+		if reached[c.Ref.Name] {
+			out = append(out, fmt.Sprintf("chain %v %+v", c.Ref, hookOf(c)))
+		}
+	}
+	at := map[string]int{}
+	for _, r := range rules {
+		if reached[r.Chain.Name] {
+			at[r.Chain.Name]++
+			out = append(out, fmt.Sprintf("rule %v %d %x", r.Chain, at[r.Chain.Name], nft.NormalizeExprs(r.Exprs)))
+		}
+	}
+	return out
+}
+
+// verdicts gives the chains that elements lead to.
+func verdicts(t *testing.T, k nft.Kernel, table nft.TableRef) map[string]bool {
+	reached := map[string]bool{}
+	sets, err := k.Sets(context.Background(), table)
+	check(t, err)
+	for _, s := range sets {
+		check(t, k.Elements(context.Background(), s.Ref, func(e *nft.Element) error {
+			if e.Verdict.Chain != "" {
+				reached[e.Verdict.Chain] = true
+			}
+			return nil
+		}))
+	}
+	return reached
+}
+
+// leadsTo looks for the attribute NFTA_VERDICT_CHAIN (2) of that name.
+func leadsTo(exprs []byte, chain string) bool {
+	attr := binary.NativeEndian.AppendUint16(nil, uint16(4+len(chain)+1))
+	attr = append(binary.NativeEndian.AppendUint16(attr, 2), chain...)
+	return bytes.Contains(exprs, append(attr, 0))
+}
+
+func hookOf(c nft.Chain) any {
+	if c.Hook == nil {
+		return "-"
+	}
+	return *c.Hook
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// difference lists what stands in one only.
+func difference(a, b []string) string {
+	var sb strings.Builder
+	in := map[string]int{}
+	for _, l := range a {
+		in[l]++
+	}
+	for _, l := range b {
+		in[l]--
+	}
+	n := 0
+	for _, l := range append(slices.Clone(a), b...) {
+		if in[l] != 0 && n < 20 {
+			fmt.Fprintf(&sb, "%+d %s\n", in[l], l)
+			in[l] = 0
+			n++
+		}
+	}
+	return sb.String()
+}
