@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/conntrack"
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/health"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
@@ -63,6 +64,9 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 		log.Warn(n)
 	}
 	a.metrics = metrics.New(metrics.Params{Mode: cfg.Mode, Families: a.caps.Families, Version: version, Gates: cfg.FeatureGates, Now: time.Now})
+	if d, ok := a.driver.(interface{ Observe(iptables.Observer) }); ok {
+		d.Observe(a.metrics)
+	}
 	a.health = health.NewTracker(health.TrackerParams{Families: a.caps.Families, Timeout: 2 * cfg.SyncPeriod, Now: time.Now})
 	a.service = health.NewServiceHealth(health.ServiceHealthParams{Families: a.caps.Families, Healthy: a.health.Healthy,
 		OnBindError: a.onHealthPortError, Log: log.Logger})

@@ -13,7 +13,9 @@ import (
 
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
+	kerneliptables "github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
@@ -28,7 +30,7 @@ type mode struct {
 type readCount = func() int
 
 func builtModes() []mode {
-	return []mode{{nftables.Name, openNFTables}}
+	return []mode{{nftables.Name, openNFTables}, {iptables.Name, openIPTables}}
 }
 
 func modes() (names []string) {
@@ -63,6 +65,9 @@ func Cleanup(ctx context.Context, log *slog.Logger) error {
 	var errs []error
 	for _, m := range builtModes() {
 		d, _, err := m.open(&config.Config{})
+		if errors.Is(err, kerneliptables.ErrNoPrograms) {
+			continue // then nobody has written with them
+		}
 		if err == nil {
 			err = d.Cleanup(ctx)
 		}

@@ -26,6 +26,7 @@ type Config struct {
 	MasqueradeAll      bool
 	MasqueradeBit      uint8 // 0..31
 	LocalhostNodePorts bool
+	IPTablesBackend    string // "legacy" or "nft"; "" = the one that the host uses
 	NodePorts          NodePorts
 	DetectLocal        DetectLocal
 

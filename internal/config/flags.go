@@ -15,6 +15,7 @@ type Flags struct {
 	file, writeTo, version    string
 	master, manifests         string
 	hostname                  string
+	iptablesBackend           string
 	healthz, metrics          string
 	healthzPort, metricsPort  int
 	cleanup, initOnly         bool
@@ -104,6 +105,7 @@ func (f *Flags) addTraffic(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to Services")
 	fs.Int32Var(w.IPTables.MasqueradeBit, "iptables-masquerade-bit", *w.IPTables.MasqueradeBit, "bit of the packet mark that asks for masquerading, 0 to 31 (iptables and ipvs modes)")
 	fs.BoolVar(w.IPTables.LocalhostNodePorts, "iptables-localhost-nodeports", true, "answer NodePorts on 127.0.0.1 (iptables mode)")
+	fs.StringVar(&f.iptablesBackend, "iptables-backend", "auto", "which iptables to write: legacy, nft, or auto, the one that this host uses (iptables mode)")
 }
 
 func (f *Flags) addSync(fs *pflag.FlagSet) {

@@ -44,7 +44,7 @@ func (f *Flags) otherModes(mode string) []string {
 			"ipvs-scheduler", "ipvs-exclude-cidrs", "ipvs-strict-arp", "ipvs-tcp-timeout", "ipvs-tcpfin-timeout",
 			"ipvs-udp-timeout", "ipvs-sync-period", "ipvs-min-sync-period",
 		},
-		"iptables": {"iptables-localhost-nodeports"},
+		"iptables": {"iptables-localhost-nodeports", "iptables-backend"},
 	}
 	var names []string
 	for of, flags := range only {

@@ -27,6 +27,12 @@ func (f *Flags) Load(p Params) (*Config, error) {
 		return nil, err
 	}
 	v.fill(c, &w, p)
+	if f.iptablesBackend != "auto" {
+		c.IPTablesBackend = f.iptablesBackend
+	}
+	if !slices.Contains([]string{"auto", "legacy", "nft"}, f.iptablesBackend) {
+		v.errs = append(v.errs, &FieldError{Field: "iptables-backend", Flag: "iptables-backend", Value: f.iptablesBackend, Reason: "must be auto, legacy or nft"})
+	}
 	c.Client.Master = f.master // not a field of the file; kube-proxy takes it in both cases
 	f.fillOwn(c, v)
 	f.switchOff(c)

@@ -135,6 +135,15 @@ func (m *Metrics) IPTablesRules(table string, f model.Family, owned, written int
 	m.iptablesLast.WithLabelValues(table, f.String()).Set(float64(written))
 }
 
+// IPTablesAudit counts one audit of iptables' chains.
+func (m *Metrics) IPTablesAudit(took time.Duration, drifted bool) {
+	m.iptablesAudits[drifted].Inc()
+	observe(m.iptablesAuditTook, took)
+}
+
+// IPTablesContended counts writes that had to wait for the xtables lock.
+func (m *Metrics) IPTablesContended(writes int) { add(m.iptablesContended, writes) }
+
 // Watch records whether the source of a resource is connected and when it last
 // heard anything. The resource is a fixed word of the source, such as
 // "services".

@@ -51,6 +51,9 @@ type Metrics struct {
 	healthchecks                     prometheus.Counter
 	iptablesRestore, iptablesPartial *prometheus.CounterVec
 	iptablesRules, iptablesLast      *prometheus.GaugeVec
+	iptablesAudits                   map[bool]prometheus.Counter // by drifted
+	iptablesAuditTook                prometheus.Observer
+	iptablesContended                prometheus.Counter
 }
 
 // New makes the metrics of one agent, in a registry of their own.
@@ -84,6 +87,10 @@ func (m *Metrics) buildKubeProxy(b *builder) {
 	m.iptablesPartial = b.counter(prefix + "sync_proxy_rules_iptables_partial_restore_failures_total")
 	m.iptablesRules = b.gauge(prefix + "sync_proxy_rules_iptables_total")
 	m.iptablesLast = b.gauge(prefix + "sync_proxy_rules_iptables_last")
+	audits := b.counter("fairlead_iptables_audits_total")
+	m.iptablesAudits = map[bool]prometheus.Counter{false: audits.WithLabelValues("same"), true: audits.WithLabelValues("drifted")}
+	m.iptablesAuditTook = b.histogram("fairlead_iptables_audit_duration_seconds").WithLabelValues()
+	m.iptablesContended = b.counter("fairlead_iptables_lock_contended_total").WithLabelValues()
 	m.syncFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_sync_failures_total").WithLabelValues)
 	m.cleanupFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_cleanup_failures_total").WithLabelValues)
 	m.healthz = b.counter(prefix + "proxy_healthz_total")

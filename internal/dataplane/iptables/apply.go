@@ -28,6 +28,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		}
 		d.saw(s)
 	}
+	defer d.tellContention()
 	n := 0
 	for _, f := range bothFamilies {
 		p := newPlan(f, &d.there)
@@ -192,7 +193,7 @@ func (d *Driver) restore(ctx context.Context, p *plan, s *script, ops []dataplan
 	if errors.Is(err, iptables.ErrMoved) && !d.affordable() {
 		// Others write all the time and to read everything is dear: each chain is
 		// written whole, so write, and compare later.
-		d.unsure = true
+		d.doubt()
 		r.Expect = iptables.Stamp{}
 		stamp, err = d.k.Restore(ctx, r)
 	}
@@ -200,6 +201,9 @@ func (d *Driver) restore(ctx context.Context, p *plan, s *script, ops []dataplan
 		d.since++
 		d.saw(stamp)
 		return nil
+	}
+	if errors.As(err, new(*iptables.RestoreError)) && stamp != (iptables.Stamp{}) {
+		d.saw(stamp)
 	}
 	return d.explain(err, p.family, s, ops)
 }
@@ -220,20 +224,23 @@ func (d *Driver) explain(err error, f model.Family, s *script, ops []dataplane.O
 		d.observer.RestoreFailed(f, partial)
 	}
 	if !errors.As(err, &refused) {
-		d.unsure = true
+		d.doubt()
 		return fmt.Errorf("apply %s: %w", f, err)
 	}
 	d.p.Log.Error("iptables-restore failed", "family", f.String(), "partial", partial, "program", refused.Program, "message", refused.Message,
 		"line", refused.Text, "lines", len(s.blame)-1)
 	switch {
 	case refused.Busy():
-		d.unsure = true
+		d.doubt()
 		return fmt.Errorf("apply %s: %w", f, err)
 	case refused.Denied():
 		return fmt.Errorf("apply %s: %w: %w", f, dataplane.ErrUnsupported, err)
 	case partial:
-		d.unsure = true
+		d.doubt()
 		return fmt.Errorf("apply %s: %w: %w", f, dataplane.ErrConflict, err)
+	}
+	if refused.Committed > 0 {
+		d.doubt()
 	}
 	invalid := &dataplane.InvalidError{Err: err}
 	if !refused.Commit {
@@ -244,4 +251,14 @@ func (d *Driver) explain(err error, f model.Family, s *script, ops []dataplane.O
 		}
 	}
 	return invalid
+}
+
+func (d *Driver) tellContention() {
+	if d.observer == nil || d.p.Contended == nil {
+		return
+	}
+	if n := d.p.Contended(); n > d.waited {
+		d.observer.IPTablesContended(int(n - d.waited))
+		d.waited = n
+	}
 }

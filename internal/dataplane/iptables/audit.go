@@ -11,6 +11,9 @@ import (
 // auditShare: an audit takes at most one part of so many of the time.
 const auditShare = 50
 
+// reminder is how often a doubt that could not be afforded to settle rings again.
+const reminder = time.Second
+
 // auditor compares what the kernel prints with what we wrote, by names and
 // digests, at a paced rate and beside the engine. It exists for what a stamp
 // cannot tell: a rule replaced by another of the same size (legacy), or a partial
@@ -29,23 +32,28 @@ type finding struct {
 // audits runs audits until ctx ends. It shares the engine's goroutine nothing but
 // the finding.
 func (d *Driver) audits(ctx context.Context, changed func()) {
-	if d.p.AuditPeriod == 0 {
-		return
-	}
 	pause := d.p.AuditPeriod
+	next := d.p.Now().Add(pause)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(reminder):
 		}
+		if d.unsure.Load() {
+			changed()
+		}
+		if pause == 0 || d.p.Now().Before(next) {
+			continue
+		}
+		next = d.p.Now().Add(pause)
 		began := d.p.Now()
 		f := &finding{chains: map[chainRef]uint64{}, writes: d.written.Load()}
 		if !d.readDigests(ctx, f) {
 			continue
 		}
 		f.took = d.p.Now().Sub(began)
-		pause = max(d.p.AuditPeriod, auditShare*f.took)
+		next = d.p.Now().Add(max(pause, auditShare*f.took))
 		d.audit.finding.Store(f)
 		changed() // the engine compares: the mirror is its own
 	}
@@ -113,7 +121,9 @@ func (d *Driver) drifted() bool {
 	if d.observer != nil {
 		d.observer.IPTablesAudit(f.took, bad)
 	}
-	d.unsure = d.unsure || bad
+	if bad {
+		d.doubt()
+	}
 	return bad
 }
 

@@ -28,8 +28,10 @@ type Params struct {
 	TCPBeLiberal bool
 	// AuditPeriod is the least time between two audits; 0 means none.
 	AuditPeriod time.Duration
-	Log         *slog.Logger
-	Now         func() time.Time
+	// Contended counts the writes that had to wait for the xtables lock; may be nil.
+	Contended func() uint64
+	Log       *slog.Logger
+	Now       func() time.Time
 }
 
 // Observer is told what metrics are about. Its methods must not block.
@@ -37,6 +39,7 @@ type Observer interface {
 	RestoreFailed(f model.Family, partial bool)
 	IPTablesRules(table string, f model.Family, owned, written int)
 	IPTablesAudit(took time.Duration, drifted bool)
+	IPTablesContended(writes int)
 }
 
 // Driver is the iptables data plane. Its methods belong to one goroutine, but
@@ -47,10 +50,11 @@ type Driver struct {
 	families []model.Family
 	cluster  bool // the kernel can choose by hash of the client (xt_cluster)
 	observer Observer
+	waited   uint64 // for the lock, as told to the observer
 
 	there  mirror
 	stamp  iptables.Stamp // that stood after our last look; zero: never looked
-	unsure bool           // what is there is not what we believe: Changed says so until the next Load
+	unsure atomic.Bool    // what is there may not be what we believe: Changed says so until the next Load
 	credit credit         // for reading everything because others write
 	since  int            // Restores that succeeded since the last Load
 	audit  auditor
@@ -108,3 +112,6 @@ func (d *Driver) saw(s iptables.Stamp) {
 	d.stamp = s
 	d.known.Store(&s)
 }
+
+// doubt asks for a Load, soon.
+func (d *Driver) doubt() { d.unsure.Store(true) }

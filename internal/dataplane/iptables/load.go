@@ -42,7 +42,8 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
 	d.saw(after)
-	d.unsure, d.since = false, 0
+	d.unsure.Store(false)
+	d.since = 0
 	d.audit.finding.Store(nil)
 	d.credit.spend(d.p.Now(), d.p.Now().Sub(began))
 	return nil

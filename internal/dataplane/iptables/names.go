@@ -48,9 +48,25 @@ func portName(f *model.Frontend) string {
 	return n
 }
 
+// maxComment is what the match comment holds, less the longest of our endings.
+const maxComment = 255 - len(" traffic not accepted by source ranges")
+
+// readable is a name for comments. The API server lets nothing else through, but
+// a folder of manifests has no API server, and a quote or a line feed would begin
+// another rule.
+func readable(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/:.-", r) {
+			return r
+		}
+		return '_'
+	}, name)
+	return clean[:min(len(clean), maxComment)]
+}
+
 func word(p model.Protocol) string { return strings.ToLower(p.String()) }
 
-// base64 and 4-bit steps: the lengths at which the trie branches. In IPv6 the
+// levels are the lengths at which the trie branches. In IPv6 the
 // interface half is where a cluster's ranges differ.
 func levels(f model.Family) []int {
 	if f == model.IPv6 {

@@ -15,8 +15,10 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 	if !d.serves(f.Key.Family) {
 		return
 	}
-	r := frontend{writer: writer{f.Key.Family, emit}, f: f, view: view, name: portName(f)}
-	r.pick = picker{name: r.name, proto: f.Key.Protocol, family: r.family, affinity: f.AffinityTimeout, hash: f.ConsistentHash, cluster: d.cluster}
+	r := frontend{writer: writer{f.Key.Family, emit}, f: f, view: view, name: readable(portName(f))}
+	id := portName(f)
+	r.hash = func(more string) string { return shortHash(id + word(f.Key.Protocol) + more) }
+	r.pick = picker{name: id, proto: f.Key.Protocol, family: r.family, affinity: f.AffinityTimeout, hash: f.ConsistentHash, cluster: d.cluster}
 	verdict, local := sane(f.Verdict, f.Backends), sane(f.LocalVerdict, f.LocalBackends)
 	if !f.LocalOnly {
 		local = verdict
@@ -114,7 +116,8 @@ type frontend struct {
 	writer
 	f    *model.Frontend
 	view *model.NodeView
-	name string
+	name string                   // for comments
+	hash func(more string) string // ends chain names
 	pick picker
 }
 
@@ -146,13 +149,12 @@ func (r *frontend) leaf(p place, source, says, does string) {
 
 // target emits the chains of a Frontend that forwards, and names the first.
 func (r *frontend) target(verdict, local model.Verdict) string {
-	hash := shortHash(r.name + word(r.f.Key.Protocol))
 	if r.f.Kind == model.ClusterIP {
-		name := "KUBE-SVC-" + hash
+		name := "KUBE-SVC-" + r.hash("")
 		r.chain(kindService, nat, name, r.pick.rules(r.f.Backends, r.marks())...)
 		return name
 	}
-	name := "KUBE-EXT-" + hash
+	name := "KUBE-EXT-" + r.hash("")
 	if r.f.LocalOnly {
 		r.chain(kindExternal, nat, name, r.localOnly(verdict, local)...)
 	} else {
@@ -161,9 +163,9 @@ func (r *frontend) target(verdict, local model.Verdict) string {
 	if !r.f.Guarded {
 		return name
 	}
-	guard := "KUBE-FW-" + hash
+	guard := "KUBE-FW-" + r.hash("")
 	if r.f.Kind == model.NodePort { // its ranges are not the load balancer's
-		guard = "KUBE-FW-" + shortHash(r.name+word(r.f.Key.Protocol)+"nodeport")
+		guard = "KUBE-FW-" + r.hash("nodeport")
 	}
 	var rules []string
 	for _, s := range r.f.SourceRanges {
@@ -201,9 +203,8 @@ func (r *frontend) marks() []string {
 func (r *frontend) localOnly(verdict, local model.Verdict) []string {
 	var out []string
 	pods, _ := fromPods(&r.view.Local, r.family)
-	hash := shortHash(r.name + word(r.f.Key.Protocol) + "external")
 	if verdict == model.Forward {
-		whole := "KUBE-SVC-" + hash
+		whole := "KUBE-SVC-" + r.hash("external")
 		r.chain(kindService, nat, whole, r.pick.rules(r.f.Backends, r.marks())...)
 		for _, test := range pods {
 			out = append(out, test+" -g "+whole)
@@ -215,7 +216,7 @@ func (r *frontend) localOnly(verdict, local model.Verdict) []string {
 		}
 	}
 	if local == model.Forward {
-		here := "KUBE-SVL-" + shortHash(r.name+word(r.f.Key.Protocol))
+		here := "KUBE-SVL-" + r.hash("")
 		r.chain(kindService, nat, here, r.pick.rules(r.f.LocalBackends, nil)...)
 		out = append(out, "-j "+here)
 	}

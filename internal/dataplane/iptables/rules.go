@@ -84,8 +84,9 @@ type picker struct {
 	cluster  bool // xt_cluster is there
 }
 
-// maxCluster is what xt_cluster can tell apart.
-const maxCluster = 32
+// maxCluster: iptables takes no --cluster-local-nodemask above 32, though it
+// prints them, so that beyond six slots a saved rule set would not load again.
+const maxCluster = 6
 
 // rules draws among the backends, each with its weight's share: the i-th rule
 // holds with the weight's share of what is left, the last one always.

@@ -63,13 +63,13 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if now == d.stamp && !d.unsure {
+	if now == d.stamp && !d.unsure.Load() {
 		return false, nil
 	}
 	if d.affordable() {
 		return true, nil
 	}
-	d.unsure = true
+	d.doubt()
 	return d.broken(ctx, now), nil
 }
 

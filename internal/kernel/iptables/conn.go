@@ -92,14 +92,19 @@ func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
 	defer cancel()
-	if err := c.run(ctx, r); err != nil {
+	err = c.run(ctx, r)
+	done := r.Commits
+	if refused := (*RestoreError)(nil); errors.As(err, &refused) {
+		done = refused.Committed
+	} else if err != nil {
 		return Stamp{}, err
 	}
 	if c.cfg.Backend == NFT { // each COMMIT is one transaction
-		before.Generation = nextGeneration(before.Generation, r.Commits)
-		return before, nil
+		before.Generation = nextGeneration(before.Generation, done)
+		return before, err
 	}
-	return c.stamps.stamp()
+	after, stampErr := c.stamps.stamp() // the lock is still ours: it was we
+	return after, errors.Join(err, stampErr)
 }
 
 func (c *Conn) run(ctx context.Context, r Restore) error {

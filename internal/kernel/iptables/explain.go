@@ -27,6 +27,11 @@ func explain(program string, code int, said string, input []byte) *RestoreError 
 	if len(e.Lines) > 0 && e.Lines[0] >= 1 && e.Lines[0] <= len(lines) {
 		e.Text = string(lines[e.Lines[0]-1])
 		e.Commit = e.Text == "COMMIT"
+		for _, l := range lines[:e.Lines[0]-1] {
+			if string(l) == "COMMIT" {
+				e.Committed++
+			}
+		}
 	}
 	if i := strings.Index(said, "Try `"); i >= 0 {
 		said = said[:i]

@@ -39,7 +39,8 @@ type Kernel interface {
 	Backend() Backend
 	// Restore feeds input to iptables-restore --noflush: what is not mentioned
 	// stays. Each table is written in one transaction, in the order of the input.
-	// It returns the stamp that stands after it, if nobody else wrote meanwhile.
+	// It returns the stamp that stands after it, if nobody else wrote meanwhile,
+	// also with a *RestoreError: tables before the refused one are written then.
 	// Errors: ErrMoved (nothing was written), *LockError (nothing was written),
 	// *RestoreError, else failures to run the program.
 	Restore(ctx context.Context, r Restore) (Stamp, error)
@@ -113,6 +114,8 @@ type RestoreError struct {
 	// the table, and x_tables does not tell which.
 	Commit bool
 	Text   string // the first line named
+	// Committed counts the COMMITs before the line named: those tables are written.
+	Committed int
 }
 
 // Error implements error.

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/iptables"
+	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
+)
+
+// detectLimit bounds the look at what the host uses.
+const detectLimit = 30 * time.Second
+
+// openIPTables opens the backend that was asked for or that the host uses, and
+// for clean-up the other one too if it holds anything.
+func openIPTables(cfg *config.Config) (dataplane.Driver, readCount, error) {
+	backend := kernel.Backend(cfg.IPTablesBackend)
+	if backend == "" {
+		ctx, cancel := context.WithTimeout(context.Background(), detectLimit)
+		defer cancel()
+		var err error
+		if backend, err = kernel.Detect(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	k, err := openBackend(backend)
+	if err != nil {
+		return nil, nil, err
+	}
+	count := kernel.NewCounter(withRestoreFaults(k))
+	p := iptables.Params{Kernel: count, TCPBeLiberal: cfg.Conntrack.TCPBeLiberal, AuditPeriod: cfg.SyncPeriod,
+		Contended: k.Contended, Log: newLogger(cfg.Logging).Logger}
+	for _, other := range []kernel.Backend{kernel.NFT, kernel.Legacy} {
+		if other == backend || other == kernel.Legacy && !kernel.LegacyInUse() {
+			continue
+		}
+		if o, err := openBackend(other); err == nil {
+			p.Others = append(p.Others, o)
+		}
+	}
+	reads := func() int { c := count.Counts(); return int(c.Reads + c.Stamps) }
+	return iptables.New(p), reads, nil
+}
+
+func openBackend(b kernel.Backend) (*kernel.Conn, error) {
+	programs, err := kernel.Installed(b)
+	if err != nil {
+		return nil, fmt.Errorf("iptables backend %s: %w", b, err)
+	}
+	k, err := kernel.Open(kernel.Config{Backend: b, Programs: programs})
+	if err != nil {
+		return nil, fmt.Errorf("iptables backend %s: %w", b, err)
+	}
+	return k, nil
+}
+
+// withRestoreFaults is withFaults for iptables-restore.
+func withRestoreFaults(k kernel.Kernel) kernel.Kernel {
+	share, err := strconv.ParseFloat(os.Getenv("FAIRLEAD_FAULTS"), 64)
+	if err != nil || share <= 0 {
+		return k
+	}
+	r := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))
+	killed := errors.New("signal: killed (a fault that was asked for)")
+	return &kernel.Faulty{Kernel: k, OnRestore: kernel.RandomRestores(r, share, kernel.Fault{Err: killed}, kernel.Fault{Err: killed, After: true})}
+}
