@@ -2,6 +2,7 @@ package kit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -59,8 +60,8 @@ func (f *Fairlead) Start(ctx context.Context, s Setup) error {
 
 // launch starts the process and waits until it has synced once and serves the canary.
 func (f *Fairlead) launch(ctx context.Context) error {
-	args := append([]string{"run", "--manifests", f.dir, "--proxy-mode", f.setup.Mode, "--hostname-override", "node-a",
-		"--cluster-cidr", netlab.ClusterCIDR4 + "," + netlab.ClusterCIDR6}, f.setup.Flags...)
+	args := append([]string{"run", "--manifests", f.dir, "--hostname-override", "node-a",
+		"--cluster-cidr", netlab.ClusterCIDR4 + "," + netlab.ClusterCIDR6}, append(modeFlags(f.setup.Mode), f.setup.Flags...)...)
 	cmd := exec.Command(f.Binary, args...)
 	cmd.Env = append(os.Environ(), f.Env...)
 	cmd.Stdout, cmd.Stderr = &f.log, &f.log
@@ -190,7 +191,7 @@ func (f *Fairlead) Stop(ctx context.Context) error {
 	if err := f.Cleanup(ctx); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	return SweepNode(ctx, f.setup.Lab)
+	return errors.Join(chainsLeft(ctx, f.setup.Lab, f.setup.Mode), SweepNode(ctx, f.setup.Lab))
 }
 
 // Log implements Subject.

@@ -85,7 +85,8 @@ func (e *httpExpectation) check(ctx context.Context, r *run) error {
 		return fmt.Errorf("status %d, want %d: %.200s", status, e.status, body)
 	}
 	for _, want := range e.contains {
-		want = strings.ReplaceAll(want, "$MODE", r.mode)
+		proxy, _ := proxyMode(r.mode)
+		want = strings.ReplaceAll(want, "$MODE", proxy)
 		if !strings.Contains(squeeze(body), squeeze(want)) {
 			return fmt.Errorf("body lacks %q: %.300s", want, body)
 		}

@@ -48,12 +48,13 @@ func (s *Scenario) Variants() []Variant {
 
 // NotApplicable gives the reason why a scenario has no meaning for a mode or subject; empty if it has.
 func (s *Scenario) NotApplicable(mode, subject string) string {
-	for _, key := range []string{mode, subject, subject + "/" + mode} {
+	proxy, _ := proxyMode(mode)
+	for _, key := range []string{mode, proxy, subject, subject + "/" + mode, subject + "/" + proxy} {
 		if why := s.NotFor[key]; why != "" {
 			return why
 		}
 	}
-	if len(s.OnlyModes) > 0 && !slices.Contains(s.OnlyModes, mode) {
+	if len(s.OnlyModes) > 0 && !slices.Contains(s.OnlyModes, mode) && !slices.Contains(s.OnlyModes, proxy) {
 		return s.OnlyWhy
 	}
 	return ""
