@@ -32,7 +32,7 @@ type ownFlags struct {
 // ownNames are those that --config does not make void.
 func ownNames() []string {
 	return []string{"manifests", "reset-gone-endpoints", "dns-address", "dns-upstream", "dns-domain", "dns-cluster-service",
-		"dns-intercept", "dns-pod-records", "dns-park"}
+		"dns-intercept", "dns-pod-records", "dns-park", "iptables-backend"}
 }
 
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
