@@ -43,15 +43,7 @@ func (s *script) section(t table, list []*write, jumps []jumpOp, keep bool) {
 		}
 	}
 	for _, w := range list {
-		switch {
-		case w.gone:
-		case w.add == nil:
-			s.body(w)
-		case keep:
-			s.lines(w, merge(w.lines, w.remove, nil))
-		default:
-			s.lines(w, w.lines)
-		}
+		s.rules(w, keep)
 	}
 	for _, j := range jumps {
 		if j.add {
@@ -65,6 +57,19 @@ func (s *script) section(t table, list []*write, jumps []jumpOp, keep bool) {
 	}
 	s.line(-1, "COMMIT")
 	s.commits++
+}
+
+// rules writes what a chain holds.
+func (s *script) rules(w *write, keep bool) {
+	switch {
+	case w.gone:
+	case w.add == nil:
+		s.body(w)
+	case keep:
+		s.lines(w, merge(w.lines, w.remove, nil))
+	default:
+		s.lines(w, w.lines)
+	}
 }
 
 func (s *script) body(w *write) {
