@@ -37,6 +37,8 @@ type agent struct {
 	follow  *follower
 	// recorder writes Events to the API server; nil with a folder of manifests.
 	recorder *k8s.Recorder
+	status   func() k8s.Status // of the watch; nil with a folder of manifests
+	names    *mailbox.Mailbox  // the DNS server's; nil if there is none
 	// conntrack is nil where the kernel has none.
 	conntrack *conntrack.Cleaner
 	tasks     []task
@@ -74,6 +76,9 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := a.addDNS(sources[0]); err != nil {
+		return nil, err
+	}
 	a.follow = newFollower(a)
 	a.engine = engine.New(engine.Params{
 		Driver: a.driver, Families: a.caps.Families, Mailbox: a.mail, View: viewInputs(cfg), NodeName: cfg.NodeName,
@@ -107,6 +112,9 @@ func (a *agent) put(ev model.Event) {
 		a.metrics.Queued(now)
 	}
 	a.mail.Put(ev)
+	if a.names != nil {
+		a.names.Put(ev)
+	}
 }
 
 // run works until ctx ends (SIGTERM) or a task fails. The rules stay in place:

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/wait"
 )
 
 // Command builds the command line. Without a subcommand fairlead runs, with
@@ -28,7 +29,7 @@ It changes only what changed, writes nothing on a restart, and repairs what
 others break.`
 	run := runCommand(version)
 	run.Use, run.Short, run.Long = "run", "Run the proxy (what fairlead does without a subcommand)", root.Long
-	root.AddCommand(run, cleanupCommand(), versionCommand(version))
+	root.AddCommand(run, cleanupCommand(), wait.Command(), versionCommand(version))
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root
@@ -113,5 +114,5 @@ func ExitCode(err error) int {
 	if errors.As(err, &usage) {
 		return 2
 	}
-	return 1
+	return wait.ExitCode(err)
 }

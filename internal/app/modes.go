@@ -77,6 +77,9 @@ func Cleanup(ctx context.Context, log *slog.Logger) error {
 		}
 		log.Info("removed what this mode had made", "mode", m.name)
 	}
+	if err := cleanupDNS(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("clean up the DNS interception: %w", err))
+	}
 	return errors.Join(errs...)
 }
 

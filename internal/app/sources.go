@@ -15,18 +15,19 @@ import (
 // sources that must be in before anything is written.
 func (a *agent) addSource(version string) ([]string, error) {
 	cfg := a.cfg
+	headless := len(cfg.DNS.Addrs) > 0 // only DNS wants them
 	if cfg.Manifests != "" {
-		s := file.New(file.Config{Dir: cfg.Manifests, NodeName: cfg.NodeName, Log: a.log.Logger})
+		s := file.New(file.Config{Dir: cfg.Manifests, NodeName: cfg.NodeName, Headless: headless, Log: a.log.Logger})
 		a.add("manifests", func(ctx context.Context) error { return s.Run(ctx, a.put) })
 		return []string{file.Name, node.Name}, nil
 	}
 	s, err := k8s.New(k8s.Config{Kubeconfig: cfg.Client.Kubeconfig, Master: cfg.Client.Master, ContentType: cfg.Client.ContentType,
-		QPS: cfg.Client.QPS, Burst: cfg.Client.Burst, NodeName: cfg.NodeName, UserAgent: "fairlead/" + version, Log: a.log.Logger})
+		QPS: cfg.Client.QPS, Burst: cfg.Client.Burst, NodeName: cfg.NodeName, Headless: headless, UserAgent: "fairlead/" + version, Log: a.log.Logger})
 	if err != nil {
 		return nil, err
 	}
 	rec := s.Recorder("fairlead", cfg.NodeName)
-	a.recorder = rec
+	a.recorder, a.status = rec, s.Status
 	a.add("API server", func(ctx context.Context) error { return s.Run(ctx, a.put) })
 	a.add("events", func(ctx context.Context) error { rec.Run(ctx); return nil })
 	a.add("watch metrics", func(ctx context.Context) error { return a.reportWatch(ctx, s) })
