@@ -1,7 +1,6 @@
 package dataplanetest
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -25,6 +24,12 @@ type Subject struct {
 	Edits []Edit
 	// Touch writes to the kernel beside the driver, but nothing of the driver's.
 	Touch func(t testing.TB)
+	// Meddle changes something of the driver's, as often as it is called; nil: use
+	// Touch, for a driver that cannot tell the two apart.
+	Meddle func(t testing.TB)
+	// TellsApart: while it watches, the driver knows what Touch does from what Meddle
+	// does, and Touch costs it nothing.
+	TellsApart bool
 	// FailApply makes the next Apply fail for a passing reason; with after, the
 	// kernel does it and only the answer is lost.
 	FailApply func(after bool)
@@ -61,6 +66,7 @@ func Run(t *testing.T, make Factory) {
 		{"refused object has a name", testRefused},
 		{"failed apply", testFailed},
 		{"watch", testWatch},
+		{"busy neighbour", testNeighbour},
 		{"view changes", func(t *testing.T, s *Subject) { testView(t, s, make(t)) }},
 		{"cleanup", testCleanup},
 	} {
@@ -69,6 +75,9 @@ func Run(t *testing.T, make Factory) {
 }
 
 func (s *Subject) bed(d dataplane.Driver) *Bed {
+	if s.Meddle == nil {
+		s.Meddle = s.Touch
+	}
 	b := NewBed(d, View())
 	b.Checked = s.Checked
 	return b
@@ -200,13 +209,15 @@ func testInterrupted(t *testing.T, s *Subject) {
 	if _, err := b.TryLoad(t.Context()); !errors.Is(err, dataplane.ErrInterrupted) {
 		t.Fatalf("load during a change: %v", err)
 	}
+	b.Load(t)
+	b.Sync(t) // of what interrupted, if that was ours
 	settled(t, b)
 }
 
 func testConflict(t *testing.T, s *Subject) {
 	b := s.built(t)
+	s.Meddle(t)
 	before := Snapshot(t, s.Restart())
-	s.Touch(t)
 	b.Want(Service(0), ClusterIP(s.Families[0], 0, 7))
 	if _, err := b.Apply(t.Context(), b.Pending()); !errors.Is(err, dataplane.ErrConflict) {
 		t.Fatalf("apply after a foreign write: %v", err)
@@ -259,53 +270,6 @@ func testFailed(t *testing.T, s *Subject) {
 		b.Load(t)
 		b.Sync(t)
 		settled(t, b)
-	}
-}
-
-// watchPatience bounds the wait for an alarm.
-const watchPatience = 5 * time.Second
-
-func testWatch(t *testing.T, s *Subject) {
-	b := s.built(t)
-	ctx, stop := context.WithCancel(t.Context())
-	bell := make(chan struct{}, 64) // more rings than this test causes
-	done := make(chan error, 1)
-	go func() { done <- b.Driver.Watch(ctx, func() { bell <- struct{}{} }) }()
-	defer func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("watch ended with %v", err)
-		}
-	}()
-	rung := false
-	for deadline := time.Now().Add(watchPatience); !rung && time.Now().Before(deadline); {
-		s.Touch(t) // until the subscription is in place
-		select {
-		case <-bell:
-			rung = true
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	if !rung {
-		t.Fatal("nobody told us of a foreign write")
-	}
-	b.Load(t)
-	for len(bell) > 0 {
-		<-bell
-	}
-	for n := 3; n < 9; n++ {
-		b.Want(Service(0), ClusterIP(s.Families[0], 0, n))
-		b.Sync(t)
-	}
-	// A foreign write after ours: when its alarm is here, ours would be too.
-	s.Touch(t)
-	select {
-	case <-bell:
-	case <-time.After(watchPatience):
-		t.Fatal("the second foreign write went by unseen")
-	}
-	if n := len(bell); n > 0 {
-		t.Errorf("%d alarms more than foreign writes", n)
 	}
 }
 

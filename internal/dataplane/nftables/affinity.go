@@ -71,7 +71,7 @@ func (s *stickiness) lost(o *dataplane.Op) {
 	if known && gone == nil {
 		return
 	}
-	w := slotWidth(o.Key.Family)
+	w := defOf(o.Key.Kind).slotWidth(o.Key.Family)
 	for i := 0; i+w <= len(o.Have); i += w {
 		if el := o.Have[i : i+w]; !hole(el) && !hasSlot(o.Want, el) {
 			if gone == nil {
@@ -163,12 +163,12 @@ func (d *Driver) sweepFamily(ctx context.Context, f model.Family) error {
 // staleElements reads what must be forgotten.
 func (d *Driver) staleElements(ctx context.Context, f model.Family) ([]nft.Element, error) {
 	var out []nft.Element
-	err := d.k.Elements(ctx, tableRef(f).Set(affinityMap), func(e *nft.Element) error {
+	err := d.tolerate(d.k.Elements(ctx, tableRef(f).Set(affinityMap), func(e *nft.Element) error {
 		if vip, port, endpoint, ok := remembers(f, e); ok && (d.stick.has(f, vip, endpoint) || d.stick.has(f, port, endpoint)) {
 			out = append(out, nft.Element{Key: append([]byte(nil), e.Key...), Data: append([]byte(nil), e.Data...)})
 		}
 		return nil
-	})
+	}))
 	return out, err
 }
 
@@ -180,6 +180,6 @@ func remembers(f model.Family, e *nft.Element) (vip, port, endpoint []byte, ok b
 	if len(e.Key) != 2*a+8 || len(e.Data) != a+4 {
 		return nil, nil, nil, false
 	}
-	vip, _ = appendIDOf(make([]byte, 0, 20), identVIP, e.Key[a:])
+	vip, _ = appendIDOf(make([]byte, 0, 20), identVIP, e.Key[a:], e.Key[a:])
 	return vip, vip[a:], e.Data[:a+2], true
 }

@@ -22,12 +22,12 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	if len(b.Ops) == 0 {
 		return dataplane.Applied{}, nil
 	}
-	if d.gen == 0 {
+	if d.seen.knows() == 0 {
 		g, err := d.k.Generation(ctx)
 		if err != nil {
 			return dataplane.Applied{}, fmt.Errorf("apply: %w", err)
 		}
-		d.saw(g)
+		d.seen.compared(g)
 	}
 	d.plan.sort(b.Ops)
 	for f := range bothFamilies {
@@ -49,28 +49,6 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	d.forget(b.Ops)
 	d.sweep(ctx)
 	return dataplane.Applied{Operations: n}, nil
-}
-
-// commit sends the batch on condition that nobody wrote since we last looked.
-func (d *Driver) commit(ctx context.Context) error {
-	d.batch.Expect = d.gen
-	d.seen.Store(uint32(d.gen.Next())) // the announcement may come before the answer
-	g, err := d.k.Commit(ctx, &d.batch)
-	if d.batch.Bytes() > keepBatch {
-		d.batch = nft.Batch{}
-	}
-	if err != nil {
-		d.seen.Store(uint32(d.gen))
-		return err
-	}
-	d.saw(g)
-	return nil
-}
-
-// saw records the generation up to which we know everything.
-func (d *Driver) saw(g nft.Generation) {
-	d.gen = g
-	d.seen.Store(uint32(g))
 }
 
 // plan is the order in which a batch is written: by family, then by kind.
@@ -152,12 +130,13 @@ func (d *Driver) write(ops []dataplane.Op) (int, error) {
 // estimate is about how many bytes the ops make: growing by doubling would copy a
 // full build's megabytes several times.
 func estimate(ops []dataplane.Op) int {
-	const perElement, perSlot = 96, 84
+	const perElement, perSlot = 96, 72
 	n := 0
 	for i := range ops {
 		n += perElement
 		if def := defOf(ops[i].Key.Kind); def != nil && def.shape == shapePool && ops[i].Have == "" {
-			n += len(ops[i].Want) / slotWidth(ops[i].Key.Family) * (perSlot + 2*slotWidth(ops[i].Key.Family) - 12)
+			w := def.slotWidth(ops[i].Key.Family)
+			n += len(ops[i].Want) / w * (perSlot + 2*w)
 		}
 	}
 	return n

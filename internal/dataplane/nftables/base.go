@@ -31,6 +31,7 @@ func fixedChains() []fixedChain {
 	return []fixedChain{
 		{name: "guard-check", rules: guardCheck},
 		{name: "guard-check-nodeports", rules: guardCheckNodePorts},
+		{name: "guard-check-ranges", rules: guardCheckRanges},
 		{name: "guard", rules: guard},
 		{name: "guard-prerouting", hook: hook("filter", nft.HookPrerouting, beforeNAT), rules: jumpIfNew("guard")},
 		{name: "guard-output", hook: hook("filter", nft.HookOutput, beforeNAT), rules: jumpIfNew("guard")},
@@ -74,7 +75,13 @@ func guard(l lang, _ *model.NodeView) []rule {
 	return []rule{
 		join(vip, rule{in("fw-guarded")}, does(nft.Goto("guard-check"))),
 		join(l.toNodePort(), port, rule{in("fw-guarded-nodeports")}, does(nft.Goto("guard-check-nodeports"))),
+		join(vip, rule{in("fw-guarded-ranges")}, does(nft.Goto("guard-check-ranges"))),
 	}
+}
+
+func guardCheckRanges(l lang, _ *model.NodeView) []rule {
+	key, next := l.vip()
+	return allowed(l, key, next, "fw-allowed-ranges")
 }
 
 func guardCheck(l lang, _ *model.NodeView) []rule {
@@ -106,6 +113,7 @@ func dispatch(l lang, v *model.NodeView) []rule {
 	port, _ := l.port()
 	return append(out,
 		join(vip, rule{vmap("services")}),
+		join(vip, rule{vmap("ranges")}), // a single port goes before the range it lies in
 		join(l.toNodePort(), port, rule{vmap("nodeports")}))
 }
 
@@ -129,12 +137,12 @@ func markBits(v *model.NodeView) uint32 { return 1 << (v.MasqueradeBit & 31) }
 // itself must see another source, or it answers itself past our translation.
 func postrouting(l lang, v *model.NodeView) []rule {
 	pair := rule{
-		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)),
-		nft.MetaL4Proto(nft.Word(2 * l.addr)), nft.DestPort(nft.Word(2*l.addr + 1)), in("hairpin"),
+		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)), nft.MetaL4Proto(nft.Word(2 * l.addr)),
 	}
 	return []rule{
 		join(marked(markBits(v)), rule{nft.Masquerade()}),
-		join(translated(), pair, rule{nft.Masquerade()}),
+		join(translated(), pair, rule{nft.DestPort(nft.Word(2*l.addr + 1)), in("hairpin"), nft.Masquerade()}),
+		join(translated(), pair, rule{in("hairpin-ranges"), nft.Masquerade()}),
 	}
 }
 
@@ -165,6 +173,7 @@ func refuse(l lang, _ *model.NodeView) []rule {
 	vip, _ := l.vip()
 	return []rule{
 		join(vip, rule{vmap("no-endpoints")}),
+		join(vip, rule{vmap("no-endpoint-ranges")}),
 		join(l.to("cluster-ips"), does(nft.Goto(rejectChain))),
 		join(l.to("service-cidrs"), does(nft.Drop())),
 	}
@@ -175,6 +184,7 @@ func refuseInput(l lang, _ *model.NodeView) []rule {
 	port, _ := l.port()
 	return []rule{
 		join(vip, rule{vmap("no-endpoints")}),
+		join(vip, rule{vmap("no-endpoint-ranges")}),
 		join(l.to("cluster-ips"), does(nft.Goto(rejectChain))),
 		join(l.toNodePort(), port, rule{vmap("no-endpoint-nodeports")}),
 	}

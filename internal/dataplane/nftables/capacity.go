@@ -24,7 +24,7 @@ const maxScale = 4
 // kernel makes a bucket for each quarter more, rounded up.
 func (s *setDef) firstSize() uint32 {
 	switch {
-	case s.shape == shapeRanges || s.shape == shapeAllowed || s.shape == shapeAffinity:
+	case s.shape == shapeRanges || s.shape == shapeAllowed || s.shape == shapeAffinity || s.ident == identRange:
 		return 0 // not hashed, or bounded otherwise
 	case s.kind == kindEndpoints:
 		return 24_576
@@ -70,7 +70,7 @@ func (c *capacity) choose(f int, p *plan, ops []dataplane.Op) {
 
 func countOf(o *dataplane.Op) int {
 	if def := defOf(o.Key.Kind); def != nil && def.shape == shapePool {
-		return len(o.Want) / slotWidth(o.Key.Family)
+		return len(o.Want) / def.slotWidth(o.Key.Family)
 	}
 	return 1
 }

@@ -33,7 +33,7 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("clean up: delete our tables: %w", errors.Join(append(problems, err)...))
 		}
-		d.saw(g)
+		d.seen.compared(g)
 	}
 	d.stick = newStickiness()
 	return errors.Join(problems...)

@@ -19,7 +19,7 @@ func (l *loader) contents(ctx context.Context) error {
 			continue
 		}
 		c.begin(def)
-		if err := l.d.k.Elements(ctx, tableRef(l.f).Set(def.name), c.element); err != nil {
+		if err := l.d.tolerate(l.d.k.Elements(ctx, tableRef(l.f).Set(def.name), c.element)); err != nil {
 			return err
 		}
 		c.end()
@@ -42,7 +42,7 @@ func (c *contents) begin(def *setDef) {
 	c.def, c.bounds, c.ranges, c.pool = def, nil, nil, nil
 	switch def.shape {
 	case shapePool:
-		c.pool = &poolReader{at: map[string]int{}, width: slotWidth(c.f)}
+		c.pool = &poolReader{at: map[string]int{}, width: def.slotWidth(c.f)}
 		c.pools[def.kind] = c.pool
 	case shapeAllowed:
 		c.ranges = map[string][]string{}
@@ -79,19 +79,23 @@ func (c *contents) known(e *nft.Element) bool {
 	return c.remembered(e)
 }
 
-// id reads the ident at the start of a key.
-func (c *contents) id(key []byte) bool {
+// id reads the ident at the start of a key, or of both ends of a range.
+func (c *contents) id(e *nft.Element) bool {
 	n := keyLen(c.def.ident, c.f)
-	if len(key) < n {
+	end := e.KeyEnd
+	if len(end) == 0 {
+		end = e.Key
+	}
+	if len(e.Key) < n || len(end) < n {
 		return false
 	}
 	var ok bool
-	c.buf, ok = appendIDOf(c.buf[:0], c.def.ident, key[:n])
+	c.buf, ok = appendIDOf(c.buf[:0], c.def.ident, e.Key[:n], end[:n])
 	return ok
 }
 
 func (c *contents) single(e *nft.Element) bool {
-	if !c.id(e.Key) {
+	if !c.id(e) {
 		return false
 	}
 	value, id := present, string(c.buf)
@@ -106,7 +110,7 @@ func (c *contents) single(e *nft.Element) bool {
 }
 
 func (c *contents) slot(e *nft.Element) bool {
-	if !c.id(e.Key) || len(e.Data) != c.pool.width+2 {
+	if !c.id(e) || len(e.Data) != (c.pool.width+3)&^3 {
 		return false
 	}
 	n := binary.NativeEndian.Uint32(e.Key[len(e.Key)-4:])
@@ -119,7 +123,7 @@ func (c *contents) slot(e *nft.Element) bool {
 
 func (c *contents) allowed(e *nft.Element) bool {
 	n := keyLen(c.def.ident, c.f)
-	if !c.id(e.Key) || len(e.KeyEnd) != len(e.Key) || string(e.Key[:n]) != string(e.KeyEnd[:n]) {
+	if !c.id(e) || len(e.KeyEnd) != len(e.Key) {
 		return false
 	}
 	id := string(c.buf)

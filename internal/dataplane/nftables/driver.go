@@ -2,7 +2,6 @@ package nftables
 
 import (
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -40,14 +39,11 @@ type Driver struct {
 	families []model.Family
 	chains   chainBook
 	batch    nft.Batch
-	gen      nft.Generation // that stood after our last look; 0: never looked
-	// seen is the last generation that is accounted for: ours, the one that a
-	// Load saw, or the one that a commit under way will make.
-	seen   atomic.Uint32
-	unsure bool // something is left undone: Changed says so until the next Load
-	plan   plan
-	room   capacity
-	stick  stickiness
+	seen     ledger
+	unsure   bool // something is left undone: Changed says so until the next Load
+	plan     plan
+	room     capacity
+	stick    stickiness
 }
 
 var (
@@ -68,9 +64,8 @@ func (d *Driver) Name() string { return Name }
 
 // Width implements dataplane.Driver.
 func (d *Driver) Width(k dataplane.Key) int {
-	switch k.Kind {
-	case kindEndpoints, kindLocalEndpoints, kindNodePortEndpoints, kindNodePortLocalEndpoints:
-		return slotWidth(k.Family)
+	if def := defOf(k.Kind); def != nil && def.shape == shapePool {
+		return def.slotWidth(k.Family)
 	}
 	return 0
 }
@@ -91,7 +86,7 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 
 // ourChain tells whether Render could give a shared chain this name.
 func ourChain(name string) bool {
-	for _, prefix := range [...]string{"ext-", "aff-", "hash-", "lb-", "np-", "local-", "xl-", "learn-", rejectChain} {
+	for _, prefix := range [...]string{"ext-", "aff-", "hash-", "lb-", "np-", "local-", "range-", "xl-", "learn-", rejectChain} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

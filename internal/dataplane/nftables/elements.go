@@ -8,13 +8,19 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// dropValue is the value of a verdict object that drops. Every other value is
-// the name of the chain to go to.
-const dropValue = "!drop"
+// Values of verdict objects that do not go to a chain; every other value is the
+// name of one.
+const (
+	dropValue   = "!drop"
+	returnValue = "!return"
+)
 
 func verdictOf(value string) nft.Verdict {
-	if value == dropValue {
+	switch value {
+	case dropValue:
 		return nft.Drop()
+	case returnValue:
+		return nft.Return()
 	}
 	return nft.Goto(value)
 }
@@ -27,6 +33,8 @@ func valueOf(v nft.Verdict) string {
 		return v.Chain
 	case nft.CodeDrop:
 		return dropValue
+	case nft.CodeReturn:
+		return returnValue
 	case nft.CodeJump:
 		return "!jump " + v.Chain
 	}
@@ -92,6 +100,10 @@ func (s *step) single(h *half) {
 	}
 	s.key = appendKey(s.key[:0], h.def.ident, h.key.ID)
 	s.elem = nft.Element{Key: s.key}
+	if h.def.ident == identRange {
+		s.data = appendKeyEnd(s.data[:0], h.def.ident, h.key.ID)
+		s.elem.KeyEnd = s.data
+	}
 	if h.def.shape == shapeVerdict && s.add {
 		s.elem.Verdict = verdictOf(h.mine)
 	}
@@ -100,7 +112,7 @@ func (s *step) single(h *half) {
 
 // pool writes the slots of mine that differ from those of the other side.
 func (s *step) pool(h *half) {
-	w := slotWidth(h.key.Family)
+	w := h.def.slotWidth(h.key.Family)
 	s.key = appendKey(s.key[:0], h.def.ident, h.key.ID)
 	base := len(s.key)
 	for i := 0; i*w < len(h.mine); i++ {
@@ -111,7 +123,10 @@ func (s *step) pool(h *half) {
 		s.key = nft.AppendSlot(s.key[:base], uint32(i))
 		s.elem = nft.Element{Key: s.key}
 		if s.add {
-			s.data = append(append(s.data[:0], el...), 0, 0)
+			s.data = append(s.data[:0], el...)
+			if h.def.ident != identAddrProto {
+				s.data = append(s.data, 0, 0)
+			}
 			s.elem.Data = s.data
 		}
 		s.write(h.set)
@@ -163,7 +178,7 @@ func next(a string) ([]byte, bool) {
 func (s *step) allowed(h *half) {
 	h.eachRange(func(first, last string) {
 		s.key = append(appendKey(s.key[:0], h.def.ident, h.key.ID), first...)
-		s.data = append(appendKey(s.data[:0], h.def.ident, h.key.ID), last...)
+		s.data = append(appendKeyEnd(s.data[:0], h.def.ident, h.key.ID), last...)
 		s.elem = nft.Element{Key: s.key, KeyEnd: s.data}
 		s.write(h.set)
 	})

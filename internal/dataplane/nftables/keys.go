@@ -22,62 +22,106 @@ func addrLen(f model.Family) int {
 	return 4
 }
 
-// slotWidth is address and port of one endpoint.
-func slotWidth(f model.Family) int { return addrLen(f) + 2 }
-
 func appendID(b []byte, k model.FrontendKey) []byte {
 	if k.Addr.IsValid() {
 		b = nft.AppendAddr(b, k.Addr)
 	}
-	return append(b, byte(k.Protocol), byte(k.Port>>8), byte(k.Port))
-}
-
-// appendKey turns an ID into the kernel's key: every part padded to 4 bytes.
-func appendKey(b []byte, w ident, id string) []byte {
-	addr := len(id) - 3
-	switch w {
-	case identAddr:
-		return append(b, id...)
-	case identHairpin:
-		b = append(append(b, id[:addr]...), id[:addr]...)
-	case identVIP:
-		b = append(b, id[:addr]...)
+	b = append(b, byte(k.Protocol), byte(k.Port>>8), byte(k.Port))
+	if k.Range() {
+		b = append(b, byte(k.LastPort>>8), byte(k.LastPort))
 	}
-	return append(b, id[addr], 0, 0, 0, id[addr+1], id[addr+2], 0, 0)
+	return b
 }
 
-// keyLen is the length of the kernel's key of an ident.
-func keyLen(w ident, f model.Family) int {
+// tail is how many bytes of an ID follow the address.
+func (w ident) tail() int {
 	switch w {
-	case identAddr:
-		return addrLen(f)
-	case identVIP:
-		return addrLen(f) + 8
-	case identHairpin:
-		return 2*addrLen(f) + 8
-	case identNodePort:
-		return 8
+	case identVIP, identNodePort, identHairpin:
+		return 3
+	case identAddrProto, identPairProto:
+		return 1
+	case identRange:
+		return 5
 	}
 	return 0
 }
 
-// appendIDOf is the reverse of appendKey; key has keyLen bytes. It reports false
-// for a key that appendKey does not make.
-func appendIDOf(b []byte, w ident, key []byte) ([]byte, bool) {
-	tail := len(key) - 8
+// appendKey turns an ID into the kernel's key: every part padded to 4 bytes. Of a
+// range it is the lower end.
+func appendKey(b []byte, w ident, id string) []byte {
+	addr, rest := id[:len(id)-w.tail()], id[len(id)-w.tail():]
+	b = append(b, addr...)
+	if w == identHairpin || w == identPairProto {
+		b = append(b, addr...)
+	}
+	if len(rest) > 0 {
+		b = append(b, rest[0], 0, 0, 0)
+	}
+	if len(rest) > 2 {
+		b = append(b, rest[1], rest[2], 0, 0)
+	}
+	return b
+}
+
+// appendKeyEnd is the upper end of a range, the key itself elsewhere.
+func appendKeyEnd(b []byte, w ident, id string) []byte {
+	b = appendKey(b, w, id)
+	if w == identRange {
+		b = append(b[:len(b)-4], id[len(id)-2], id[len(id)-1], 0, 0)
+	}
+	return b
+}
+
+// keyLen is the length of the kernel's key of an ident.
+func keyLen(w ident, f model.Family) int {
+	a := addrLen(f)
 	switch w {
 	case identAddr:
-		return append(b, key...), true
-	case identVIP:
-		b = append(b, key[:tail]...)
+		return a
+	case identVIP, identRange:
+		return a + 8
 	case identHairpin:
-		half := tail / 2
-		if string(key[:half]) != string(key[half:tail]) {
+		return 2*a + 8
+	case identNodePort:
+		return 8
+	case identAddrProto:
+		return a + 4
+	case identPairProto:
+		return 2*a + 4
+	}
+	return 0
+}
+
+// appendIDOf is the reverse of appendKey and appendKeyEnd; key and end have
+// keyLen bytes. It reports false for what those do not make.
+func appendIDOf(b []byte, w ident, key, end []byte) ([]byte, bool) {
+	tail := 0
+	switch w {
+	case identVIP, identNodePort, identHairpin, identRange:
+		tail = 8
+	case identAddrProto, identPairProto:
+		tail = 4
+	}
+	addr, rest := key[:len(key)-tail], key[len(key)-tail:]
+	if w == identHairpin || w == identPairProto {
+		half := len(addr) / 2
+		if string(addr[:half]) != string(addr[half:]) {
 			return b, false
 		}
-		b = append(b, key[:half]...)
+		addr = addr[:half]
 	}
-	return append(b, key[tail], key[tail+4], key[tail+5]), true
+	b = append(b, addr...)
+	if tail > 0 {
+		b = append(b, rest[0])
+	}
+	if tail > 4 {
+		b = append(b, rest[4], rest[5])
+	}
+	if w != identRange {
+		return b, string(key) == string(end)
+	}
+	n := len(end) - 4
+	return append(b, end[n], end[n+1]), string(key[:n]) == string(end[:n])
 }
 
 // Stray elements are identified by what deletes them.
@@ -127,20 +171,27 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 			return def.name + " " + a.String()
 		}
 	default:
-		if f, ok := frontendOf(k); ok {
+		if f, ok := frontendOf(k, def.ident); ok {
 			return def.name + " " + f.String()
 		}
 	}
 	return k.String()
 }
 
-// frontendOf reads an ID that ends with protocol and port.
-func frontendOf(k dataplane.Key) (model.FrontendKey, bool) {
-	n := len(k.ID) - 3
+// frontendOf reads an ID with a protocol.
+func frontendOf(k dataplane.Key, w ident) (model.FrontendKey, bool) {
+	n := len(k.ID) - w.tail()
 	if n < 0 {
 		return model.FrontendKey{}, false
 	}
-	f := model.FrontendKey{Family: k.Family, Protocol: model.Protocol(k.ID[n]), Port: uint16(k.ID[n+1])<<8 | uint16(k.ID[n+2])}
+	rest := k.ID[n:]
+	f := model.FrontendKey{Family: k.Family, Protocol: model.Protocol(rest[0])}
+	if len(rest) > 2 {
+		f.Port = uint16(rest[1])<<8 | uint16(rest[2])
+	}
+	if len(rest) > 4 {
+		f.LastPort = uint16(rest[3])<<8 | uint16(rest[4])
+	}
 	if n > 0 {
 		a, ok := netip.AddrFromSlice([]byte(k.ID[:n]))
 		if !ok {

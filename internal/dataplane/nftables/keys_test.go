@@ -29,6 +29,8 @@ func TestKeysGoToTheKernelAndBack(t *testing.T) {
 		{"vip", identVIP, frontendKey(t, "10.96.0.1", 0x1234), "\x0a\x60\x00\x01\x11\x00\x00\x00\x12\x34\x00\x00"},
 		{"nodeport", identNodePort, frontendKey(t, "", 30080), "\x11\x00\x00\x00\x75\x80\x00\x00"},
 		{"hairpin", identHairpin, frontendKey(t, "10.1.0.2", 80), "\x0a\x01\x00\x02\x0a\x01\x00\x02\x11\x00\x00\x00\x00\x50\x00\x00"},
+		{"range", identRange, model.FrontendKey{Family: model.IPv4, Protocol: model.TCP, Addr: netip.MustParseAddr("10.0.0.9"), Port: 8000, LastPort: 8999},
+			"\x0a\x00\x00\x09\x06\x00\x00\x00\x1f\x40\x00\x00"},
 		{"vip6", identVIP, frontendKey(t, "fd00::5", 53),
 			"\xfd\x00" + strings.Repeat("\x00", 13) + "\x05\x11\x00\x00\x00\x00\x35\x00\x00"},
 	} {
@@ -41,7 +43,7 @@ func TestKeysGoToTheKernelAndBack(t *testing.T) {
 			if n := keyLen(c.ident, c.key.Family); n != len(key) {
 				t.Errorf("keyLen is %d of %d", n, len(key))
 			}
-			back, ok := appendIDOf(nil, c.ident, key)
+			back, ok := appendIDOf(nil, c.ident, key, appendKeyEnd(nil, c.ident, id))
 			if !ok || string(back) != id {
 				t.Errorf("back it is %x, want %x", back, id)
 			}
@@ -51,7 +53,7 @@ func TestKeysGoToTheKernelAndBack(t *testing.T) {
 
 func TestForeignHairpinPairIsStray(t *testing.T) {
 	key := []byte{10, 0, 0, 1, 10, 0, 0, 2, 6, 0, 0, 0, 0, 80, 0, 0}
-	if _, ok := appendIDOf(nil, identHairpin, key); ok {
+	if _, ok := appendIDOf(nil, identHairpin, key, key); ok {
 		t.Error("a pair of two addresses passes for one of ours")
 	}
 }
@@ -80,6 +82,8 @@ func TestKeyString(t *testing.T) {
 		{dataplane.Key{Kind: kindSet, Family: model.IPv4, ID: "eps"}, "set ip fairlead eps"},
 		{dataplane.Key{Kind: kindLeafChain, Family: model.IPv4, ID: "lb-4"}, "chain ip fairlead lb-4"},
 		{dataplane.Key{Kind: kindServices, Family: model.IPv4, ID: v4}, "services 10.96.0.1:80/UDP"},
+		{dataplane.Key{Kind: kindRanges, Family: model.IPv4, ID: v4 + "\x00\x63"}, "ranges 10.96.0.1:80-99/UDP"},
+		{dataplane.Key{Kind: kindRangeEndpoints, Family: model.IPv4, ID: v4[:5]}, "range-eps 10.96.0.1:0/UDP"},
 		{dataplane.Key{Kind: kindNodePorts, Family: model.IPv4, ID: v4[4:]}, "nodeports *4:80/UDP"},
 		{dataplane.Key{Kind: kindClusterIP, Family: model.IPv4, ID: v4[:4]}, "cluster-ips 10.96.0.1"},
 		{dataplane.Key{Kind: kindPodCIDRs, Family: model.IPv6}, "pod-cidrs IPv6"},

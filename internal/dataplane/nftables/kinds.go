@@ -14,18 +14,25 @@ const (
 	kindNodePortIP
 	kindClusterIP
 	kindHairpin
+	kindHairpinRange
 	kindGuarded
 	kindGuardedNodePort
+	kindGuardedRange
 	kindAllowed
 	kindAllowedNodePort
+	kindAllowedRange
 	kindEndpoints
 	kindLocalEndpoints
 	kindNodePortEndpoints
 	kindNodePortLocalEndpoints
+	kindRangeEndpoints
+	kindRangeLocalEndpoints
 	kindAffinity
 	kindAffinityNodePort
 	kindRefused
 	kindRefusedNodePort
+	kindRefusedRange
+	kindRanges
 	kindServices
 	kindNodePorts
 	kinds // how many there are
@@ -51,11 +58,14 @@ const (
 type ident uint8
 
 const (
-	identNone     ident = iota
-	identAddr           // address
-	identVIP            // address, protocol, port
-	identNodePort       // protocol, port
-	identHairpin        // the same address twice, protocol, port
+	identNone      ident = iota
+	identAddr            // address
+	identVIP             // address, protocol, port
+	identNodePort        // protocol, port
+	identHairpin         // the same address twice, protocol, port
+	identAddrProto       // address, protocol
+	identPairProto       // the same address twice, protocol
+	identRange           // address, protocol, first to last port
 )
 
 // setDef declares one of our sets and the objects in it.
@@ -76,18 +86,25 @@ var setDefs = [...]setDef{
 	{name: "nodeport-ips", kind: kindNodePortIP, shape: shapeMember, ident: identAddr},
 	{name: "cluster-ips", kind: kindClusterIP, shape: shapeMember, ident: identAddr},
 	{name: "hairpin", kind: kindHairpin, shape: shapeMember, ident: identHairpin},
+	{name: "hairpin-ranges", kind: kindHairpinRange, shape: shapeMember, ident: identPairProto},
 	{name: "fw-guarded", kind: kindGuarded, shape: shapeMember, ident: identVIP},
 	{name: "fw-guarded-nodeports", kind: kindGuardedNodePort, shape: shapeMember, ident: identNodePort},
+	{name: "fw-guarded-ranges", kind: kindGuardedRange, shape: shapeMember, ident: identRange},
 	{name: "fw-allowed", kind: kindAllowed, shape: shapeAllowed, ident: identVIP},
 	{name: "fw-allowed-nodeports", kind: kindAllowedNodePort, shape: shapeAllowed, ident: identNodePort},
+	{name: "fw-allowed-ranges", kind: kindAllowedRange, shape: shapeAllowed, ident: identRange},
 	{name: "eps", kind: kindEndpoints, shape: shapePool, ident: identVIP},
 	{name: "local-eps", kind: kindLocalEndpoints, shape: shapePool, ident: identVIP},
 	{name: "np-eps", kind: kindNodePortEndpoints, shape: shapePool, ident: identNodePort},
 	{name: "np-local-eps", kind: kindNodePortLocalEndpoints, shape: shapePool, ident: identNodePort},
+	{name: "range-eps", kind: kindRangeEndpoints, shape: shapePool, ident: identAddrProto},
+	{name: "range-local-eps", kind: kindRangeLocalEndpoints, shape: shapePool, ident: identAddrProto},
 	{name: "affinity", kind: kindAffinity, shape: shapeVerdict, ident: identVIP},
 	{name: "affinity-nodeports", kind: kindAffinityNodePort, shape: shapeVerdict, ident: identNodePort},
 	{name: "no-endpoints", kind: kindRefused, shape: shapeVerdict, ident: identVIP},
 	{name: "no-endpoint-nodeports", kind: kindRefusedNodePort, shape: shapeVerdict, ident: identNodePort},
+	{name: "no-endpoint-ranges", kind: kindRefusedRange, shape: shapeVerdict, ident: identRange},
+	{name: "ranges", kind: kindRanges, shape: shapeVerdict, ident: identRange},
 	{name: "services", kind: kindServices, shape: shapeVerdict, ident: identVIP},
 	{name: "nodeports", kind: kindNodePorts, shape: shapeVerdict, ident: identNodePort},
 	{name: affinityMap, shape: shapeAffinity},

@@ -41,10 +41,10 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	if err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
-	if now != gen {
+	if !d.seen.quiet(ctx, gen, now) {
 		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
-	d.saw(gen)
+	d.seen.compared(now)
 	d.unsure = false
 	return nil
 }
@@ -137,7 +137,7 @@ type loader struct {
 func (l *loader) structure(ctx context.Context) error {
 	table := tableRef(l.f)
 	sets, err := l.d.k.Sets(ctx, table)
-	if err != nil {
+	if err = l.d.tolerate(err); err != nil {
 		return err
 	}
 	l.d.room.read(l.f, sets)
@@ -170,7 +170,7 @@ func (l *loader) structure(ctx context.Context) error {
 		l.kinds = append(l.kinds, kind)
 	}
 	rules, err := l.d.k.Rules(ctx, table)
-	if err != nil {
+	if err = l.d.tolerate(err); err != nil {
 		return err
 	}
 	l.rules = map[string]*chainDigest{}

@@ -44,6 +44,17 @@ func ownNetns(t testing.TB) *netns {
 	return &netns{c, fd}
 }
 
+// neighbour is another program's connection to the same namespace.
+func (n *netns) neighbour(t testing.TB) *nft.Conn {
+	t.Helper()
+	c, err := nft.Open(nft.Config{NetNS: n.fd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 // nft runs the nft command in the namespace, from whatever goroutine.
 func (n *netns) nft(t testing.TB, args ...string) string {
 	t.Helper()

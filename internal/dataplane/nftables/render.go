@@ -91,10 +91,17 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 	if !d.serves(f.Key.Family) {
 		return
 	}
-	var buf [20]byte
+	var buf [24]byte
 	r := frontend{d: d, f: f, view: view, emit: emit, id: string(appendID(buf[:0], f.Key)), fam: f.Key.Family}
+	r.poolID = r.id
+	switch {
+	case f.Kind == model.NodePort:
+		r.front = byNodePort
+	case f.Key.Range():
+		r.front, r.poolID = byRange, r.id[:len(r.id)-4]
+	}
 	if f.Kind == model.ClusterIP {
-		r.put(kindClusterIP, r.id[:len(r.id)-3], present)
+		r.put(kindClusterIP, r.id[:addrLen(r.fam)], present)
 	}
 	if f.Guarded {
 		r.guard()
@@ -113,7 +120,10 @@ type frontend struct {
 	view *model.NodeView
 	emit func(dataplane.Object)
 	id   string
-	fam  model.Family
+	// poolID is what the Frontend's endpoints are found by: of a range, not its ports.
+	poolID string
+	front  front
+	fam    model.Family
 }
 
 func (r *frontend) put(k dataplane.Kind, id, value string) {
@@ -122,19 +132,14 @@ func (r *frontend) put(k dataplane.Kind, id, value string) {
 	r.d.room.rendered(key, 1)
 }
 
-// twin picks the kind for a VIP or for a NodePort.
-func (r *frontend) twin(vip, nodePort dataplane.Kind) dataplane.Kind {
-	if r.f.Kind == model.NodePort {
-		return nodePort
-	}
-	return vip
-}
+// of picks the kind by what the Frontend is found by.
+func (r *frontend) of(kinds ...dataplane.Kind) dataplane.Kind { return kinds[r.front] }
 
 func (r *frontend) guard() {
 	if v := packPrefixes(ofFamily(r.f.SourceRanges, r.fam)); v != "" {
-		r.put(r.twin(kindAllowed, kindAllowedNodePort), r.id, v)
+		r.put(r.of(kindAllowed, kindAllowedNodePort, kindAllowedRange), r.id, v)
 	}
-	r.put(r.twin(kindGuarded, kindGuardedNodePort), r.id, present)
+	r.put(r.of(kindGuarded, kindGuardedNodePort, kindGuardedRange), r.id, present)
 }
 
 // whole renders a Frontend that treats every client alike.
@@ -143,7 +148,7 @@ func (r *frontend) whole() {
 	case model.Drop:
 		r.publish(dropValue)
 	case model.Forward:
-		l := r.leaf(poolVIP, r.f.Backends)
+		l := r.leaf(false, r.f.Backends)
 		l.masquerade = r.f.Masquerade
 		c := r.d.chains.leaf(r.fam, l, r.view)
 		r.emit(c.object(kindLeafChain, r.fam))
@@ -152,6 +157,9 @@ func (r *frontend) whole() {
 		r.publish(c.name)
 	default: // Reject; an unknown verdict fails closed
 		r.refuse()
+		if r.front == byVIP {
+			r.publish(returnValue) // or a range around it would take the connection
+		}
 	}
 }
 
@@ -162,15 +170,14 @@ func (r *frontend) localOnly() {
 		r.whole()
 		return
 	}
-	o.cluster, o.local = r.bare(poolVIP), r.bare(poolVIP)
+	o.cluster, o.local = r.bare(false), r.bare(true)
 	if o.verdict == model.Forward {
-		o.cluster = r.leaf(poolVIP, r.f.Backends)
+		o.cluster = r.leaf(false, r.f.Backends)
 		o.cluster.masquerade = r.f.Masquerade
 		r.hairpin(r.f.Backends)
 	}
-	o.local.pool = o.local.pool.local()
 	if o.other == model.Forward {
-		o.local = r.leaf(o.local.pool, r.f.LocalBackends)
+		o.local = r.leaf(true, r.f.LocalBackends)
 		r.hairpin(r.f.LocalBackends)
 	}
 	for _, l := range o.leaves() {
@@ -195,42 +202,52 @@ func sane(v model.Verdict, list []model.Backend) model.Verdict {
 }
 
 // bare is the description of a leaf of this Frontend without its size.
-func (r *frontend) bare(p pool) leaf {
-	if r.f.Kind == model.NodePort && !p.nodePort() {
-		p += poolNodePort - poolVIP
-	}
-	return leaf{pool: p, affinity: r.f.AffinityTimeout > 0, hash: r.f.ConsistentHash}
+func (r *frontend) bare(local bool) leaf {
+	return leaf{pool: pool{r.front, local}, affinity: r.remembers(), hash: r.f.ConsistentHash}
 }
 
+// remembers: a range has no memory of clients (policy says so to its owner).
+func (r *frontend) remembers() bool { return r.f.AffinityTimeout > 0 && r.front != byRange }
+
 // leaf writes the slots of a list and describes the chain that draws from them.
-func (r *frontend) leaf(p pool, list []model.Backend) leaf {
-	l := r.bare(p)
-	slots, n := packSlots(list, r.fam)
+func (r *frontend) leaf(local bool, list []model.Backend) leaf {
+	l := r.bare(local)
+	slots, n := packSlots(list, r.fam, l.pool.set())
 	l.class = classOf(n)
-	r.put(l.pool.kind(), r.id, slots)
+	r.put(l.pool.kind(), r.poolID, slots)
 	r.d.room.rendered(dataplane.Key{Kind: l.pool.kind(), Family: r.fam}, n-1)
 	return l
 }
 
 func (r *frontend) hairpin(list []model.Backend) {
-	var buf [20]byte
+	var buf [24]byte
 	for i := range list {
-		if b := &list[i]; b.Local {
-			key := model.FrontendKey{Addr: b.Addr, Protocol: r.f.Key.Protocol, Port: b.Port}
-			r.put(kindHairpin, string(appendID(buf[:0], key)), present)
+		b := &list[i]
+		if !b.Local {
+			continue
 		}
+		id := appendID(buf[:0], model.FrontendKey{Addr: b.Addr, Protocol: r.f.Key.Protocol, Port: b.Port})
+		if r.front == byRange {
+			r.put(kindHairpinRange, string(id[:len(id)-2]), present)
+			continue
+		}
+		r.put(kindHairpin, string(id), present)
 	}
 }
 
 func (r *frontend) learn() {
-	if r.f.AffinityTimeout <= 0 {
+	if !r.remembers() {
 		return
 	}
 	c := r.d.chains.learn(r.fam, max(r.f.AffinityTimeout.Truncate(time.Second), time.Second))
 	r.emit(c.object(kindLeafChain, r.fam))
-	r.put(r.twin(kindAffinity, kindAffinityNodePort), r.id, c.name)
+	r.put(r.of(kindAffinity, kindAffinityNodePort), r.id, c.name)
 }
 
-func (r *frontend) refuse() { r.put(r.twin(kindRefused, kindRefusedNodePort), r.id, rejectChain) }
+func (r *frontend) refuse() {
+	r.put(r.of(kindRefused, kindRefusedNodePort, kindRefusedRange), r.id, rejectChain)
+}
 
-func (r *frontend) publish(verdict string) { r.put(r.twin(kindServices, kindNodePorts), r.id, verdict) }
+func (r *frontend) publish(verdict string) {
+	r.put(r.of(kindServices, kindNodePorts, kindRanges), r.id, verdict)
+}

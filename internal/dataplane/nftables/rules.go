@@ -51,8 +51,24 @@ func (l lang) to(set string) rule {
 	return rule{nft.DestAddr(l.f, nft.Word(0)), nft.InSet(set, nft.Word(0))}
 }
 
-func (l lang) dnat() nft.Expr {
-	return nft.DNAT(nft.NATSpec{Family: l.f, Addr: nft.Word(0), Proto: nft.Word(l.addr)})
+// frontend loads what a Frontend's pool is found by.
+func (l lang) frontend(f front) (rule, int) {
+	switch f {
+	case byNodePort:
+		return l.port()
+	case byRange: // an address has one range of a protocol, so the port is not needed
+		return rule{nft.DestAddr(l.f, nft.Word(0)), nft.MetaL4Proto(nft.Word(l.addr))}, l.addr + 1
+	}
+	return l.vip()
+}
+
+// dnat sends the packet to the endpoint at word 0; without port it keeps its own.
+func (l lang) dnat(port bool) nft.Expr {
+	spec := nft.NATSpec{Family: l.f, Addr: nft.Word(0)}
+	if port {
+		spec.Proto = nft.Word(l.addr)
+	}
+	return nft.DNAT(spec)
 }
 
 func lookup(set string) nft.Expr { return nft.LookupMap(set, nft.Word(0), nft.Word(0)) }

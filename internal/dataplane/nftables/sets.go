@@ -19,6 +19,9 @@ const (
 func (s *setDef) spec(f model.Family, scale int) nft.SetSpec {
 	addr := nft.Addr(nftFamily(f))
 	endpoint := []nft.Part{addr, nft.Port}
+	if s.ident == identAddrProto { // a range keeps the port that the client asked for
+		endpoint = endpoint[:1]
+	}
 	out := nft.SetSpec{Ref: tableRef(f).Set(s.name), Size: s.size(scale)}
 	switch s.ident {
 	case identAddr:
@@ -29,6 +32,12 @@ func (s *setDef) spec(f model.Family, scale int) nft.SetSpec {
 		out.Key = []nft.Part{addr, addr, nft.L4Proto, nft.Port}
 	case identNodePort:
 		out.Key = []nft.Part{nft.L4Proto, nft.Port}
+	case identAddrProto:
+		out.Key = []nft.Part{addr, nft.L4Proto}
+	case identPairProto:
+		out.Key = []nft.Part{addr, addr, nft.L4Proto}
+	case identRange:
+		out.Key, out.Flags = []nft.Part{addr, nft.L4Proto, nft.Port}, nft.SetInterval
 	}
 	switch s.shape {
 	case shapeVerdict:
@@ -45,6 +54,15 @@ func (s *setDef) spec(f model.Family, scale int) nft.SetSpec {
 		out.Flags, out.Size, out.Timeout = nft.SetDynamic|nft.SetTimeout, affinitySize, affinityMaxTimeout
 	}
 	return out
+}
+
+// slotWidth is the size of one endpoint in a pool of this set: address, and port
+// unless it serves a range.
+func (s *setDef) slotWidth(f model.Family) int {
+	if s.ident == identAddrProto {
+		return addrLen(f)
+	}
+	return addrLen(f) + 2
 }
 
 // digest is the value of a set object: what it is, not what it holds or could.

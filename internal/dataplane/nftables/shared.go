@@ -11,26 +11,45 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// pool is one of the four maps of endpoints.
-type pool uint8
+// front says by what a pool's Frontends are found.
+type front uint8
 
 const (
-	poolVIP pool = iota
-	poolNodePort
-	poolLocalVIP
-	poolLocalNodePort
+	byVIP front = iota
+	byNodePort
+	byRange
 )
 
-func (p pool) nodePort() bool { return p == poolNodePort || p == poolLocalNodePort }
-
-func (p pool) set() string { return defOf(p.kind()).name }
-
-func (p pool) kind() dataplane.Kind {
-	return [...]dataplane.Kind{kindEndpoints, kindNodePortEndpoints, kindLocalEndpoints, kindNodePortLocalEndpoints}[p]
+// pool is one of the maps of endpoints.
+type pool struct {
+	front front
+	local bool // endpoints on this node only
 }
 
-// local is the pool of endpoints on this node that goes with p.
-func (p pool) local() pool { return p + poolLocalVIP - poolVIP }
+func (p pool) set() *setDef { return defOf(p.kind()) }
+
+func (p pool) kind() dataplane.Kind {
+	pair := [...][2]dataplane.Kind{
+		{kindEndpoints, kindLocalEndpoints},
+		{kindNodePortEndpoints, kindNodePortLocalEndpoints},
+		{kindRangeEndpoints, kindRangeLocalEndpoints},
+	}[p.front]
+	if p.local {
+		return pair[1]
+	}
+	return pair[0]
+}
+
+func (p pool) name() string {
+	name := [...]string{"lb-", "np-", "range-"}[p.front]
+	switch {
+	case p.local && p.front == byVIP:
+		return "local-"
+	case p.local:
+		return name + "local-"
+	}
+	return name
+}
 
 // leaf describes a shared chain that ends a connection's way: it draws an
 // endpoint from a pool. Everything that varies is in it, and nothing of any
@@ -63,7 +82,7 @@ func (c leaf) appendName(b []byte) []byte {
 	if c.hash {
 		b = append(b, "hash-"...)
 	}
-	b = append(b, [...]string{"lb-", "np-", "local-", "np-local-"}[c.pool]...)
+	b = append(b, c.pool.name()...)
 	return strconv.AppendUint(b, uint64(c.class), 10)
 }
 
@@ -93,16 +112,13 @@ func (c leaf) draws(l lang) []rule {
 }
 
 func (c leaf) draw(l lang, modulus, seed uint32) rule {
-	key, next := l.vip()
-	if c.pool.nodePort() {
-		key, next = l.port()
-	}
+	key, next := l.frontend(c.pool.front)
 	slot := rule{nft.RandomSlot(nft.Word(next), modulus)}
 	if c.hash {
 		slot = rule{nft.SourceAddr(l.f, nft.Word(hashWord)), nft.Hash(nft.HashSpec{
 			Source: nft.Word(hashWord), Dest: nft.Word(next), Bytes: uint32(l.addr * 4), Modulus: modulus, Seed: seed})}
 	}
-	return join(key, slot, rule{lookup(c.pool.set()), l.dnat()})
+	return join(key, slot, rule{lookup(c.pool.set().name), l.dnat(c.pool.front != byRange)})
 }
 
 // remembered goes to the endpoint that this client had.
@@ -110,7 +126,7 @@ func remembered(l lang) rule {
 	return rule{
 		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)),
 		nft.MetaL4Proto(nft.Word(2 * l.addr)), nft.DestPort(nft.Word(2*l.addr + 1)),
-		lookup(affinityMap), l.dnat(),
+		lookup(affinityMap), l.dnat(true),
 	}
 }
 

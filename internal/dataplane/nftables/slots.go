@@ -21,7 +21,7 @@ func classOf(n int) uint32 {
 // packSlots writes each backend as often as its weight says, and tells how many
 // slots that makes. Weights are divided by what they have in common, so that
 // equal weights cost one slot each. Backends beyond maxSlots get none.
-func packSlots(list []model.Backend, f model.Family) (string, int) {
+func packSlots(list []model.Backend, f model.Family, def *setDef) (string, int) {
 	if len(list) > maxSlots {
 		list = list[:maxSlots]
 	}
@@ -39,12 +39,14 @@ func packSlots(list []model.Backend, f model.Family) (string, int) {
 		scale = func(w int) int { return max(1, w*room/total) }
 		sum = maxSlots
 	}
-	b := make([]byte, 0, min(sum, maxSlots)*slotWidth(f))
+	b := make([]byte, 0, min(sum, maxSlots)*def.slotWidth(f))
 	n := 0
 	for i := range list {
 		for range scale(int(max(list[i].Weight, 1)) / max(gcd, 1)) {
 			b = nft.AppendAddr(b, list[i].Addr)
-			b = append(b, byte(list[i].Port>>8), byte(list[i].Port))
+			if def.ident != identAddrProto {
+				b = append(b, byte(list[i].Port>>8), byte(list[i].Port))
+			}
 			n++
 		}
 	}

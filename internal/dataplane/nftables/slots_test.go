@@ -26,6 +26,7 @@ func TestLowerHalfIsFull(t *testing.T) {
 }
 
 func TestWeightsAreSlots(t *testing.T) {
+	eps := defOf(kindEndpoints)
 	for _, c := range []struct {
 		name    string
 		weights []uint16
@@ -41,16 +42,16 @@ func TestWeightsAreSlots(t *testing.T) {
 			for i := range list {
 				list[i].Weight = c.weights[i]
 			}
-			slots, n := packSlots(list, model.IPv4)
+			slots, n := packSlots(list, model.IPv4, defOf(kindEndpoints))
 			sum := 0
 			for i, want := range c.want {
-				one, _ := packSlots(list[i:i+1], model.IPv4)
-				if got := count(slots, one[:slotWidth(model.IPv4)]); got != want {
+				one, _ := packSlots(list[i:i+1], model.IPv4, eps)
+				if got := count(slots, one[:eps.slotWidth(model.IPv4)]); got != want {
 					t.Errorf("backend %d has %d slots, want %d", i, got, want)
 				}
 				sum += want
 			}
-			if n != sum || len(slots) != n*slotWidth(model.IPv4) {
+			if n != sum || len(slots) != n*eps.slotWidth(model.IPv4) {
 				t.Errorf("%d slots in %d bytes, want %d", n, len(slots), sum)
 			}
 		})
@@ -68,16 +69,17 @@ func count(slots, one string) int {
 }
 
 func TestSlotsAreBounded(t *testing.T) {
+	eps := defOf(kindEndpoints)
 	heavy := make([]model.Backend, 500)
 	for i := range heavy {
 		heavy[i] = model.Backend{Addr: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), Port: 80, Weight: uint16(501 + i)}
 	}
-	slots, n := packSlots(heavy, model.IPv4)
+	slots, n := packSlots(heavy, model.IPv4, eps)
 	if n > maxSlots || n < maxSlots/2 {
 		t.Errorf("500 heavy backends make %d slots", n)
 	}
-	first, _ := packSlots(heavy[:1], model.IPv4)
-	last, _ := packSlots(heavy[499:], model.IPv4)
+	first, _ := packSlots(heavy[:1], model.IPv4, eps)
+	last, _ := packSlots(heavy[499:], model.IPv4, eps)
 	a, b := count(slots, first), count(slots, last)
 	if ratio := float64(b) / float64(a); ratio < 1.9 || ratio > 2.1 {
 		t.Errorf("weights 501 and 1000 got %d and %d slots", a, b)
@@ -86,7 +88,7 @@ func TestSlotsAreBounded(t *testing.T) {
 	for i := range many {
 		many[i] = model.Backend{Addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), Port: 80, Weight: 1}
 	}
-	if _, n := packSlots(many, model.IPv4); n != maxSlots {
+	if _, n := packSlots(many, model.IPv4, eps); n != maxSlots {
 		t.Errorf("too many backends make %d slots", n)
 	}
 }

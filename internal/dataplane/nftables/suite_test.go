@@ -13,13 +13,16 @@ import (
 )
 
 func TestSuiteOnModel(t *testing.T) {
-	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject { return subject(t, nft.NewFake(), nil) })
+	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
+		k := nft.NewFake()
+		return subject(t, k, k.Neighbour(), nil)
+	})
 }
 
 func TestSuiteOnKernel(t *testing.T) {
 	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
 		ns := ownNetns(t)
-		return subject(t, ns, func(t testing.TB) {
+		return subject(t, ns, ns.neighbour(t), func(t testing.TB) {
 			t.Helper()
 			if out := ns.nft(t, "list", "ruleset"); !strings.Contains(out, "table ip fairlead") {
 				t.Errorf("nft lists no table of ours: %.200s", out)
@@ -28,18 +31,21 @@ func TestSuiteOnKernel(t *testing.T) {
 	})
 }
 
-// subject wraps a kernel so that the suite can make it fail.
-func subject(t *testing.T, k nft.Kernel, checked func(testing.TB)) *dataplanetest.Subject {
+// subject wraps a kernel so that the suite can make it fail; other is the same
+// kernel in the hands of somebody else.
+func subject(t *testing.T, k, other nft.Kernel, checked func(testing.TB)) *dataplanetest.Subject {
 	t.Helper()
 	faulty := &nft.Faulty{Kernel: k}
 	s := &dataplanetest.Subject{
-		Driver:   New(Params{Kernel: faulty}),
-		Restart:  func() dataplane.Driver { return New(Params{Kernel: k}) },
-		Families: []model.Family{model.IPv4, model.IPv6},
-		Edits:    edits(k),
-		Touch:    func(t testing.TB) { touch(t, k) },
-		Poison:   overlapping,
-		Checked:  checked,
+		Driver:     New(Params{Kernel: faulty}),
+		Restart:    func() dataplane.Driver { return New(Params{Kernel: k}) },
+		Families:   []model.Family{model.IPv4, model.IPv6},
+		Edits:      edits(other),
+		Touch:      func(t testing.TB) { touch(t, other) },
+		Meddle:     func(t testing.TB) { meddle(t, other) },
+		TellsApart: true,
+		Poison:     overlapping,
+		Checked:    checked,
 		Lingers: func(name string) bool {
 			return strings.HasPrefix(name, "chain ")
 		},
@@ -57,7 +63,7 @@ func subject(t *testing.T, k nft.Kernel, checked func(testing.TB)) *dataplanetes
 		faulty.OnRead = func(method string) error {
 			if method == "Elements" {
 				faulty.OnRead = nil
-				touch(t, k)
+				touch(t, other)
 			}
 			return nil
 		}
@@ -93,6 +99,14 @@ func touch(t testing.TB, k nft.Kernel) {
 	t.Helper()
 	other := nft.TableRef{Family: nft.IPv4, Name: "somebody"}
 	commit(t, k, func(b *nft.Batch) { b.NewTable(other, nil); b.DelTable(other) })
+}
+
+// meddle puts a rule of somebody's into a chain of ours.
+func meddle(t testing.TB, k nft.Kernel) {
+	t.Helper()
+	commit(t, k, func(b *nft.Batch) {
+		b.NewRule(nft.RuleSpec{Chain: tableRef(model.IPv4).Chain("guard"), Exprs: []nft.Expr{nft.CountPackets()}})
+	})
 }
 
 // edits are what others do to our tables.

@@ -2,17 +2,21 @@ package nftables
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Watch implements dataplane.Driver. A generation that is accounted for rings no
-// bell: it is one of ours, or older than what we have compared with, for a commit
-// of ours succeeds only on the generation that we know.
+// Watch implements dataplane.Driver. While it runs, commits of others that do
+// nothing in our tables are entered into the ledger and cost nothing more; only
+// those that do ring the bell, or a loss of news.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
-	err := d.k.Watch(ctx, func(g nft.Generation) {
-		if g == 0 || int32(uint32(g)-d.seen.Load()) > 0 {
+	defer d.seen.unwatched()
+	err := d.k.Watch(ctx, func(m nft.Move) {
+		if d.seen.hear(m.Generation, !m.Lost && !slices.ContainsFunc(m.Tables, isOurs)) {
 			changed()
 		}
 	})
@@ -22,11 +26,57 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
+func isOurs(t nft.TableRef) bool { return t == tableRef(model.IPv4) || t == tableRef(model.IPv6) }
+
 // Changed implements dataplane.Driver.
 func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	g, err := d.k.Generation(ctx)
 	if err != nil {
 		return false, err
 	}
-	return d.unsure || g != d.gen, nil
+	return d.unsure || !d.seen.settled(ctx, g), nil
+}
+
+// commitTries bounds how often one batch is sent: each refusal is a commit of a
+// neighbour since we last heard of one.
+const commitTries = 32
+
+// commit sends the batch on condition that everything up to now is accounted for.
+// If a neighbour was faster it waits for the news of that and sends the same batch
+// again, for what it says about our tables is as true as before.
+func (d *Driver) commit(ctx context.Context) error {
+	defer func() {
+		if d.batch.Bytes() > keepBatch {
+			d.batch = nft.Batch{}
+		}
+	}()
+	for range commitTries {
+		d.batch.Expect = d.seen.knows()
+		g, err := d.k.Commit(ctx, &d.batch)
+		if err == nil {
+			d.seen.account(g)
+			return nil
+		}
+		if !errors.Is(err, nft.ErrGeneration) {
+			return err
+		}
+		now, err := d.k.Generation(ctx)
+		if err != nil {
+			return err
+		}
+		// A long commit has its generation before it is told of; then what came before it must do.
+		if !d.seen.settled(ctx, now) && !d.seen.knows().After(d.batch.Expect) {
+			break
+		}
+	}
+	return nft.ErrGeneration
+}
+
+// tolerate takes the interruption of a dump for nothing if its cause will be
+// known: Load judges that in the end.
+func (d *Driver) tolerate(err error) error {
+	if errors.Is(err, nft.ErrInterrupted) && d.seen.isWatched() {
+		return nil
+	}
+	return err
 }

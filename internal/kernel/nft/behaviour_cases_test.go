@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -256,35 +255,6 @@ func firstOperations(w *world) {
 		if err := errors.Join(err1, err2); err != nil || got != before.Next() || now != got {
 			w.Errorf("operation %d: %d to %d, told %d, %v", i, before, now, got, err)
 		}
-	}
-}
-
-// watchesCommits subscribes, commits twice and wants to hear the generations in order.
-func watchesCommits(w *world) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	heard := make(chan Generation, 16)
-	ended := make(chan error, 1)
-	go func() { ended <- w.k.Watch(ctx, func(g Generation) { heard <- g }) }()
-	next := func() Generation {
-		select {
-		case g := <-heard:
-			return g
-		case err := <-ended:
-			w.Fatalf("watch ended: %v", err)
-		}
-		return 0
-	}
-	start := next()
-	for n := range uint32(2) {
-		want := w.must(func(b *Batch) { w.add(b, 0, n, "10.0.0.1") })
-		if got := next(); got != want || got == start {
-			w.Fatalf("heard %d, want %d (at the start %d)", got, want, start)
-		}
-	}
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		w.Fatal(err)
 	}
 }
 

@@ -15,11 +15,12 @@ import (
 type world struct {
 	*testing.T
 	k     Kernel
+	other Kernel // the same rule set, as a neighbour writes it
 	table TableRef
 }
 
-func newWorld(t *testing.T, k Kernel) *world {
-	w := &world{t, k, TableRef{IPv4, "world"}}
+func newWorld(t *testing.T, k, other Kernel) *world {
+	w := &world{t, k, other, TableRef{IPv4, "world"}}
 	w.must(func(b *Batch) {
 		b.NewTable(w.table, nil)
 		b.NewSet(w.eps())
@@ -122,15 +123,21 @@ func (w *world) elements(set string) []string {
 func TestBehaviour(t *testing.T) {
 	kernels := []struct {
 		name string
-		open func(*testing.T) Kernel
+		open func(*testing.T) (k, other Kernel)
 	}{
-		{"kernel", func(t *testing.T) Kernel { return ownNetns(t) }},
-		{"fake", func(*testing.T) Kernel { return NewFake() }},
-		{"counted", func(*testing.T) Kernel { return NewCounter(&Faulty{Kernel: NewFake()}) }},
+		{"kernel", func(t *testing.T) (k, other Kernel) { return ownNetns(t), another(t) }},
+		{"fake", func(*testing.T) (k, other Kernel) { f := NewFake(); return f, f.Neighbour() }},
+		{"counted", func(*testing.T) (k, other Kernel) {
+			f := NewFake()
+			return NewCounter(&Faulty{Kernel: f}), f.Neighbour()
+		}},
 	}
 	for _, k := range kernels {
-		for _, c := range slices.Concat(generationCases, refusalCases, effectCases) {
-			t.Run(k.name+"/"+c.name, func(t *testing.T) { c.run(newWorld(t, k.open(t))) })
+		for _, c := range slices.Concat(generationCases, watchCases, refusalCases, effectCases) {
+			t.Run(k.name+"/"+c.name, func(t *testing.T) {
+				k, other := k.open(t)
+				c.run(newWorld(t, k, other))
+			})
 		}
 	}
 }
@@ -183,5 +190,4 @@ var generationCases = []behaviour{
 		}
 	}},
 	{"whatever comes first, the commit knows its generation", func(w *world) { firstOperations(w) }},
-	{"watch tells each commit", func(w *world) { watchesCommits(w) }},
 }

@@ -28,11 +28,11 @@ var _ Kernel = (*Conn)(nil)
 
 // Open opens a Conn. It needs CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN to enter one given by descriptor.
 func Open(cfg Config) (*Conn, error) {
-	cmd, err := dial(cfg.NetNS)
+	cmd, err := dial(cfg.NetNS, answerBytes)
 	if err != nil {
 		return nil, err
 	}
-	events, err := dial(cfg.NetNS)
+	events, err := dial(cfg.NetNS, eventBytes)
 	if err != nil {
 		return nil, errors.Join(err, cmd.nl.Close())
 	}

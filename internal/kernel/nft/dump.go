@@ -3,6 +3,7 @@ package nft
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -17,10 +18,10 @@ func dumpRequest(f Family, names ...string) []byte {
 	return b
 }
 
-// dump sends a dump request and hands its rows, messages of type row, to f. It reads on to the end even when f fails, because
+// dump sends a dump request and hands its rows, messages of the type before it (NEW comes before GET), to f. It reads on to the end even when f fails, because
 // the socket would refuse another dump with EBUSY; it reports ErrInterrupted if the kernel says so or if the rows come from
 // different generations: nfgenmsg.res_id carries the low 16 bits of the generation, also where the kernel does not flag.
-func (c *Conn) dump(ctx context.Context, get, row uint16, body []byte, f func(nlmsg) error) error {
+func (c *Conn) dump(ctx context.Context, get uint16, body []byte, f func(nlmsg) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -28,7 +29,7 @@ func (c *Conn) dump(ctx context.Context, get, row uint16, body []byte, f func(nl
 	if err != nil {
 		return err
 	}
-	d := dumping{seq: seq, row: row, f: f}
+	d := dumping{seq: seq, row: get - 1, f: f}
 	for !d.done {
 		b, err := c.cmd.recv()
 		if err != nil {
@@ -80,12 +81,27 @@ func (d *dumping) take(m nlmsg) bool {
 	return true
 }
 
+// quietTries bounds how often a short dump is repeated for being interrupted: one takes less than a millisecond.
+const quietTries = 16
+
+// quietly repeats a dump that goes by position in a list of all tables' objects, where anybody's commit shifts ours.
+func quietly(dump func() error) error {
+	err := dump()
+	for n := 1; n < quietTries && errors.Is(err, ErrInterrupted); n++ {
+		err = dump()
+	}
+	return err
+}
+
 // Tables implements Kernel.
 func (c *Conn) Tables(ctx context.Context) ([]Table, error) {
 	var out []Table
-	err := c.dump(ctx, unix.NFT_MSG_GETTABLE, unix.NFT_MSG_NEWTABLE, nil, func(m nlmsg) error {
-		out = append(out, decodeTable(m.family(), m.attrs()))
-		return nil
+	err := quietly(func() error {
+		out = out[:0]
+		return c.dump(ctx, unix.NFT_MSG_GETTABLE, nil, func(m nlmsg) error {
+			out = append(out, decodeTable(m.family(), m.attrs()))
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dump tables: %w", err)
@@ -96,14 +112,14 @@ func (c *Conn) Tables(ctx context.Context) ([]Table, error) {
 // Sets implements Kernel.
 func (c *Conn) Sets(ctx context.Context, t TableRef) ([]Set, error) {
 	var out []Set
-	err := c.dump(ctx, unix.NFT_MSG_GETSET, unix.NFT_MSG_NEWSET, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
+	err := c.dump(ctx, unix.NFT_MSG_GETSET, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
 		if s := decodeSet(m.family(), m.attrs()); s.Ref.Table == t {
 			out = append(out, s)
 		}
 		return nil
 	})
 	if err != nil && !isAbsent(err) {
-		return nil, fmt.Errorf("dump sets of table %s: %w", t, err)
+		return out, fmt.Errorf("dump sets of table %s: %w", t, err)
 	}
 	return out, nil
 }
@@ -111,11 +127,14 @@ func (c *Conn) Sets(ctx context.Context, t TableRef) ([]Set, error) {
 // Chains implements Kernel. Kernels differ in whether they filter by table, so the rows are filtered here.
 func (c *Conn) Chains(ctx context.Context, t TableRef) ([]Chain, error) {
 	var out []Chain
-	err := c.dump(ctx, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_NEWCHAIN, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
-		if r := decodeChain(m.family(), m.attrs()); r.Ref.Table == t {
-			out = append(out, r)
-		}
-		return nil
+	err := quietly(func() error {
+		out = out[:0]
+		return c.dump(ctx, unix.NFT_MSG_GETCHAIN, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
+			if r := decodeChain(m.family(), m.attrs()); r.Ref.Table == t {
+				out = append(out, r)
+			}
+			return nil
+		})
 	})
 	if err != nil && !isAbsent(err) {
 		return nil, fmt.Errorf("dump chains of table %s: %w", t, err)
@@ -126,14 +145,14 @@ func (c *Conn) Chains(ctx context.Context, t TableRef) ([]Chain, error) {
 // Rules implements Kernel.
 func (c *Conn) Rules(ctx context.Context, t TableRef) ([]Rule, error) {
 	var out []Rule
-	err := c.dump(ctx, unix.NFT_MSG_GETRULE, unix.NFT_MSG_NEWRULE, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
+	err := c.dump(ctx, unix.NFT_MSG_GETRULE, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
 		if r := decodeRule(m.family(), m.attrs()); r.Chain.Table == t {
 			out = append(out, r)
 		}
 		return nil
 	})
 	if err != nil && !isAbsent(err) {
-		return nil, fmt.Errorf("dump rules of table %s: %w", t, err)
+		return out, fmt.Errorf("dump rules of table %s: %w", t, err)
 	}
 	return out, nil
 }
@@ -141,7 +160,7 @@ func (c *Conn) Rules(ctx context.Context, t TableRef) ([]Rule, error) {
 // Elements implements Kernel.
 func (c *Conn) Elements(ctx context.Context, s SetRef, emit func(*Element) error) error {
 	d := elementDecoder{chains: map[string]string{}}
-	err := c.dump(ctx, unix.NFT_MSG_GETSETELEM, unix.NFT_MSG_NEWSETELEM, dumpRequest(s.Table.Family, s.Table.Name, s.Name),
+	err := c.dump(ctx, unix.NFT_MSG_GETSETELEM, dumpRequest(s.Table.Family, s.Table.Name, s.Name),
 		func(m nlmsg) error { return d.list(m.attrs(), emit) })
 	if err != nil {
 		return fmt.Errorf("dump elements of set %s: %w", s, err)

@@ -11,7 +11,9 @@ import (
 var (
 	// ErrGeneration says that somebody else wrote since Batch.Expect was read. Nothing was applied: read, compare, retry.
 	ErrGeneration = errors.New("rule set generation moved")
-	// ErrInterrupted says that a dump overlapped a commit, so that its rows may be incomplete: dump again.
+	// ErrInterrupted says that a dump overlapped a commit of somebody. If that commit did nothing in the table that was dumped
+	// (Watch tells), the rows are complete all the same: the kernel goes on by position within the table or set, and its hash
+	// sets of a fixed size keep their order while they are not written. Else dump again.
 	ErrInterrupted = errors.New("dump interrupted by a commit")
 	// ErrNoAnswer says that a commit's fate is unknown because the kernel's answer was lost: read the kernel again.
 	ErrNoAnswer = errors.New("commit answer lost")

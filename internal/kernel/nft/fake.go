@@ -15,8 +15,8 @@ import (
 // Fake is a Kernel in memory. It executes the bytes of a batch, so what it accepts was encoded for the kernel, and refuses
 // what the kernel refuses: other data for a present key (EEXIST), deletes of what is absent (ENOENT), deletes of what is in use
 // (EBUSY), rules and elements that name absent chains or sets (ENOENT), a full set (ENFILE), overlapping ranges of a
-// concatenation (EEXIST), a moved generation. It does not follow packets: dynamic sets stay as written and nothing expires. It is safe for concurrent use; for a foreign writer commit
-// to it from elsewhere.
+// concatenation (EEXIST), a moved generation. It does not follow packets: dynamic sets stay as written and nothing expires. It is safe for concurrent use; a foreign writer commits to
+// its [Fake.Neighbour].
 type Fake struct {
 	mu       sync.Mutex
 	gen      Generation

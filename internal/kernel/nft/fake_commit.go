@@ -13,10 +13,15 @@ type fakeTx struct {
 	*Fake
 	undo    []func()
 	changed bool
+	touched []TableRef
 }
 
 // Commit implements Kernel.
 func (f *Fake) Commit(ctx context.Context, b *Batch) (Generation, error) {
+	return f.commit(ctx, b, true)
+}
+
+func (f *Fake) commit(ctx context.Context, b *Batch, own bool) (Generation, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -30,8 +35,11 @@ func (f *Fake) Commit(ctx context.Context, b *Batch) (Generation, error) {
 	a := answer{batch: b}
 	for i := range b.msgs {
 		// Like the kernel go on after a failure, to report them all.
-		if errno, offset := tx.execute(b.messageAt(i), b.msgs[i].kind); errno != 0 {
+		m, before := b.messageAt(i), len(tx.undo)
+		if errno, offset := tx.execute(m, b.msgs[i].kind); errno != 0 {
 			a.errs = append(a.errs, OpError{Errno: errno, Kind: b.msgs[i].kind, Tags: b.tags(i, offset)})
+		} else if t := (TableRef{m.family(), string(tableName(m))}); len(tx.undo) > before && !slices.Contains(tx.touched, t) {
+			tx.touched = append(tx.touched, t)
 		}
 	}
 	if len(a.errs) > 0 {
@@ -42,11 +50,19 @@ func (f *Fake) Commit(ctx context.Context, b *Batch) (Generation, error) {
 	}
 	if tx.changed {
 		f.gen = f.gen.Next()
-		for w := range f.watchers {
-			w.tell(f.gen)
-		}
+		f.tellOthers(own, tx.touched)
 	}
 	return f.gen, nil
+}
+
+// tellOthers tells the watchers of a foreign commit; a program's own are kept from it, as Conn's filter does.
+func (f *Fake) tellOthers(own bool, touched []TableRef) {
+	if own {
+		return
+	}
+	for w := range f.watchers {
+		w.tell(Move{Generation: f.gen, Tables: touched})
+	}
 }
 
 // messageAt is message i as the kernel would receive it.

@@ -7,16 +7,16 @@ import (
 
 // fakeWatcher is one running Watch: what it has not delivered yet, and the bell that says so.
 type fakeWatcher struct {
-	pending []Generation // guarded by Fake.mu
+	pending []Move // guarded by Fake.mu
 	bell    chan struct{}
 }
 
 // Watch implements Kernel.
-func (f *Fake) Watch(ctx context.Context, moved func(Generation)) error {
+func (f *Fake) Watch(ctx context.Context, moved func(Move)) error {
 	w := &fakeWatcher{bell: make(chan struct{}, 1)}
 	f.mu.Lock()
 	f.watchers[w] = true
-	w.tell(f.gen)
+	w.tell(Move{Generation: f.gen, Lost: true})
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
@@ -33,16 +33,35 @@ func (f *Fake) Watch(ctx context.Context, moved func(Generation)) error {
 		news := slices.Clone(w.pending)
 		w.pending = w.pending[:0]
 		f.mu.Unlock()
-		for _, g := range news {
-			moved(g)
+		for _, m := range news {
+			moved(m)
 		}
 	}
 }
 
-func (w *fakeWatcher) tell(g Generation) {
-	w.pending = append(w.pending, g)
+func (w *fakeWatcher) tell(m Move) {
+	w.pending = append(w.pending, m)
 	select {
 	case w.bell <- struct{}{}:
 	default: // it has been rung already
 	}
+}
+
+// Lose makes the watchers miss everything that they have not been told yet, as an overflow of their buffer does.
+func (f *Fake) Lose() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for w := range f.watchers {
+		w.pending = w.pending[:0]
+		w.tell(Move{Generation: f.gen, Lost: true})
+	}
+}
+
+// Neighbour is f as another program sees it: what it commits is foreign to f's watchers. It is for writing; watch f.
+func (f *Fake) Neighbour() Kernel { return fakeNeighbour{f} }
+
+type fakeNeighbour struct{ *Fake }
+
+func (n fakeNeighbour) Commit(ctx context.Context, b *Batch) (Generation, error) {
+	return n.commit(ctx, b, false)
 }

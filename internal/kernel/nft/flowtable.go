@@ -78,7 +78,7 @@ func (b *Batch) appendFlowtable(f Flowtable) {
 // with an interface of its own.
 func (c *Conn) Flowtables(ctx context.Context, t TableRef) ([]Flowtable, error) {
 	var out []Flowtable
-	err := c.dump(ctx, unix.NFT_MSG_GETFLOWTABLE, unix.NFT_MSG_NEWFLOWTABLE, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
+	err := c.dump(ctx, unix.NFT_MSG_GETFLOWTABLE, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
 		if f := decodeFlowtable(m.family(), m.attrs()); f.Ref.Table == t {
 			out = append(out, f)
 		}

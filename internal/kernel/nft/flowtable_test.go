@@ -50,12 +50,12 @@ func TestFlowtables(t *testing.T) {
 		if out, err := exec.Command("ip", "link", "add", "d0", "type", "veth", "peer", "name", "d1").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		useFlowtable(newWorld(t, k), k)
+		useFlowtable(newWorld(t, k, nil), k)
 	})
 	t.Run("fake", func(t *testing.T) {
 		k := NewFake()
 		k.SetDevices("d0", "d1", "lo")
-		useFlowtable(newWorld(t, k), k)
+		useFlowtable(newWorld(t, k, nil), k)
 	})
 }
 
@@ -87,7 +87,7 @@ func useFlowtable(w *world, k flowKernel) {
 
 // TestNoFlowtablesHere: without support the refusal still names the operation.
 func TestFlowtableRefusalNamesItsTag(t *testing.T) {
-	w := newWorld(t, ownNetns(t))
+	w := newWorld(t, ownNetns(t), nil)
 	_, err := w.commit(func(b *Batch) {
 		b.Tag(4)
 		b.NewFlowtable(Flowtable{Ref: w.table.Set("f"), Devices: []string{"absent"}})

@@ -14,16 +14,17 @@ type Kernel interface {
 	// Tables returns the tables of all families.
 	Tables(ctx context.Context) ([]Table, error)
 	// Sets, Chains and Rules return what one table holds. Anonymous sets are included. A missing table is an empty list.
+	// Sets, Rules and Elements deliver everything also when they end with [ErrInterrupted]: see there.
 	Sets(ctx context.Context, t TableRef) ([]Set, error)
 	Chains(ctx context.Context, t TableRef) ([]Chain, error)
 	Rules(ctx context.Context, t TableRef) ([]Rule, error)
 	// Elements streams a set. The slices of an Element are valid only until emit returns. An error of emit ends the dump and
 	// is returned. A missing set is an error that wraps ENOENT.
 	Elements(ctx context.Context, s SetRef, emit func(*Element) error) error
-	// Watch calls moved once when it is subscribed, with the current generation, then after each commit of anybody, with its
-	// generation, or with 0 when notifications were lost (ENOBUFS: treat as moved). It returns when ctx ends or the socket fails, and may run beside the other methods.
-	// Subscribe after the first full build: while anyone listens the kernel builds a message per element.
-	Watch(ctx context.Context, moved func(Generation)) error
+	// Watch calls moved once when it is subscribed, with a Lost at the current generation, then after each commit of anybody
+	// but this Kernel, in order. It returns when ctx ends or the socket fails, and may run beside the other methods.
+	// Subscribe after the first full build if you can: while anyone listens the kernel builds a message per element.
+	Watch(ctx context.Context, moved func(Move)) error
 }
 
 // Generation is the kernel's rule set generation. It is never 0; 0 stands for "unknown".
@@ -36,6 +37,9 @@ func (g Generation) Next() Generation {
 	}
 	return g + 1
 }
+
+// After says whether g came after h.
+func (g Generation) After(h Generation) bool { return int32(g-h) > 0 }
 
 // Family is an nftables family (NFPROTO_*).
 type Family uint8

@@ -31,6 +31,17 @@ func ownNetns(t testing.TB) *Conn {
 	return c
 }
 
+// another is a second Conn in the caller's namespace, which ownNetns made.
+func another(t testing.TB) *Conn {
+	t.Helper()
+	c, err := Open(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 func netnsID(t testing.TB) string {
 	t.Helper()
 	id, err := os.Readlink("/proc/thread-self/ns/net")

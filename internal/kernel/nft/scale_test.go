@@ -134,11 +134,7 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 // TestInterruptedDump changes the table while it is dumped, from within: the dump must not pass for whole.
 func TestInterruptedDump(t *testing.T) {
 	k, ctx := ownNetns(t), context.Background()
-	writer, err := Open(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer writer.Close()
+	writer := another(t)
 	table := TableRef{IPv4, "fairlead"}
 	b := &Batch{}
 	m := fullBuild(b, table, 20_000)
@@ -146,7 +142,7 @@ func TestInterruptedDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	err = k.Elements(ctx, m.set, func(*Element) error {
+	err := k.Elements(ctx, m.set, func(*Element) error {
 		if n++; n == 100 {
 			b := &Batch{}
 			b.DelElement(m.set, &Element{Key: m.at(19_999).Key})
@@ -158,27 +154,5 @@ func TestInterruptedDump(t *testing.T) {
 	})
 	if !errors.Is(err, ErrInterrupted) {
 		t.Fatalf("%d rows, %v", n, err)
-	}
-}
-
-// TestForeignWriterIsSeen adds an element with the nft command: Watch hears it and the next compare-and-commit refuses.
-func TestForeignWriterIsSeen(t *testing.T) {
-	k := ownNetns(t)
-	w := newWorld(t, k)
-	ctx, cancel := context.WithCancel(context.Background())
-	heard, ended := make(chan Generation, 16), make(chan error, 1)
-	go func() { ended <- k.Watch(ctx, func(g Generation) { heard <- g }) }()
-	ours := <-heard
-	nftTool(t, "", "add", "element", "ip", "world", "unused", "{ 10.0.0.1 }")
-	if got := <-heard; got != ours.Next() {
-		t.Errorf("heard %d after %d", got, ours)
-	}
-	_, err := w.commit(func(b *Batch) { b.Expect = ours; w.add(b, 0, 0, "10.0.0.1") })
-	if !errors.Is(err, ErrGeneration) {
-		t.Error(err)
-	}
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
 	}
 }

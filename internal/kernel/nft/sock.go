@@ -14,6 +14,9 @@ import (
 // dump's cost falls with the number of messages because it restarts its walk in each.
 const recvBytes = 64 << 10
 
+// answerBytes is the receive buffer of the socket for everything but Watch.
+const answerBytes = 1 << 20
+
 // sock is a netlink socket used through raw system calls: mdlayher/netlink copies every message of a batch and allocates for
 // every one received, which a batch of 500 000 elements cannot afford.
 type sock struct {
@@ -24,7 +27,7 @@ type sock struct {
 	sndbuf int
 }
 
-func dial(netns int) (*sock, error) {
+func dial(netns, rcvbuf int) (*sock, error) {
 	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: netns})
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
@@ -34,21 +37,21 @@ func dial(netns int) (*sock, error) {
 		return nil, errors.Join(err, nl.Close())
 	}
 	s := &sock{nl: nl, raw: raw, buf: make([]byte, recvBytes)}
-	if err := s.setup(); err != nil {
+	if err := s.setup(rcvbuf); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up netlink socket: %w", err), nl.Close())
 	}
 	return s, nil
 }
 
 // setup asks for extended errors without an echo of the message: a refused element list is 64 KB.
-func (s *sock) setup() error {
+func (s *sock) setup(rcvbuf int) error {
 	return s.control(func(fd int) error {
 		for _, o := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
 			if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, o, 1); err != nil {
 				return err
 			}
 		}
-		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1<<20)
+		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, rcvbuf)
 	})
 }
 
@@ -104,7 +107,7 @@ func (s *sock) recv() ([]byte, error) {
 // nlmsg is one received message; body begins after the netlink header.
 type nlmsg struct {
 	typ, flags uint16
-	seq        uint32
+	seq, port  uint32 // port: of the socket that asked
 	body       []byte
 }
 
@@ -117,7 +120,7 @@ func eachMsg(b []byte, f func(nlmsg) (more bool)) {
 		}
 		m := nlmsg{
 			typ: binary.NativeEndian.Uint16(b[4:]), flags: binary.NativeEndian.Uint16(b[6:]),
-			seq: binary.NativeEndian.Uint32(b[8:]), body: b[nlmsgHdrLen:n],
+			seq: binary.NativeEndian.Uint32(b[8:]), port: binary.NativeEndian.Uint32(b[12:]), body: b[nlmsgHdrLen:n],
 		}
 		if !f(m) {
 			return

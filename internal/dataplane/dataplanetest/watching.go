@@ -1,0 +1,136 @@
+package dataplanetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+)
+
+// watchPatience bounds the wait for an alarm.
+const watchPatience = 5 * time.Second
+
+// alarm is a running Watch.
+type alarm struct {
+	bell chan struct{}
+	stop func()
+}
+
+// watch starts the driver's Watch and returns when it rings for foreign writes.
+// What those did is repaired.
+func (s *Subject) watch(t *testing.T, b *Bed) *alarm {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &alarm{bell: make(chan struct{}, 64)} // more rings than a test causes
+	done := make(chan error, 1)
+	go func() { done <- b.Driver.Watch(ctx, func() { a.bell <- struct{}{} }) }()
+	a.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("watch ended with %v", err)
+		}
+	}
+	rung := false
+	for deadline := time.Now().Add(watchPatience); !rung && time.Now().Before(deadline); {
+		s.Meddle(t) // until the subscription is in place
+		select {
+		case <-a.bell:
+			rung = true
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	if !rung {
+		a.stop()
+		t.Fatal("nobody told us of a foreign write")
+	}
+	b.Load(t)
+	b.Sync(t)
+	for len(a.bell) > 0 {
+		<-a.bell
+	}
+	return a
+}
+
+// rings waits for the alarm.
+func (a *alarm) rings(t *testing.T) {
+	t.Helper()
+	select {
+	case <-a.bell:
+	case <-time.After(watchPatience):
+		t.Fatal("a foreign write went by unseen")
+	}
+}
+
+func testWatch(t *testing.T, s *Subject) {
+	b := s.built(t)
+	a := s.watch(t, b)
+	defer a.stop()
+	for n := 3; n < 9; n++ {
+		b.Want(Service(0), ClusterIP(s.Families[0], 0, n))
+		b.Sync(t)
+	}
+	// A foreign write after ours: when its alarm is here, ours would be too.
+	s.Meddle(t)
+	a.rings(t)
+	if n := len(a.bell); n > 0 {
+		t.Errorf("%d alarms more than foreign writes", n)
+	}
+}
+
+// testNeighbour: somebody writes his own table 500 times a second. Every change of
+// ours goes in at once, every Load holds, no alarm rings; and what he does to our
+// tables is still noticed.
+func testNeighbour(t *testing.T, s *Subject) {
+	if !s.TellsApart {
+		t.Skip("this data plane takes every foreign write for one of its own objects")
+	}
+	b := s.built(t)
+	a := s.watch(t, b)
+	defer a.stop()
+	const writes = 200
+	stopped := make(chan struct{})
+	defer func() { <-stopped }()
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for range writes {
+			<-tick.C
+			s.Touch(t)
+		}
+	}()
+	changes := 0
+	for busy := true; busy; changes++ {
+		select {
+		case <-stopped:
+			busy = false
+		default:
+		}
+		b.Want(Service(0), ClusterIP(s.Families[0], 0, 3+changes%9))
+		if _, err := b.Apply(t.Context(), b.Pending()); err != nil {
+			t.Fatalf("change %d: %v", changes, err)
+		}
+		if changes%20 == 0 {
+			if drift := b.Load(t); len(drift) > 0 {
+				t.Fatalf("load found %d differences", len(drift))
+			}
+		}
+	}
+	if changed, err := b.Driver.Changed(t.Context()); changed || err != nil || len(a.bell) > 0 {
+		t.Fatalf("after %d writes of a neighbour: changed %v, %v, %d alarms", writes, changed, err, len(a.bell))
+	}
+	t.Logf("%d changes of ours among %d of a neighbour", changes, writes)
+	s.Meddle(t)
+	a.rings(t)
+	b.Want(Service(0), ClusterIP(s.Families[0], 0, 2))
+	if _, err := b.Apply(t.Context(), b.Pending()); !errors.Is(err, dataplane.ErrConflict) {
+		t.Fatalf("apply over a foreign write: %v", err)
+	}
+	if drift := b.Load(t); len(drift) == 0 {
+		t.Fatal("the foreign write is not seen")
+	}
+	b.Sync(t)
+	settled(t, b)
+}
