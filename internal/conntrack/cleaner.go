@@ -51,6 +51,7 @@ type Cleaner struct {
 	// The rest belongs to Run's goroutine.
 	known     map[model.FrontendKey][]netip.AddrPort // where the flows of each key may go, sorted
 	ended     map[model.FrontendKey][]netip.AddrPort // keys that are nobody's any more: where their flows went
+	ranges    ranges                                 // of both
 	nodePorts map[netip.Addr]struct{}
 	suspects  suspects
 	inSync    bool
@@ -94,7 +95,7 @@ func New(p Params) *Cleaner {
 	}
 	return &Cleaner{p: p, bell: make(chan struct{}, 1),
 		known: map[model.FrontendKey][]netip.AddrPort{}, ended: map[model.FrontendKey][]netip.AddrPort{},
-		suspects: newSuspects()}
+		ranges: ranges{}, suspects: newSuspects()}
 }
 
 // Update tells what was committed: Frontends decided, and keys that no longer

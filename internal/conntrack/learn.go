@@ -72,6 +72,7 @@ func (c *Cleaner) learn() {
 
 func (c *Cleaner) learnKey(k model.FrontendKey, ch change) {
 	old, had := c.known[k]
+	c.ranges.add(k)
 	if ch.gone {
 		delete(c.known, k)
 		if len(old) == 0 {

@@ -38,6 +38,7 @@ func (c *Cleaner) pass(ctx context.Context) Pass {
 	}
 	c.suspects = newSuspects()
 	clear(c.ended)
+	c.ranges.keep(c.known)
 	return p
 }
 
@@ -94,18 +95,11 @@ func (c *Cleaner) remove(ctx context.Context, stale []conntrack.Flow, sweep bool
 func (c *Cleaner) stale(x *conntrack.Flow) bool {
 	key := model.FrontendKey{Family: model.FamilyOf(x.Orig.Dst.Addr()), Protocol: model.Protocol(x.Protocol),
 		Addr: x.Orig.Dst.Addr(), Port: x.Orig.Dst.Port()}
-	nodePort := key
-	nodePort.Addr = netip.Addr{}
-	stay, ours := c.known[key]
-	if !ours {
-		if _, here := c.nodePorts[key.Addr]; here {
-			stay, ours = c.known[nodePort]
-		}
-	}
+	mine, ours := c.holder(key)
 	switch {
 	case !ours: // a key that was ours: flows that we sent on, and no others
-		return x.Translated() && (slices.Contains(c.ended[key], x.Reply.Src) || slices.Contains(c.ended[nodePort], x.Reply.Src))
-	case contains(stay, x.Reply.Src): // even untranslated: an endpoint on this node may have the very address of a Frontend
+		return x.Translated() && c.hadEnded(x, key)
+	case contains(c.known[mine], endOf(x, mine)): // even untranslated: an endpoint on this node may have the very address of a Frontend
 		return false
 	case x.Translated():
 		return !slices.Contains(c.p.Foreign, x.Reply.Src)
@@ -114,4 +108,36 @@ func (c *Cleaner) stale(x *conntrack.Flow) bool {
 	// known. Zones other than 0 belong to virtual switches, which may well track
 	// the same packet before us, untranslated.
 	return key.Protocol != model.TCP && x.Zone == 0
+}
+
+// holder gives the known key that answers for a destination: of one port, else a
+// NodePort, else the range around it, as the data planes look them up.
+func (c *Cleaner) holder(key model.FrontendKey) (mine model.FrontendKey, ours bool) {
+	if _, ours = c.known[key]; ours {
+		return key, true
+	}
+	if _, here := c.nodePorts[key.Addr]; here {
+		mine = key
+		mine.Addr = netip.Addr{}
+		if _, ours = c.known[mine]; ours {
+			return mine, true
+		}
+	}
+	c.ranges.each(key, func(r model.FrontendKey) {
+		if _, live := c.known[r]; live {
+			mine, ours = r, true
+		}
+	})
+	return mine, ours
+}
+
+// hadEnded tells whether a flow goes where a key sent it that has gone.
+func (c *Cleaner) hadEnded(x *conntrack.Flow, key model.FrontendKey) bool {
+	nodePort := key
+	nodePort.Addr = netip.Addr{}
+	found := slices.Contains(c.ended[key], x.Reply.Src) || slices.Contains(c.ended[nodePort], x.Reply.Src)
+	c.ranges.each(key, func(r model.FrontendKey) {
+		found = found || slices.Contains(c.ended[r], endOf(x, r))
+	})
+	return found
 }

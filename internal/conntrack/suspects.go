@@ -83,6 +83,9 @@ func anyPort(f conntrack.Filter) conntrack.Filter {
 func keyFilter(k model.FrontendKey) conntrack.Filter {
 	f := keyProtocol(k)
 	f.OrigDst, f.OrigPort = k.Addr, k.Port // of a NodePort any address
+	if k.Range() {
+		f.OrigPort = 0
+	}
 	return f
 }
 
