@@ -111,8 +111,9 @@ func (d *Driver) look(ctx context.Context, p *plan) error {
 const partRules = 3000
 
 // scripts puts the plan into words. The filter table refuses what nat leaves
-// alone: a refusal is there before nat stops to translate, and goes only after
-// nat has begun, so that no packet finds neither.
+// alone. Where nat stops to translate and a refusal takes its place, the refusal
+// is there before, so that no packet finds neither; else nat goes first: it is
+// where a refused rule would be, and then nothing is written.
 func (d *Driver) scripts(p *plan) []*script {
 	var out []*script
 	natWrites := p.of(nat)
@@ -123,18 +124,19 @@ func (d *Driver) scripts(p *plan) []*script {
 	}
 	s := newScript()
 	filterWrites, filterJumps := p.of(filter), p.jumpsOf(filter)
-	grows, shrinks := p.refusing(filter)
+	_, natShrinks := p.moves(nat)
+	grows, shrinks := p.moves(filter)
 	switch {
-	case grows && shrinks:
+	case natShrinks && grows && shrinks:
 		s.section(filter, filterWrites, filterJumps, true)
 		s.section(nat, natWrites, p.jumpsOf(nat), false)
 		s.section(filter, filterWrites, nil, false)
-	case shrinks:
-		s.section(nat, natWrites, p.jumpsOf(nat), false)
+	case natShrinks && grows:
 		s.section(filter, filterWrites, filterJumps, false)
+		s.section(nat, natWrites, p.jumpsOf(nat), false)
 	default:
-		s.section(filter, filterWrites, filterJumps, false)
 		s.section(nat, natWrites, p.jumpsOf(nat), false)
+		s.section(filter, filterWrites, filterJumps, false)
 	}
 	s.section(mangle, p.of(mangle), p.jumpsOf(mangle), false)
 	return append(out, s)

@@ -36,6 +36,7 @@ func (b *base) bit() string { return fmt.Sprintf("0x%x", uint32(1)<<(b.view.Masq
 
 func (b *base) marks() {
 	b.chain(kindMark, nat, markMasq, "-j MARK --set-xmark "+b.bit()+"/"+b.bit())
+	b.chain(kindMark, filter, rejectChain, "-p tcp"+reject(model.TCP, b.family), reject(model.UDP, b.family)[1:])
 	tests, not := fromPods(&b.view.Local, b.family)
 	if len(tests) == 0 || not != "" || b.view.MasqueradeAll {
 		return

@@ -86,8 +86,7 @@ func bucketTarget(t table, line string) string {
 	return ""
 }
 
-// lineLess is the order of lines in a shared chain: tests of the source before
-// the line for everybody else, "whatever it is, on this node" last.
+// lineLess is the order of lines in a shared chain.
 func lineLess(a, b string) int {
 	if ra, rb := lineRank(a), lineRank(b); ra != rb {
 		return ra - rb
@@ -95,14 +94,26 @@ func lineLess(a, b string) int {
 	return strings.Compare(a, b)
 }
 
+// lineRank: a single port goes before a range that holds it, both before whatever
+// else goes to the address; of each, tests of the source go before the line for
+// everybody else; "whatever it is, on this node" is last.
 func lineRank(line string) int {
 	switch {
-	case strings.HasPrefix(line, "-s "):
-		return 0
 	case strings.HasPrefix(line, "-m "):
-		return 2
+		return 9
+	case strings.HasSuffix(line, " -g "+rejectChain):
+		return 8
 	}
-	return 1
+	rank := 1
+	if strings.HasPrefix(line, "-s ") {
+		rank = 0
+	}
+	if _, ports, ok := strings.Cut(line, " --dport "); ok && strings.Contains(line, "-m comment ") {
+		if port, _, _ := strings.Cut(ports, " "); strings.Contains(port, ":") {
+			rank += 2
+		}
+	}
+	return rank
 }
 
 // merge gives lines with some added and some taken away, in order.

@@ -25,6 +25,7 @@ const (
 // Chains that only we have.
 const (
 	markOutside  = "KUBE-MARK-OUTSIDE" // masquerade unless from one of several pod ranges
+	rejectChain  = "KUBE-REJECT"       // in the filter table: a reset or an ICMP error
 	hairpinChain = "KUBE-HAIRPIN"
 	portsChain   = "KUBE-N-PORTS" // NodePorts, once the address is known to be one of ours
 	externalNode = "KUBE-X-NODEPORTS"
@@ -66,15 +67,6 @@ func readable(name string) string {
 
 func word(p model.Protocol) string { return strings.ToLower(p.String()) }
 
-// levels are the lengths at which the trie branches. In IPv6 the
-// interface half is where a cluster's ranges differ.
-func levels(f model.Family) []int {
-	if f == model.IPv6 {
-		return []int{64, 108, 112, 116, 120, 124}
-	}
-	return []int{12, 16, 20, 24, 28}
-}
-
 // place is where Frontends are looked up: a trie over addresses below root, and
 // one over ports below ports.
 type place struct {
@@ -92,6 +84,25 @@ var (
 	healthPorts    = place{filter, "", nodePortsChain, "KUBE-N-"}
 	hairpins       = place{nat, hairpinChain, "", "KUBE-H-"}
 )
+
+// levels are the lengths at which a trie branches. In IPv6 the last half of a
+// cluster's range is where its addresses differ. Packets that are refused may
+// pass some more lines; a node's pods share a short range.
+func (p place) levels(f model.Family) []int {
+	v4, v6 := []int{12, 16, 20, 24, 28}, []int{64, 108, 112, 116, 120, 124}
+	switch p.root {
+	case hairpinChain:
+		v4, v6 = []int{24, 28}, []int{64, 120, 124}
+	case servicesChain:
+		if p.table == filter {
+			v4, v6 = []int{12, 16, 20, 24}, []int{64, 108, 112, 116, 120}
+		}
+	}
+	if f == model.IPv6 {
+		return v6
+	}
+	return v4
+}
 
 // bucketName names the chain of an address prefix. A chain's name has at most 28
 // characters, so IPv6 prefixes are hashed.
@@ -135,7 +146,7 @@ func kindOfChain(t table, name string) dataplane.Kind {
 			return kindBase
 		}
 	}
-	if t == nat && (name == markMasq || name == markOutside) {
+	if t == nat && (name == markMasq || name == markOutside) || t == filter && name == rejectChain {
 		return kindMark
 	}
 	if len(name) < len("KUBE-X-") {

@@ -146,14 +146,13 @@ func (w *write) depth() int {
 	return n
 }
 
-// refusing tells whether a table's lines grow, shrink, or both.
-func (p *plan) refusing(t table) (grows, shrinks bool) {
+// moves tells whether a table's shared lines grow, shrink, or both.
+func (p *plan) moves(t table) (grows, shrinks bool) {
 	for _, w := range p.writes {
-		if w.ref.table != t {
-			continue
+		if w.ref.table == t {
+			grows = grows || len(w.add) > 0
+			shrinks = shrinks || len(w.remove) > 0 || w.gone
 		}
-		grows = grows || len(w.add) > 0 || w.add == nil && !w.gone
-		shrinks = shrinks || len(w.remove) > 0 || w.gone
 	}
 	return grows, shrinks
 }

@@ -17,11 +17,19 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 	}
 	r := frontend{writer: writer{f.Key.Family, emit}, f: f, view: view, name: readable(portName(f))}
 	id := portName(f)
+	if f.Key.Range() { // its endpoints have no port, so it shares no chain with the Service port's own
+		id += " range"
+	}
 	r.hash = func(more string) string { return shortHash(id + word(f.Key.Protocol) + more) }
 	r.pick = picker{name: id, proto: f.Key.Protocol, family: r.family, affinity: f.AffinityTimeout, hash: f.ConsistentHash, cluster: d.cluster}
 	verdict, local := sane(f.Verdict, f.Backends), sane(f.LocalVerdict, f.LocalBackends)
 	if !f.LocalOnly {
 		local = verdict
+	}
+	if f.Kind == model.ClusterIP {
+		// A port that a live address does not have: last in the bucket, the same
+		// line for all its ports.
+		r.path(refuseCluster, f.Key.Addr, refuseCluster.levels(r.family), dest(f.Key.Addr)+" -g "+rejectChain)
 	}
 	if f.Kind != model.ClusterIP && f.HealthCheckNodePort != 0 {
 		r.port(healthPorts, model.TCP, f.HealthCheckNodePort, toPort(model.TCP, comment(r.name+" health check node port"), f.HealthCheckNodePort)+" -j ACCEPT")
@@ -139,12 +147,16 @@ func (r *frontend) leaf(p place, source, says, does string) {
 	if source != "" {
 		source = "-s " + source + " "
 	}
-	match := toPort(r.f.Key.Protocol, comment(says), r.f.Key.Port)
+	match := toPorts(r.f.Key.Protocol, comment(says), r.f.Key.Port, r.f.Key.LastPort)
+	if r.f.Kind == model.NodePort && r.f.Key.Range() {
+		r.line(p.table, p.ports, source+match+does)
+		return
+	}
 	if r.f.Kind == model.NodePort {
 		r.port(p, r.f.Key.Protocol, r.f.Key.Port, source+match+does)
 		return
 	}
-	r.path(p, r.f.Key.Addr, levels(r.family), source+dest(r.f.Key.Addr)+" "+match+does)
+	r.path(p, r.f.Key.Addr, p.levels(r.family), source+dest(r.f.Key.Addr)+" "+match+does)
 }
 
 // target emits the chains of a Frontend that forwards, and names the first.
@@ -258,15 +270,7 @@ func (r *frontend) hairpin(list []model.Backend) {
 	for i := range list {
 		if b := &list[i]; b.Local {
 			host := netip.PrefixFrom(b.Addr, b.Addr.BitLen()).String()
-			r.path(hairpins, b.Addr, hairpinLevels(r.family), "-s "+host+" -d "+host+" "+masquerade)
+			r.path(hairpins, b.Addr, hairpins.levels(r.family), "-s "+host+" -d "+host+" "+masquerade)
 		}
 	}
-}
-
-// hairpinLevels: a node's pods share a short range.
-func hairpinLevels(f model.Family) []int {
-	if f == model.IPv6 {
-		return []int{64, 120, 124}
-	}
-	return []int{24, 28}
 }

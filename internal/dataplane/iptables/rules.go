@@ -23,8 +23,17 @@ func comment(s string) string { return ` -m comment --comment "` + s + `"` }
 
 // toPort is "-p tcp -m tcp --dport 80", with what stands between.
 func toPort(p model.Protocol, between string, port uint16) string {
+	return toPorts(p, between, port, 0)
+}
+
+// toPorts is toPort for a range, if last is not 0.
+func toPorts(p model.Protocol, between string, port, last uint16) string {
 	w := word(p)
-	return "-p " + w + between + " -m " + w + " --dport " + itoa(int(port))
+	s := "-p " + w + between + " -m " + w + " --dport " + itoa(int(port))
+	if last > port {
+		s += ":" + itoa(int(last))
+	}
+	return s
 }
 
 const (
@@ -138,6 +147,9 @@ func share(w, of int) string {
 }
 
 func (p *picker) dnat(b *model.Backend) string {
+	if b.Port == 0 { // of a range: the port that the client asked for
+		return " -j DNAT --to-destination " + b.Addr.String()
+	}
 	return " -j DNAT --to-destination " + b.AddrPort().String()
 }
 

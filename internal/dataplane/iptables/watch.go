@@ -116,7 +116,7 @@ type credit struct {
 }
 
 const (
-	creditLimit = 5 * time.Second
+	creditLimit = 20 * time.Second
 	creditShare = 50 // one part of so many
 )
 
