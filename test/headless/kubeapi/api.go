@@ -17,6 +17,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -76,6 +77,8 @@ func (a *API) Delete(resource, namespace, name string) {
 
 func (a *API) record(resource, typ string, o Object) {
 	a.version++
+	apiVersion, kind := kindOf(resource)
+	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind)) // a watcher decodes each object by itself
 	o.SetResourceVersion(strconv.Itoa(a.version))
 	o.SetUID(types.UID(fmt.Sprintf("%s-%s-%s", resource, o.GetNamespace(), o.GetName())))
 	a.log = append(a.log, change{a.version, resource, typ, o})

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead/fairlead/test/netlab"
+)
+
+// job is one broker (flux-0, in the first pod) and its three workers, behind a
+// headless Service of its own.
+type job struct {
+	name    string
+	port    int
+	timeout time.Duration // ZMQ_CONNECT_TIMEOUT
+	role    string        // of the three: worker, oneshot, stall
+	start   time.Duration // of the three, after T0
+	limit   time.Duration
+	park    string // annotation
+}
+
+// reply is what a process of the job prints.
+type reply struct {
+	OK      bool    `json:"ok"`
+	Seconds float64 `json:"seconds"`
+	Late    float64 `json:"late"`
+}
+
+func (j *job) host() string { return "flux-0." + j.name + ".jobs.svc.cluster.local" }
+
+func (j *job) service(created time.Time) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: j.name, CreationTimestamp: metav1.NewTime(created)},
+		Spec: corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: []string{"None"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Selector: map[string]string{"job": j.name}},
+	}
+	if j.park != "" {
+		s.Annotations = map[string]string{"fairlead.dev/dns-park": j.park}
+	}
+	return s
+}
+
+func (j *job) slice(pods []*netlab.Host) *discoveryv1.EndpointSlice {
+	sl := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: j.name + "-x",
+			Labels: map[string]string{discoveryv1.LabelServiceName: j.name, corev1.IsHeadlessService: ""}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+	ready := true
+	for i, p := range pods {
+		host := fmt.Sprintf("flux-%d", i)
+		sl.Endpoints = append(sl.Endpoints, discoveryv1.Endpoint{Addresses: []string{p.Addrs.V4.String()}, Hostname: &host,
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+	}
+	return sl
+}
+
+// spawn starts one process of the job in a pod. It sees the pod's resolv.conf,
+// by a mount namespace of its own.
+func (r *rig) spawn(pod *netlab.Host, out *bytes.Buffer, args ...string) (*netlab.Process, error) {
+	script := `mount --bind "$1" /etc/resolv.conf && shift && exec /usr/bin/python3 "$@"`
+	line := append([]string{"-m", "sh", "-c", script, "sh", filepath.Join(r.dir, "resolv.conf"), filepath.Join(r.bin, "zmqjob.py")}, args...)
+	cmd := exec.Command("unshare", line...)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	return pod.Start(cmd)
+}
+
+func (r *rig) writeResolvConf(server netip.Addr) error {
+	text := fmt.Sprintf("search jobs.svc.cluster.local svc.cluster.local cluster.local\nnameserver %s\noptions ndots:5\n", server)
+	return os.WriteFile(filepath.Join(r.dir, "resolv.conf"), []byte(text), 0o600)
+}
+
+func (r *rig) pods() (list []*netlab.Host, err error) {
+	for i := 1; i <= 4; i++ {
+		h, err := r.lab.Host(fmt.Sprintf("pod-a%d", i))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, h)
+	}
+	return list, nil
+}
+
+// runJobs runs jobs side by side: their Services appear at T0, their endpoints at
+// T0 + publish. It gives the replies of each job's three.
+func (r *rig) runJobs(ctx context.Context, jobs []*job, publish time.Duration) (map[*job][]reply, error) {
+	pods, err := r.pods()
+	if err != nil {
+		return nil, err
+	}
+	t0 := time.Now().Add(time.Duration(len(jobs))*800*time.Millisecond + 5*time.Second) // the interpreters start before
+	stamp := fmt.Sprintf("%.3f", float64(t0.UnixMilli())/1000)
+	outs := map[*job][]*bytes.Buffer{}
+	var brokers, clients []*netlab.Process
+	defer func() {
+		for _, p := range append(brokers, clients...) {
+			p.Kill()
+		}
+	}()
+	for _, j := range jobs {
+		common := []string{stamp, "--port", fmt.Sprint(j.port), "--limit", fmt.Sprint(j.limit.Seconds())}
+		b, err := r.spawn(pods[0], new(bytes.Buffer), append([]string{"broker"}, common...)...)
+		if err != nil {
+			return nil, err
+		}
+		brokers = append(brokers, b)
+		for _, pod := range pods[1:] {
+			out := new(bytes.Buffer)
+			args := append([]string{j.role}, common...)
+			args = append(args, "--name", j.host(), "--start", fmt.Sprint(j.start.Seconds()), "--timeout", fmt.Sprint(j.timeout.Milliseconds()), "--peer", pods[0].Addrs.V4.String())
+			p, err := r.spawn(pod, out, args...)
+			if err != nil {
+				return nil, err
+			}
+			clients = append(clients, p)
+			outs[j] = append(outs[j], out)
+		}
+	}
+	if late := time.Since(t0); late > -time.Second {
+		return nil, fmt.Errorf("start processes: not ready %s before T0: the machine is too busy", -late)
+	}
+	return r.play(ctx, jobs, script{t0, publish, pods, clients, outs})
+}
+
+// script is what play needs.
+type script struct {
+	t0      time.Time
+	publish time.Duration
+	pods    []*netlab.Host
+	clients []*netlab.Process
+	outs    map[*job][]*bytes.Buffer
+}
+
+func (r *rig) play(ctx context.Context, jobs []*job, s script) (map[*job][]reply, error) {
+	sleepUntil(ctx, s.t0.Add(-50*time.Millisecond))
+	for _, j := range jobs {
+		r.api.Put("services", j.service(s.t0))
+	}
+	sleepUntil(ctx, s.t0.Add(s.publish))
+	for _, j := range jobs {
+		r.api.Put("endpointslices", j.slice(s.pods))
+	}
+	for _, p := range s.clients {
+		select {
+		case <-p.Done():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	results := map[*job][]reply{}
+	for _, j := range jobs {
+		r.api.Delete("endpointslices", "jobs", j.name+"-x")
+		r.api.Delete("services", "jobs", j.name)
+		for _, out := range s.outs[j] {
+			var rep reply
+			if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
+				return nil, fmt.Errorf("read what %s of %s says: %w: %s", j.role, j.name, err, out)
+			}
+			results[j] = append(results[j], rep)
+		}
+	}
+	return results, nil
+}
+
+func sleepUntil(ctx context.Context, t time.Time) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Until(t)):
+	}
+}
