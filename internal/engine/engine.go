@@ -64,7 +64,7 @@ type Engine struct {
 	retryAt  time.Time
 	failures int
 	held     map[owner]*quarantine
-	watched  bool
+	watch    <-chan error     // the watcher's end; nil: not started
 	troubled map[any][]string // by event key: objects with problems
 }
 
@@ -113,8 +113,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.audit = e.started.Add(e.p.Audit)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	watch := make(chan error, 1) // size 1: the watcher's only message, its end
-	defer e.joinWatch(watch)
+	defer e.joinWatch()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	for {
@@ -134,20 +133,33 @@ func (e *Engine) Run(ctx context.Context) error {
 		if err := e.step(ctx); err != nil {
 			return err
 		}
-		if e.loaded && !e.watched {
-			e.watched = true
-			go func() { watch <- e.p.Driver.Watch(ctx, e.ring) }()
+		if e.loaded {
+			e.startWatch(ctx)
 		}
 		timer.Reset(e.untilNext())
 	}
 }
 
+// startWatch starts the watcher goroutine, once. Before the first full build only
+// if somebody is in our way: to listen makes our own big transactions dearer (the
+// kernel builds a message per element), but without it every write of a neighbour
+// looks like one to our objects, and a build among many would not come to an end.
+func (e *Engine) startWatch(ctx context.Context) {
+	if e.watch != nil {
+		return
+	}
+	watch := make(chan error, 1) // size 1: the watcher's only message, its end
+	e.watch = watch
+	go func() { watch <- e.p.Driver.Watch(ctx, e.ring) }()
+}
+
 // joinWatch waits for the watcher goroutine, if there is one.
-func (e *Engine) joinWatch(watch <-chan error) {
-	if e.watched {
-		if err := <-watch; err != nil {
-			e.p.Log.Warn("watching the kernel for foreign changes ended; audits go on", "error", err)
-		}
+func (e *Engine) joinWatch() {
+	if e.watch == nil {
+		return
+	}
+	if err := <-e.watch; err != nil {
+		e.p.Log.Warn("watching the kernel for foreign changes ended; audits go on", "error", err)
 	}
 }
 

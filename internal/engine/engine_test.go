@@ -157,6 +157,36 @@ func TestConflictDuringAWriteLoadsAndRetries(t *testing.T) {
 	})
 }
 
+// A neighbour that always writes: nothing goes in before the watcher can tell
+// whose objects were meant, so it must be started before the first build is over.
+func TestBusyNeighbourAtTheStart(t *testing.T) {
+	for _, first := range []error{dataplane.ErrInterrupted, dataplane.ErrConflict} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(newMemDriver(), nil)
+			unwatched := func() error {
+				if b.drv.ring == nil {
+					return first
+				}
+				return nil
+			}
+			if errors.Is(first, dataplane.ErrInterrupted) {
+				b.drv.failLoad = unwatched
+			} else {
+				b.drv.fail = func(dataplane.Batch) error { return unwatched() }
+			}
+			run(t, b, func() {
+				b.put(svcEvent(1, 80), synced)
+				synctest.Wait()
+				time.Sleep(time.Second) // the first rounds may be over before the watcher runs
+				synctest.Wait()
+				if _, in := b.drv.snapshot()[key(kindVerdict, "10.96.0.1:80/TCP")]; !in {
+					t.Fatalf("%v: nothing was built in %d loads, %d applies", first, b.drv.count().loads, b.drv.count().applies)
+				}
+			})
+		})
+	}
+}
+
 // One object that the kernel refuses costs its Service only, whether the kernel
 // names it or not; the rest goes in, and the Service is tried again.
 func TestQuarantine(t *testing.T) {

@@ -28,7 +28,7 @@ func (e *Engine) step(ctx context.Context) error {
 	e.tr.Expire(now)
 	if !e.suspect && e.tr.PendingCount() == 0 {
 		e.finish(nil)
-		return nil
+		return e.afterwards(ctx, nil)
 	}
 	err := e.reconcile(ctx)
 	if err == nil {
@@ -45,6 +45,7 @@ func (e *Engine) reconcile(ctx context.Context) error {
 		if e.suspect {
 			if err = e.load(ctx); err != nil {
 				if errors.Is(err, dataplane.ErrInterrupted) {
+					e.startWatch(ctx)
 					continue
 				}
 				return err
@@ -58,6 +59,7 @@ func (e *Engine) reconcile(ctx context.Context) error {
 		case errors.Is(err, dataplane.ErrConflict):
 			e.turn.Conflicts++
 			e.suspect = true
+			e.startWatch(ctx)
 		case errors.As(err, &invalid):
 			if !e.putAside(invalid) {
 				return err
