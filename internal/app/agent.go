@@ -59,7 +59,7 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if a.caps, err = a.driver.Probe(ctx); err != nil {
+	if a.caps, err = probe(ctx, a.driver); err != nil {
 		return nil, fmt.Errorf("proxy mode %s: %w", cfg.Mode, err)
 	}
 	for _, n := range a.caps.Notes {
@@ -95,6 +95,22 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 		a.add("config file", func(ctx context.Context) error { return watchConfig(ctx, cfg.File) })
 	}
 	return a, nil
+}
+
+// probe asks again, for as long as ctx lasts, when the kernel was only busy or out
+// of memory.
+func probe(ctx context.Context, d dataplane.Driver) (dataplane.Caps, error) {
+	for {
+		caps, err := d.Probe(ctx)
+		if err == nil || errors.Is(err, dataplane.ErrUnsupported) || errors.Is(err, dataplane.ErrNotOurs) {
+			return caps, err
+		}
+		select {
+		case <-ctx.Done():
+			return caps, err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func (a *agent) add(name string, run func(context.Context) error) {

@@ -6,30 +6,51 @@ import (
 	"time"
 )
 
-// Pending gives what is different, creations and changes first in the order in
-// which they were wanted, then deletions from the highest rank down. With
-// prune false deletions are left out (they stay pending).
+// Pending gives what is different, so ordered that any front part of it can be
+// applied by itself: creations from the lowest rank up, so that everything comes
+// after what it refers to and what publishes comes last; then changes, in the
+// order in which they were wanted, which keeps one owner's together; then
+// deletions from the highest rank down. With prune false deletions are left out
+// (they stay pending).
 func (t *Tracker[K, O]) Pending(prune bool) []Diff[K] {
-	live := t.queue[:0]
-	var puts, gone []Diff[K]
+	t.compact()
+	var created, gone ranked[K]
+	var changed []Diff[K]
 	for _, e := range t.queue {
-		if e.have == e.want {
-			e.queued = false
-			t.forget(e)
-			continue
-		}
-		live = append(live, e)
 		d := Diff[K]{Key: e.key, Have: e.have, Want: e.want}
-		if e.want != "" {
-			puts = append(puts, d)
-		} else if prune {
-			gone = append(gone, d)
+		switch {
+		case e.want == "" && prune:
+			gone.add(t.p.Rank(e.key), d)
+		case e.want == "":
+		case e.have == "":
+			created.add(t.p.Rank(e.key), d)
+		default:
+			changed = append(changed, d)
 		}
 	}
-	clear(t.queue[len(live):])
-	t.queue = live
-	slices.SortStableFunc(gone, func(a, b Diff[K]) int { return t.p.Rank(b.Key) - t.p.Rank(a.Key) })
-	return append(puts, gone...)
+	out := make([]Diff[K], 0, created.n+len(changed)+gone.n)
+	for _, list := range created.byRank {
+		out = append(out, list...)
+	}
+	out = append(out, changed...)
+	for _, list := range slices.Backward(gone.byRank) {
+		out = append(out, list...)
+	}
+	return out
+}
+
+// ranked sorts by counting: ranks are few and small.
+type ranked[K comparable] struct {
+	byRank [][]Diff[K]
+	n      int
+}
+
+func (r *ranked[K]) add(rank int, d Diff[K]) {
+	for len(r.byRank) <= rank {
+		r.byRank = append(r.byRank, nil)
+	}
+	r.byRank[rank] = append(r.byRank[rank], d)
+	r.n++
 }
 
 // PendingCount is an upper bound of what Pending(true) would give, in O(1).
@@ -48,13 +69,13 @@ func (t *Tracker[K, O]) Commit(done []Diff[K]) {
 	}
 }
 
-// compact drops settled entries from the head and tail of the queue; Pending
-// does the rest.
+// compact drops settled entries from the queue.
 func (t *Tracker[K, O]) compact() {
 	live := t.queue[:0]
 	for _, e := range t.queue {
 		if e.have == e.want {
 			e.queued = false
+			t.forget(e)
 			continue
 		}
 		live = append(live, e)

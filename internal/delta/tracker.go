@@ -22,7 +22,8 @@ type Diff[K comparable] struct {
 type Params[K comparable] struct {
 	// Width is the slot size of a pool key (see align), 0 for plain keys.
 	Width func(K) int
-	// Rank orders deletions: higher ranks go first.
+	// Rank, a small number, orders creations upwards and deletions downwards: a
+	// key may refer to keys of lower rank only.
 	Rank func(K) int
 	// Linger is how long an unwanted key is kept before it becomes pending.
 	Linger func(K) time.Duration

@@ -243,3 +243,14 @@ func checkHave(t *testing.T, seed uint64, tr *Tracker[string, string], wants map
 		t.Fatalf("seed %d: %d keys known, %d wanted, %d pending", seed, tr.Len(), len(n), tr.PendingCount())
 	}
 }
+
+// Any front part of Pending must be good by itself, also when a load found
+// everything gone and the queue is in no order.
+func TestCreationsComeInRankOrder(t *testing.T) {
+	tr := newTracker()
+	tr.Set("o", objects("a", "1", "m", "1", "z", "1"), t0)
+	tr.Commit(tr.Pending(true))
+	tr.ReplaceActual(maps.All(map[string]string{"m": "2"}), t0)
+	tr.Set("n", objects("b", "1"), t0)
+	expectPending(t, tr, "a:>1", "b:>1", "z:>1", "m:2>1")
+}

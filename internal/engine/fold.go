@@ -130,7 +130,6 @@ func (e *Engine) setBase(now time.Time) {
 	e.p.Driver.Base(e.view, func(o dataplane.Object) {
 		objs = append(objs, delta.Object[dataplane.Key]{Key: o.Key, Value: o.Value})
 	})
-	delete(e.held, owner{})
 	e.tr.Set(owner{}, objs, now)
 }
 

@@ -17,13 +17,16 @@ type quarantine struct {
 }
 
 // putAside holds the owners of the refused objects, so that everything else goes
-// in. It says false if nobody could be blamed.
+// in. It says false if no Service could be blamed.
 func (e *Engine) putAside(bad *dataplane.InvalidError) bool {
 	byOwner := map[owner][]string{}
 	for _, k := range bad.Keys {
 		for o := range e.tr.Owners(k) {
 			byOwner[o] = append(byOwner[o], e.keyString(k))
 		}
+	}
+	if _, base := byOwner[owner{}]; base {
+		return false // tables and hooks are no Service's: try again, load, at last rebuild
 	}
 	for o, objects := range byOwner {
 		q := e.held[o]
@@ -49,11 +52,7 @@ func (e *Engine) retryHeld(now time.Time) {
 		if q.retryAt.After(now) {
 			continue
 		}
-		if o == (owner{}) {
-			e.setBase(now)
-		} else {
-			e.decide([]model.ServiceKey{o}, now)
-		}
+		e.decide([]model.ServiceKey{o}, now)
 		q.trial = true
 		e.held[o] = q // decide took it out, for it might have changed
 	}

@@ -36,6 +36,9 @@ func startAgent(t *testing.T, k nft.Kernel) *agent {
 		OnTurn: func(tu *engine.Turn) {
 			a.good.Store(tu.Err == nil && tu.Pending == 0)
 			a.held.Store(int64(tu.Held))
+			for _, q := range tu.Quarantined {
+				t.Logf("quarantined: %v %v %v", q.Service, q.Objects, q.Err)
+			}
 		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -3,4 +3,4 @@ package property
 import "github.com/fairlead/fairlead/internal/kernel/nft"
 
 // foreignHandle is another program's handle on the same model.
-func foreignHandle(k *nft.Fake) nft.Kernel { return k }
+func foreignHandle(k *nft.Fake) nft.Kernel { return k.Neighbour() }

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"net/netip"
+
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/localhost"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// addLocalhost adds the listeners that answer NodePorts on ::1, which no kernel
+// rule can (KEP-6032). Until the configuration asks for them they listen nowhere.
+func (a *agent) addLocalhost() {
+	if !a.caps.Has(model.IPv6) {
+		return
+	}
+	a.localhost = localhost.New(localhost.Params{
+		Addr: netip.IPv6Loopback(), Log: a.log.Logger, OnBindError: a.onLocalhostError,
+		OnListening: a.metrics.LocalListeners, OnRejected: a.metrics.LocalRejected,
+	})
+	a.add("localhost NodePorts", a.localhost.Run)
+}
+
+func (a *agent) onLocalhostError(svc model.ServiceKey, _ uint16, err error) {
+	a.metrics.LocalListenFailed()
+	if a.recorder != nil {
+		a.recorder.Warn(svc, "FailedToListenOnLocalhost", err.Error())
+	}
+}
+
+// answerLocally names to the listeners what a committed turn changed.
+func (f *follower) answerLocally(t *engine.Turn) {
+	l := f.a.localhost
+	if l == nil {
+		return
+	}
+	if t.View != nil {
+		l.Enable(t.View.ListenLocalhost)
+	}
+	var decided []model.Frontend
+	for i := range t.Decided {
+		decided = append(decided, t.Decided[i].Result.Frontends...)
+	}
+	l.Update(decided, t.Gone)
+}
