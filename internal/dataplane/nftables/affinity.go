@@ -73,7 +73,11 @@ func (s *stickiness) lost(o *dataplane.Op) {
 	}
 	w := defOf(o.Key.Kind).slotWidth(o.Key.Family)
 	for i := 0; i+w <= len(o.Have); i += w {
-		if el := o.Have[i : i+w]; !hole(el) && !hasSlot(o.Want, el) {
+		el := o.Have[i : i+w]
+		if i+w <= len(o.Want) && o.Want[i:i+w] == el || hole(el) { // nearly all, mostly
+			continue
+		}
+		if !hasSlot(o.Want, el) {
 			if gone == nil {
 				gone = goneEndpoints{}
 			}
@@ -85,9 +89,9 @@ func (s *stickiness) lost(o *dataplane.Op) {
 	}
 }
 
-func hasSlot(value, slot string) bool {
+func hasSlot[T, S string | []byte](value T, slot S) bool {
 	for i := 0; i+len(slot) <= len(value); i += len(slot) {
-		if value[i:i+len(slot)] == slot {
+		if string(value[i:i+len(slot)]) == string(slot) { // compares in place
 			return true
 		}
 	}

@@ -198,7 +198,7 @@ func (p *poolReader) add(id []byte, n int, data []byte) {
 
 func (p *poolReader) has(id, slot []byte) bool {
 	i, known := p.at[string(id)]
-	return known && hasSlot(string(p.slots[i]), string(slot))
+	return known && hasSlot(p.slots[i], slot)
 }
 
 // bound is an element of an interval set: where a range begins, or the first
