@@ -1,0 +1,87 @@
+package iptables
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
+	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+func TestSuiteOnKernel(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b iptables.Backend) {
+		dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject { return subject(t, ownNetns(t, b)) })
+	})
+}
+
+// subject wraps a kernel so that the suite can make it fail.
+func subject(t *testing.T, ns *netns) *dataplanetest.Subject {
+	t.Helper()
+	faulty := &iptables.Faulty{Kernel: ns.Conn}
+	s := &dataplanetest.Subject{
+		Driver:   New(Params{Kernel: faulty}),
+		Restart:  func() dataplane.Driver { return New(Params{Kernel: ns.Conn}) },
+		Families: []model.Family{model.IPv4, model.IPv6},
+		Edits:    edits(ns),
+		Touch:    func(t testing.TB) { touch(t, ns) },
+		Poison:   strangeFamily,
+		Lingers:  func(string) bool { return false },
+	}
+	s.FailApply = func(after bool) {
+		faulty.OnRestore = func(iptables.Restore) iptables.Fault {
+			faulty.OnRestore = nil
+			return iptables.Fault{Err: errors.New("signal: killed, says the test"), After: after}
+		}
+	}
+	s.InterruptLoad = func() {
+		faulty.OnSave = func(iptables.Family, string) error {
+			faulty.OnSave = nil
+			touch(t, ns)
+			return nil
+		}
+	}
+	if caps, err := s.Driver.Probe(t.Context()); err != nil || len(caps.Families) != 2 {
+		t.Fatalf("probe: %v, %v", caps, err)
+	}
+	return s
+}
+
+// strangeFamily has an endpoint that policy never lets through.
+func strangeFamily(f model.Family) *model.Frontend {
+	fe := dataplanetest.ClusterIP(f, 4000, 2)
+	other := map[model.Family]model.Family{model.IPv4: model.IPv6, model.IPv6: model.IPv4}[f]
+	fe.Backends[1].Addr = dataplanetest.Backends(other, 1, 1)[0].Addr
+	return &fe
+}
+
+// touch writes beside us: a rule of somebody else's, of another size each time.
+func touch(t testing.TB, ns *netns) {
+	t.Helper()
+	ns.sh(t, "$IPT -t nat -A INPUT -p tcp --dport 7 -j RETURN")
+}
+
+// edits are what others do to our chains.
+func edits(ns *netns) []dataplanetest.Edit {
+	do := func(name, script string) dataplanetest.Edit {
+		return dataplanetest.Edit{Name: name, Do: func(t testing.TB) { ns.sh(t, script) }}
+	}
+	const aChain = `C=$($IPT-save -t nat | sed -n 's/^:\(KUBE-SVC-[^ ]*\) .*/\1/p' | head -1); `
+	return []dataplanetest.Edit{
+		do("dispatch flushed", "$IPT -t nat -F KUBE-SERVICES"),
+		do("service chain flushed", aChain+"$IPT -t nat -F $C"),
+		do("rule deleted", aChain+"$IPT -t nat -D $C 1"),
+		do("rule added in front", "$IP6T -t nat -I KUBE-POSTROUTING -j RETURN"),
+		do("foreign line in a bucket", `C=$($IPT-save -t nat | sed -n 's/^:\(KUBE-T-[^ ]*-28\) .*/\1/p' | head -1); $IPT -t nat -I $C -j RETURN`),
+		do("line twice", `C=$($IPT-save -t nat | sed -n 's/^-A \(KUBE-T-.*-28 .*\)/\1/p' | tail -1); eval $IPT -t nat -A $C`),
+		do("jump deleted", `$IPT -t nat -D OUTPUT 1`),
+		do("jump twice", `$IPT-save -t nat | sed -n 's/^-A OUTPUT /$IPT -t nat -A OUTPUT /p' > $XTABLES_LOCKFILE.sh; IPT=$IPT sh -e $XTABLES_LOCKFILE.sh`),
+		do("chain of an old kube-proxy", "$IPT -t nat -N KUBE-SEP-AAAAAAAAAAAAAAAA; $IPT -t nat -A KUBE-SEP-AAAAAAAAAAAAAAAA -j RETURN"),
+		do("chain of a Service that is gone", "$IP6T -t nat -N KUBE-SVC-AAAAAAAAAAAAAAAA; $IP6T -t nat -A KUBE-SVC-AAAAAAAAAAAAAAAA -j KUBE-MARK-MASQ"),
+		do("empty bucket", "$IPT -t nat -N KUBE-T-1.2.3.0-28; $IPT -t filter -N KUBE-X-9.9.9.0-28"),
+		do("nat flushed and deleted", "$IPT -t nat -F; $IPT -t nat -X"),
+		do("filter flushed", "$IP6T -F"),
+		do("canary deleted", "$IPT -t filter -X KUBE-PROXY-CANARY"),
+	}
+}
