@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/health"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
+	"github.com/fairlead/fairlead/internal/localhost"
 	"github.com/fairlead/fairlead/internal/mailbox"
 	"github.com/fairlead/fairlead/internal/metrics"
 	"github.com/fairlead/fairlead/internal/model"
@@ -41,6 +42,7 @@ type agent struct {
 	names    *mailbox.Mailbox  // the DNS server's; nil if there is none
 	// conntrack is nil where the kernel has none.
 	conntrack *conntrack.Cleaner
+	localhost *localhost.Listeners // nil without IPv6
 	tasks     []task
 }
 
@@ -86,6 +88,7 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	})
 	a.addServers()
 	a.addConntrack()
+	a.addLocalhost()
 	a.add("host addresses", func(ctx context.Context) error {
 		return node.New(node.Config{Log: log.Logger}).Run(ctx, a.put)
 	})

@@ -117,6 +117,7 @@ func (f *follower) committed(t *engine.Turn) {
 		f.a.service.Set(f.ports)
 	}
 	f.cleanFlows(t)
+	f.answerLocally(t)
 	if t.View != nil {
 		f.a.service.SetAddrs(t.View.NodePortAddrs)
 		if t.View.LocalhostNodePorts {

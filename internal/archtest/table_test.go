@@ -59,6 +59,8 @@ func edgeRows() []row {
 		{pkg: "internal/dns", internal: []string{"model"},
 			outside: []string{"github.com/miekg/dns", "github.com/prometheus/client_golang/", "golang.org/x/sys/unix"},
 			why:     "DNS asks for its interception by desired entries and never writes rules"},
+		{pkg: "internal/localhost", internal: []string{"model"},
+			why: "the listeners follow commits; the straight line must not wait for a socket"},
 		{pkg: "internal/health", internal: []string{"model"},
 			why: "health reads commits; it must be able to say that the engine hangs"},
 		{pkg: "internal/metrics", internal: []string{"model"}, outside: []string{"github.com/prometheus/client_golang/"},

@@ -117,6 +117,19 @@ func (m *Metrics) Conntrack(f model.Family, took time.Duration, deleted int) {
 	add(m.flowsDeleted.of(f), deleted)
 }
 
+// LocalListeners sets how many NodePorts the agent itself answers on ::1.
+func (m *Metrics) LocalListeners(n int) {
+	m.localPorts.WithLabelValues(model.IPv6.String()).Set(float64(n))
+}
+
+// LocalListenFailed counts a NodePort that cannot be bound on ::1.
+func (m *Metrics) LocalListenFailed() { m.localFailures.WithLabelValues(model.IPv6.String()).Inc() }
+
+// LocalRejected counts a connection to ::1 that no endpoint took.
+func (m *Metrics) LocalRejected(p model.Protocol) {
+	m.localRejected.WithLabelValues(model.IPv6.String(), p.String()).Inc()
+}
+
 // CleanupFailed records that objects no longer used could not be deleted.
 func (m *Metrics) CleanupFailed(f model.Family) { add(m.cleanupFailures.of(f), 1) }
 

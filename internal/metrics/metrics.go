@@ -49,6 +49,8 @@ type Metrics struct {
 	restRequests                     *prometheus.CounterVec
 	restLatency                      *prometheus.HistogramVec
 	healthchecks                     prometheus.Counter
+	localPorts                       *prometheus.GaugeVec
+	localFailures, localRejected     *prometheus.CounterVec
 	iptablesRestore, iptablesPartial *prometheus.CounterVec
 	iptablesRules, iptablesLast      *prometheus.GaugeVec
 	iptablesAudits                   map[bool]prometheus.Counter // by drifted
@@ -93,6 +95,9 @@ func (m *Metrics) buildKubeProxy(b *builder) {
 	m.iptablesContended = b.counter("fairlead_iptables_lock_contended_total").WithLabelValues()
 	m.syncFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_sync_failures_total").WithLabelValues)
 	m.cleanupFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_cleanup_failures_total").WithLabelValues)
+	m.localPorts = b.gauge(prefix + "nftables_localhost_nodeport_listeners")
+	m.localFailures = b.counter(prefix + "nftables_localhost_nodeport_listener_creation_failures_total")
+	m.localRejected = b.counter(prefix + "nftables_localhost_nodeport_rejected_packets_total")
 	m.healthz = b.counter(prefix + "proxy_healthz_total")
 	m.livez = b.counter(prefix + "proxy_livez_total")
 	m.flowsTook = perFamily(m.families, b.histogram(prefix+"conntrack_reconciler_sync_duration_seconds").WithLabelValues)

@@ -65,6 +65,9 @@ func exercise(m *Metrics) {
 	m.Pinged()
 	m.RESTLatency().Observe(context.Background(), "GET", url.URL{Host: "api:6443"}, time.Millisecond)
 	m.RESTResult().Increment(context.Background(), "200", "GET", "api:6443")
+	m.LocalListeners(2)
+	m.LocalListenFailed()
+	m.LocalRejected(model.TCP)
 }
 
 // contract is one line for each metric that a scraper of this mode sees: name,
@@ -130,8 +133,11 @@ func TestRowsOfKubeProxy(t *testing.T) {
 	}
 	conntrack := []string{"conntrack_reconciler_sync_duration_seconds", "conntrack_reconciler_deleted_entries_total"}
 	both := []string{"sync_full_proxy_rules_duration_seconds", "sync_partial_proxy_rules_duration_seconds"}
+	// of 1.37, behind a gate there (KEP-6032)
+	localhost := []string{"nftables_localhost_nodeport_listeners", "nftables_localhost_nodeport_listener_creation_failures_total",
+		"nftables_localhost_nodeport_rejected_packets_total"}
 	for mode, extra := range map[string][]string{
-		"nftables": slices.Concat(both, conntrack, []string{"sync_proxy_rules_nftables_sync_failures_total", "sync_proxy_rules_nftables_cleanup_failures_total"}),
+		"nftables": slices.Concat(both, conntrack, localhost, []string{"sync_proxy_rules_nftables_sync_failures_total", "sync_proxy_rules_nftables_cleanup_failures_total"}),
 		"ipvs":     slices.Concat(conntrack, []string{"sync_proxy_rules_iptables_restore_failures_total"}),
 		"iptables": slices.Concat(both, conntrack, []string{
 			"sync_proxy_rules_iptables_restore_failures_total", "sync_proxy_rules_iptables_partial_restore_failures_total",

@@ -13,6 +13,8 @@ type NodeView struct {
 	MasqueradeBit uint8 // 0..31; the mark is 1 << bit
 	// LocalhostNodePorts: 127.0.0.1 is among NodePortAddrs and route_localnet must be 1.
 	LocalhostNodePorts bool
+	// ListenLocalhost: NodePorts are wanted on ::1 too, where only a program can answer.
+	ListenLocalhost bool
 }
 
 // LocalMode is kube-proxy's detectLocalMode.

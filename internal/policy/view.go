@@ -45,6 +45,7 @@ func View(in ViewInputs) model.NodeView {
 	}
 	v.NodePortAddrs = in.nodePortAddrs()
 	v.LocalhostNodePorts = slices.ContainsFunc(v.NodePortAddrs, func(a netip.Addr) bool { return a.Is4() && a.IsLoopback() })
+	v.ListenLocalhost = !in.NodePortPrimary && in.LocalhostPorts && contains(in.NodePortCIDRs, netip.IPv6Loopback())
 	return v
 }
 
@@ -79,6 +80,7 @@ func (in *ViewInputs) nodeAddrs() []netip.Addr {
 
 // nodePortAddrs: the addresses on which NodePorts answer (contract.md 10).
 // ::1 is never among them: the kernel has no route_localnet for IPv6 (dataplane.md E7).
+// If the CIDRs name it, package localhost answers there.
 func (in *ViewInputs) nodePortAddrs() []netip.Addr {
 	var out []netip.Addr
 	if in.NodePortPrimary {

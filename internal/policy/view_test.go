@@ -59,6 +59,26 @@ func TestNodePortAddrs(t *testing.T) {
 	}
 }
 
+// KEP-6032: on ::1 a program must listen, and does so only if asked to.
+func TestListenLocalhost(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		in   policy.ViewInputs
+		want bool
+	}{
+		{"by its own CIDR", policy.ViewInputs{NodePortCIDRs: prefixes("::1/128"), LocalhostPorts: true}, true},
+		{"by the CIDR of everything", policy.ViewInputs{NodePortCIDRs: prefixes("0.0.0.0/0", "::/0"), LocalhostPorts: true}, true},
+		{"not allowed", policy.ViewInputs{NodePortCIDRs: prefixes("::1/128")}, false},
+		{"other CIDRs", policy.ViewInputs{NodePortCIDRs: prefixes("fd00::/8", "0.0.0.0/0"), LocalhostPorts: true}, false},
+		{"every address, but nobody said ::1", policy.ViewInputs{LocalhostPorts: true}, false},
+		{"primary", policy.ViewInputs{NodePortPrimary: true, NodePortCIDRs: prefixes("::1/128"), LocalhostPorts: true}, false},
+	} {
+		if got := policy.View(c.in).ListenLocalhost; got != c.want {
+			t.Errorf("%s: %t, want %t", c.name, got, c.want)
+		}
+	}
+}
+
 func hasAddr(list []netip.Addr, a string) bool {
 	for _, x := range list {
 		if x.String() == a {
