@@ -269,8 +269,7 @@ func testMode(t *testing.T, rules func(vip, backend netip.Addr) [][]string) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	var list []*looker
 	for _, vip := range vips {
-		list = append(list, &looker{what: "new socket to " + vip.String(), pod: pod, vip: vip}, &looker{what: "one socket to " + vip.String(), pod: pod, vip: vip, keep: true},
-			&looker{what: "TCP to " + vip.String(), pod: pod, vip: vip, tcp: true})
+		list = append(list, lookersOf(pod, vip)...)
 	}
 	for _, l := range list {
 		wg.Go(func() { l.run(ctx) })

@@ -32,6 +32,7 @@ type job struct {
 
 // reply is what a process of the job prints.
 type reply struct {
+	Name    string  `json:"name"`
 	OK      bool    `json:"ok"`
 	Seconds float64 `json:"seconds"`
 	Late    float64 `json:"late"`
@@ -92,45 +93,39 @@ func (r *rig) pods() (list []*netlab.Host, err error) {
 	return list, nil
 }
 
-// runJobs runs jobs side by side: their Services appear at T0, their endpoints at
-// T0 + publish. It gives the replies of each job's three.
+// runJobs runs jobs of one role side by side: their Services appear at T0, their
+// endpoints at T0 + publish. It gives the replies of each job's three.
 func (r *rig) runJobs(ctx context.Context, jobs []*job, publish time.Duration) (map[*job][]reply, error) {
 	pods, err := r.pods()
 	if err != nil {
 		return nil, err
 	}
-	t0 := time.Now().Add(time.Duration(len(jobs))*800*time.Millisecond + 5*time.Second) // the interpreters start before
-	stamp := fmt.Sprintf("%.3f", float64(t0.UnixMilli())/1000)
-	outs := map[*job][]*bytes.Buffer{}
-	var brokers, clients []*netlab.Process
+	s := script{t0: time.Now().Add(6 * time.Second), publish: publish, pods: pods} // the interpreters start before
+	args := []string{fmt.Sprintf("%.3f", float64(s.t0.UnixMilli())/1000), "--limit", fmt.Sprint(jobs[0].limit.Seconds()),
+		"--start", fmt.Sprint(jobs[0].start.Seconds()), "--peer", pods[0].Addrs.V4.String()}
+	for _, j := range jobs {
+		args = append(args, fmt.Sprintf("%s:%d:%d", j.host(), j.port, j.timeout.Milliseconds()))
+	}
+	var procs []*netlab.Process
 	defer func() {
-		for _, p := range append(brokers, clients...) {
+		for _, p := range procs {
 			p.Kill()
 		}
 	}()
-	for _, j := range jobs {
-		common := []string{stamp, "--port", fmt.Sprint(j.port), "--limit", fmt.Sprint(j.limit.Seconds())}
-		b, err := r.spawn(pods[0], new(bytes.Buffer), append([]string{"broker"}, common...)...)
+	for i, pod := range pods {
+		role, out := jobs[0].role, new(bytes.Buffer)
+		if i == 0 {
+			role = "broker"
+		}
+		p, err := r.spawn(pod, out, append([]string{role}, args...)...)
 		if err != nil {
 			return nil, err
 		}
-		brokers = append(brokers, b)
-		for _, pod := range pods[1:] {
-			out := new(bytes.Buffer)
-			args := append([]string{j.role}, common...)
-			args = append(args, "--name", j.host(), "--start", fmt.Sprint(j.start.Seconds()), "--timeout", fmt.Sprint(j.timeout.Milliseconds()), "--peer", pods[0].Addrs.V4.String())
-			p, err := r.spawn(pod, out, args...)
-			if err != nil {
-				return nil, err
-			}
-			clients = append(clients, p)
-			outs[j] = append(outs[j], out)
+		if procs = append(procs, p); i > 0 {
+			s.clients, s.outs = append(s.clients, p), append(s.outs, out)
 		}
 	}
-	if late := time.Since(t0); late > -time.Second {
-		return nil, fmt.Errorf("start processes: not ready %s before T0: the machine is too busy", -late)
-	}
-	return r.play(ctx, jobs, script{t0, publish, pods, clients, outs})
+	return r.play(ctx, jobs, s)
 }
 
 // script is what play needs.
@@ -139,7 +134,7 @@ type script struct {
 	publish time.Duration
 	pods    []*netlab.Host
 	clients []*netlab.Process
-	outs    map[*job][]*bytes.Buffer
+	outs    []*bytes.Buffer
 }
 
 func (r *rig) play(ctx context.Context, jobs []*job, s script) (map[*job][]reply, error) {
@@ -162,15 +157,30 @@ func (r *rig) play(ctx context.Context, jobs []*job, s script) (map[*job][]reply
 	for _, j := range jobs {
 		r.api.Delete("endpointslices", "jobs", j.name+"-x")
 		r.api.Delete("services", "jobs", j.name)
-		for _, out := range s.outs[j] {
-			var rep reply
-			if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
-				return nil, fmt.Errorf("read what %s of %s says: %w: %s", j.role, j.name, err, out)
-			}
-			results[j] = append(results[j], rep)
+	}
+	for _, out := range s.outs {
+		if err := collect(out, jobs, results); err != nil {
+			return nil, err
 		}
 	}
 	return results, nil
+}
+
+// collect reads what one process says of its jobs.
+func collect(out *bytes.Buffer, jobs []*job, results map[*job][]reply) error {
+	dec := json.NewDecoder(out)
+	for range jobs {
+		var rep reply
+		if err := dec.Decode(&rep); err != nil {
+			return fmt.Errorf("read what %s says: %w", jobs[0].role, err)
+		}
+		for _, j := range jobs {
+			if j.host() == rep.Name {
+				results[j] = append(results[j], rep)
+			}
+		}
+	}
+	return nil
 }
 
 func sleepUntil(ctx context.Context, t time.Time) {
