@@ -44,7 +44,9 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	}
 	d.room.settled = true
 	for f := range bothFamilies {
-		d.room.full[f] = d.room.full[f] && !d.plan.rebuild[f] && !d.plan.removed[f]
+		if d.plan.rebuild[f] || d.plan.removed[f] {
+			clear(d.room.full[f][:])
+		}
 	}
 	d.forget(b.Ops)
 	d.sweep(ctx)
@@ -94,6 +96,32 @@ func (p *plan) sort(ops []dataplane.Op) {
 		p.order[*slot] = int32(i)
 		*slot++
 	}
+	for f := range bothFamilies {
+		p.byShard(f, ops)
+	}
+}
+
+// byShard puts ops on endpoints of one shard together: elements of one set that
+// follow each other share a message.
+func (p *plan) byShard(f int, ops []dataplane.Op) {
+	list := p.of(f, kindEndpoints)
+	if len(list) < 2 {
+		return
+	}
+	var at [shards + 1]int
+	for _, i := range list {
+		at[shardOf(ops[i].Key.ID)+1]++
+	}
+	for n := range shards {
+		at[n+1] += at[n]
+	}
+	out := make([]int32, len(list))
+	for _, i := range list {
+		n := shardOf(ops[i].Key.ID)
+		out[at[n]] = i
+		at[n]++
+	}
+	copy(list, out)
 }
 
 // of gives the indexes of the ops of a kind.
@@ -194,7 +222,7 @@ func (w *writer) elements(add bool) {
 func (w *writer) sets() {
 	w.each(kindSet, func(o *dataplane.Op) {
 		if def := defNamed(o.Key.ID); def != nil && o.Want != "" {
-			w.d.batch.NewSet(def.spec(o.Key.Family, w.d.room.scale[w.f]))
+			w.d.batch.NewSet(def.spec(o.Key.Family, o.Key.ID, w.d.room.scale[w.f][def.kind]))
 			*w.n++
 		}
 	})

@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"errors"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -13,11 +14,11 @@ import (
 // Sets are made with a size, because only then does the kernel take its fixed
 // hash: dumps of the growing one are wrong while it rehashes in the background,
 // walks of it (dumps, checks of new rules) take twice as long, and so do big
-// inserts (measured on 6.18: docs/design/dataplane.md). A size is a limit, so
-// all sets of a table grow together, by a factor of four, when one is full: the
-// table is then built anew in one transaction.
+// inserts (measured on 6.18: docs/design/nftables.md). A size is a limit, and the
+// kernel makes the buckets (8 bytes each) for it at once; so a set grows, by a
+// factor of four, when it is full: the table is then built anew in one transaction.
 
-// maxScale is the largest table: 6 million endpoint slots.
+// maxScale is the largest set: 12 million endpoint slots in all shards, 1.5 million Frontends.
 const maxScale = 4
 
 // firstSize is a set's size at scale 0. Three quarters of a power of two: the
@@ -27,45 +28,67 @@ func (s *setDef) firstSize() uint32 {
 	case s.shape == shapeRanges || s.shape == shapeAllowed || s.shape == shapeAffinity || s.ident == identRange:
 		return 0 // not hashed, or bounded otherwise
 	case s.kind == kindEndpoints:
-		return 24_576
+		return 3_072 // times the shards
 	case s.kind == kindNodePortIP:
 		return 768
 	}
 	return 6_144
 }
 
-func (s *setDef) size(scale int) uint32 { return s.firstSize() << (2 * scale) }
+func (s *setDef) size(scale int) uint32 { return s.firstSize() << scale }
 
-// capacity knows how large the tables are and should be.
+// capacity knows how large the sets are and should be. Sets of one kind are of one
+// size, that of the fullest shard.
 type capacity struct {
-	scale   [2]int
-	full    [2]bool       // grow before anything else
-	expect  [2][kinds]int // what Render gave before the first Apply: a full build comes in chunks, but should not grow in steps
-	settled bool          // the first Apply is over
+	scale   [2][kinds]int
+	full    [2][kinds]bool   // grow before anything else
+	expect  [2][counters]int // what Render gave before the first Apply: a full build comes in chunks, but should not grow in steps
+	settled bool             // the first Apply is over
 }
 
-// rendered counts objects until there is something better to go by.
+// counters are the kinds, and behind them the shards.
+const counters = int(kinds) + shards
+
+func counterOf(k dataplane.Key) int {
+	if def := defOf(k.Kind); def != nil && def.split {
+		return int(kinds) + shardOf(k.ID)
+	}
+	return int(k.Kind)
+}
+
+// rendered counts objects until there is something better to go by. What is
+// rendered twice counts twice: that makes a set too large at worst.
 func (c *capacity) rendered(k dataplane.Key, n int) {
 	if !c.settled {
-		c.expect[famIndex(k.Family)][k.Kind] += n
+		c.expect[famIndex(k.Family)][counterOf(k)] += n
 	}
 }
 
-// choose sets the scale of a table that is about to be made by these ops.
+func (c *capacity) isFull(f int) bool { return slices.Contains(c.full[f][:], true) }
+
+// choose sets the scales of a table that is about to be made by these ops.
 func (c *capacity) choose(f int, p *plan, ops []dataplane.Op) {
-	least := 0
-	if c.full[f] {
-		least = min(c.scale[f]+1, maxScale)
-	}
-	count := c.expect[f]
+	var have [counters]int
 	for k := firstElement; k < kinds; k++ {
-		have := 0
 		for _, i := range p.of(f, k) {
-			have += countOf(&ops[i])
+			have[counterOf(ops[i].Key)] += countOf(&ops[i])
 		}
-		count[k] = max(count[k], have)
 	}
-	c.scale[f] = max(least, scaleFor(&count))
+	for i := range have {
+		have[i] = max(have[i], c.expect[f][i])
+	}
+	for i := range setDefs {
+		def := &setDefs[i]
+		n := have[def.kind]
+		if def.split {
+			n = slices.Max(have[kinds:])
+		}
+		least := 0
+		if c.full[f][def.kind] {
+			least = min(c.scale[f][def.kind]+1, maxScale)
+		}
+		c.scale[f][def.kind] = max(least, def.scaleFor(n))
+	}
 }
 
 func countOf(o *dataplane.Op) int {
@@ -75,22 +98,17 @@ func countOf(o *dataplane.Op) int {
 	return 1
 }
 
-// scaleFor leaves half as much again as room.
-func scaleFor(count *[kinds]int) int {
-	for scale := range maxScale {
-		fits := true
-		for i := range setDefs {
-			size := int(setDefs[i].size(scale))
-			fits = fits && (size == 0 || count[setDefs[i].kind]*3/2 <= size)
-		}
-		if fits {
-			return scale
-		}
+// scaleFor leaves a quarter as much again as room.
+func (s *setDef) scaleFor(n int) int {
+	scale := 0
+	for s.firstSize() > 0 && n*3/2 > int(s.size(scale)) && scale < maxScale {
+		scale++
 	}
-	return maxScale
+	return scale
 }
 
-// read finds the scale of a table from one of its sets.
+// read finds the scales of a table. A size that none makes is left to the
+// comparison of declarations.
 func (c *capacity) read(f model.Family, sets []nft.Set) {
 	for i := range sets {
 		def := defNamed(sets[i].Ref.Name)
@@ -99,14 +117,13 @@ func (c *capacity) read(f model.Family, sets []nft.Set) {
 		}
 		for scale := range maxScale + 1 {
 			if def.size(scale) == sets[i].Size {
-				c.scale[famIndex(f)] = scale
-				return
+				c.scale[famIndex(f)][def.kind] = scale
 			}
 		}
 	}
 }
 
-// overflow notes the table in which a set is full, if that is what err says.
+// overflow notes the set that is full, if that is what err says.
 func (c *capacity) overflow(err error, ops []dataplane.Op) bool {
 	var refused *nft.BatchError
 	if !errors.As(err, &refused) {
@@ -117,8 +134,9 @@ func (c *capacity) overflow(err error, ops []dataplane.Op) bool {
 		if e.Errno != unix.ENFILE || len(e.Tags) == 0 || e.Tags[0] < 0 || e.Tags[0] >= len(ops) {
 			continue
 		}
-		if f := famIndex(ops[e.Tags[0]].Key.Family); c.scale[f] < maxScale {
-			c.full[f], found = true, true
+		k := ops[e.Tags[0]].Key
+		if f := famIndex(k.Family); c.scale[f][k.Kind] < maxScale {
+			c.full[f][k.Kind], found = true, true
 		}
 	}
 	return found

@@ -14,13 +14,14 @@ import (
 func (l *loader) contents(ctx context.Context) error {
 	c := contents{loader: l, pools: map[dataplane.Kind]*poolReader{}}
 	for i := range setDefs {
-		def := &setDefs[i]
-		if !l.sets[def.name] {
-			continue
-		}
-		c.begin(def)
-		if err := l.d.tolerate(l.d.k.Elements(ctx, tableRef(l.f).Set(def.name), c.element)); err != nil {
-			return err
+		c.begin(&setDefs[i])
+		for _, c.part = range setDefs[i].parts() {
+			if !l.sets[c.part] {
+				continue
+			}
+			if err := l.d.tolerate(l.d.k.Elements(ctx, tableRef(l.f).Set(c.part), c.element)); err != nil {
+				return err
+			}
 		}
 		c.end()
 	}
@@ -31,6 +32,7 @@ func (l *loader) contents(ctx context.Context) error {
 type contents struct {
 	*loader
 	def    *setDef
+	part   string // the set of def that is being read
 	buf    []byte
 	bounds []bound             // of a set of ranges
 	ranges map[string][]string // of guarded Frontends
@@ -56,7 +58,7 @@ func (c *contents) element(e *nft.Element) error {
 		if len(e.Data) > 0 {
 			value = string(e.Data)
 		}
-		c.put(kindStray, strayID(c.def.name, e), value)
+		c.put(kindStray, strayID(c.part, e), value)
 	}
 	return nil
 }
@@ -114,7 +116,7 @@ func (c *contents) slot(e *nft.Element) bool {
 		return false
 	}
 	n := binary.NativeEndian.Uint32(e.Key[len(e.Key)-4:])
-	if n >= maxSlots || hole(string(e.Data[:c.pool.width])) {
+	if n >= maxSlots || hole(string(e.Data[:c.pool.width])) || c.def.split && shardNames[shardOf(c.buf)] != c.part {
 		return false
 	}
 	c.pool.add(c.buf, int(n), e.Data)

@@ -78,7 +78,7 @@ func (s *step) op(o *dataplane.Op) {
 		s.stray(o)
 		return
 	}
-	h := half{def: def, set: tableRef(o.Key.Family).Set(def.name), key: o.Key, mine: o.Have, other: o.Want}
+	h := half{def: def, set: tableRef(o.Key.Family).Set(def.part(o.Key.ID)), key: o.Key, mine: o.Have, other: o.Want}
 	if s.add {
 		h.mine, h.other = h.other, h.mine
 	}

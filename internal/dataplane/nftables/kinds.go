@@ -1,6 +1,10 @@
 package nftables
 
-import "github.com/fairlead/fairlead/internal/dataplane"
+import (
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+)
 
 // The kinds, in creation order: what publishes a Frontend comes last.
 const (
@@ -74,6 +78,7 @@ type setDef struct {
 	kind  dataplane.Kind // of the objects in it; 0 for shapeAffinity
 	shape shape
 	ident ident
+	split bool // over the shards
 }
 
 // affinityMap is filled by packets: client and Frontend to the endpoint chosen.
@@ -93,7 +98,7 @@ var setDefs = [...]setDef{
 	{name: "fw-allowed", kind: kindAllowed, shape: shapeAllowed, ident: identVIP},
 	{name: "fw-allowed-nodeports", kind: kindAllowedNodePort, shape: shapeAllowed, ident: identNodePort},
 	{name: "fw-allowed-ranges", kind: kindAllowedRange, shape: shapeAllowed, ident: identRange},
-	{name: "eps", kind: kindEndpoints, shape: shapePool, ident: identVIP},
+	{name: "eps", kind: kindEndpoints, shape: shapePool, ident: identVIP, split: true},
 	{name: "local-eps", kind: kindLocalEndpoints, shape: shapePool, ident: identVIP},
 	{name: "np-eps", kind: kindNodePortEndpoints, shape: shapePool, ident: identNodePort},
 	{name: "np-local-eps", kind: kindNodePortLocalEndpoints, shape: shapePool, ident: identNodePort},
@@ -121,7 +126,7 @@ func defOf(k dataplane.Kind) *setDef {
 // defNamed gives the set of a name, nil for a foreign one.
 func defNamed(name string) *setDef {
 	for i := range setDefs {
-		if setDefs[i].name == name {
+		if slices.Contains(setDefs[i].parts(), name) {
 			return &setDefs[i]
 		}
 	}

@@ -96,7 +96,7 @@ func (d *Driver) loadTable(ctx context.Context, f model.Family, t *nft.Table, em
 		emit(root, value)
 		return nil
 	}
-	if d.room.full[famIndex(f)] {
+	if d.room.isFull(famIndex(f)) {
 		emit(root, "damaged: full")
 		return nil
 	}
@@ -151,10 +151,10 @@ func (l *loader) structure(ctx context.Context) error {
 			l.others = append(l.others, sets[i].Ref.Name)
 			continue
 		}
-		if spec := def.spec(l.f, l.d.room.scale[famIndex(l.f)]); !spec.Matches(sets[i]) {
-			l.damage = "set " + def.name
+		if spec := def.spec(l.f, sets[i].Ref.Name, l.d.room.scale[famIndex(l.f)][def.kind]); !spec.Matches(sets[i]) {
+			l.damage = "set " + sets[i].Ref.Name
 		}
-		l.sets[def.name] = true
+		l.sets[sets[i].Ref.Name] = true
 	}
 	if l.chains, err = l.d.k.Chains(ctx, table); err != nil {
 		return err
@@ -207,8 +207,10 @@ func kindOfChain(c *nft.Chain, fixed bool) dataplane.Kind {
 
 func (l *loader) emitStructure() {
 	for i := range setDefs {
-		if name := setDefs[i].name; l.sets[name] {
-			l.put(kindSet, name, setDefs[i].digest(l.f))
+		for _, part := range setDefs[i].parts() {
+			if l.sets[part] {
+				l.put(kindSet, part, setDefs[i].digest(l.f))
+			}
 		}
 	}
 	for _, name := range l.others {

@@ -98,7 +98,7 @@ func (p *probe) feature(what, option string) {
 
 func (p *probe) sets() {
 	for i := range setDefs {
-		spec := setDefs[i].spec(p.f, 0)
+		spec := setDefs[i].spec(p.f, setDefs[i].parts()[0], 0)
 		spec.Ref.Table = p.table
 		p.feature(fmt.Sprintf("sets as %q needs them", setDefs[i].name), "CONFIG_NF_TABLES, Linux 5.6 for intervals over concatenations")
 		p.b.NewSet(spec)

@@ -11,7 +11,7 @@ import (
 
 // layout is the version of what we write. Raise it when an older or newer agent
 // could not repair our tables object by object: the table is then built anew.
-const layout = 1
+const layout = 2
 
 // Base implements dataplane.Driver.
 func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
@@ -21,13 +21,11 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 		}
 		put(dataplane.KindRoot, "", layoutValue(layout))
 		for i := range setDefs {
-			put(kindSet, setDefs[i].name, setDefs[i].digest(f))
+			for _, part := range setDefs[i].parts() {
+				put(kindSet, part, setDefs[i].digest(f))
+			}
 		}
 		put(kindLeafChain, rejectChain, d.chains.write(rejectRules(langOf(f))))
-		for _, l := range usualLeaves() {
-			c := d.chains.leaf(f, l, &view)
-			put(kindLeafChain, c.name, c.digest)
-		}
 		for _, c := range fixedChains() {
 			put(kindBaseChain, c.name, d.chains.write(c.rules(langOf(f), &view)))
 		}
@@ -43,17 +41,6 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 			}
 		}
 	}
-}
-
-// usualLeaves are kept whether used or not: the kernel goes through the whole map
-// of endpoints when a new chain first looks it up (40 ms at 100 000 slots), so
-// the usual ones are made while it is empty.
-func usualLeaves() []leaf {
-	var out []leaf
-	for class := uint32(1); class <= 16; class *= 2 {
-		out = append(out, leaf{class: class}, leaf{class: class, masquerade: true})
-	}
-	return out
 }
 
 func podRanges(f nft.Family, v *model.NodeView) []netip.Prefix {
@@ -214,8 +201,11 @@ func (r *frontend) leaf(local bool, list []model.Backend) leaf {
 	l := r.bare(local)
 	slots, n := packSlots(list, r.fam, l.pool.set())
 	l.class = classOf(n)
+	if l.pool.set().split {
+		l.shard = uint8(shardOf(r.poolID))
+	}
 	r.put(l.pool.kind(), r.poolID, slots)
-	r.d.room.rendered(dataplane.Key{Kind: l.pool.kind(), Family: r.fam}, n-1)
+	r.d.room.rendered(dataplane.Key{Kind: l.pool.kind(), Family: r.fam, ID: r.poolID}, n-1)
 	return l
 }
 

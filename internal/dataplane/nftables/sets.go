@@ -15,14 +15,14 @@ const (
 	affinityMaxTimeout = 3 * time.Hour // of the map itself; every element brings its own
 )
 
-// spec declares the set in the table of a family.
-func (s *setDef) spec(f model.Family, scale int) nft.SetSpec {
+// spec declares one of the sets of s in the table of a family.
+func (s *setDef) spec(f model.Family, part string, scale int) nft.SetSpec {
 	addr := nft.Addr(nftFamily(f))
 	endpoint := []nft.Part{addr, nft.Port}
 	if s.ident == identAddrProto { // a range keeps the port that the client asked for
 		endpoint = endpoint[:1]
 	}
-	out := nft.SetSpec{Ref: tableRef(f).Set(s.name), Size: s.size(scale)}
+	out := nft.SetSpec{Ref: tableRef(f).Set(part), Size: s.size(scale)}
 	switch s.ident {
 	case identAddr:
 		out.Key = []nft.Part{addr}
@@ -67,7 +67,7 @@ func (s *setDef) slotWidth(f model.Family) int {
 
 // digest is the value of a set object: what it is, not what it holds or could.
 func (s *setDef) digest(f model.Family) string {
-	spec := s.spec(f, 0)
+	spec := s.spec(f, s.name, 0)
 	row := spec.Row()
 	h := newDigest()
 	h.number(uint64(row.Flags), uint64(row.KeyType), uint64(row.DataType), uint64(row.Timeout))

@@ -60,6 +60,7 @@ type leaf struct {
 	masquerade bool
 	affinity   bool
 	hash       bool // by client address, not at random
+	shard      uint8
 }
 
 // tries is how often a draw may hit an empty slot before the lower half, which
@@ -83,6 +84,9 @@ func (c leaf) appendName(b []byte) []byte {
 		b = append(b, "hash-"...)
 	}
 	b = append(b, c.pool.name()...)
+	if c.class > 0 && c.pool.set().split {
+		b = append(append(b, shardDigits[c.shard]...), '-')
+	}
 	return strconv.AppendUint(b, uint64(c.class), 10)
 }
 
@@ -118,7 +122,7 @@ func (c leaf) draw(l lang, modulus, seed uint32) rule {
 		slot = rule{nft.SourceAddr(l.f, nft.Word(hashWord)), nft.Hash(nft.HashSpec{
 			Source: nft.Word(hashWord), Dest: nft.Word(next), Bytes: uint32(l.addr * 4), Modulus: modulus, Seed: seed})}
 	}
-	return join(key, slot, rule{lookup(c.pool.set().name), l.dnat(c.pool.front != byRange)})
+	return join(key, slot, rule{lookup(c.pool.set().parts()[c.shard]), l.dnat(c.pool.front != byRange)})
 }
 
 // remembered goes to the endpoint that this client had.

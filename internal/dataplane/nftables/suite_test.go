@@ -113,7 +113,8 @@ func meddle(t testing.TB, k nft.Kernel) {
 func edits(k nft.Kernel) []dataplanetest.Edit {
 	v4, v6 := tableRef(model.IPv4), tableRef(model.IPv6)
 	plain := dataplanetest.ClusterIP(model.IPv4, 0, 1)
-	key := appendKey(nil, identVIP, string(appendID(nil, plain.Key)))
+	id := string(appendID(nil, plain.Key))
+	key, shard := appendKey(nil, identVIP, id), shardNames[shardOf(id)]
 	write := func(fill func(b *nft.Batch)) func(testing.TB) {
 		return func(t testing.TB) { commit(t, k, fill) }
 	}
@@ -127,10 +128,10 @@ func edits(k nft.Kernel) []dataplanetest.Edit {
 			b.DelElement(v4.Set("services"), &nft.Element{Key: key})
 			b.AddElement(v4.Set("services"), &nft.Element{Key: key, Verdict: nft.Drop()})
 		})},
-		{Name: "all slots flushed", Do: write(func(b *nft.Batch) { b.FlushSet(v6.Set("eps")) })},
+		{Name: "all slots flushed", Do: write(func(b *nft.Batch) { b.FlushSet(v6.Set("eps-1")) })},
 		{Name: "foreign slots", Do: write(func(b *nft.Batch) {
 			for _, n := range []uint32{9, 70_000} {
-				b.AddElement(v4.Set("eps"), &nft.Element{Key: nft.AppendSlot(key[:len(key):len(key)], n), Data: []byte{10, 0, 0, 1, 0, 80, 0, 0}})
+				b.AddElement(v4.Set(shard), &nft.Element{Key: nft.AppendSlot(key[:len(key):len(key)], n), Data: []byte{10, 0, 0, 1, 0, 80, 0, 0}})
 			}
 		})},
 		{Name: "foreign pod range", Do: write(func(b *nft.Batch) {
@@ -141,7 +142,7 @@ func edits(k nft.Kernel) []dataplanetest.Edit {
 		{Name: "foreign rule in front", Do: write(func(b *nft.Batch) {
 			b.NewRule(nft.RuleSpec{Chain: v4.Chain("dispatch"), Exprs: drop, First: true})
 		})},
-		{Name: "chain flushed", Do: write(func(b *nft.Batch) { b.FlushChain(v4.Chain("lb-4")) })},
+		{Name: "chain flushed", Do: write(func(b *nft.Batch) { b.FlushChain(v4.Chain(leafOf(dataplanetest.Every(model.IPv4)[2]))) })},
 		{Name: "rule deleted", Do: func(t testing.TB) { dropRule(t, k, v6, "refuse", 1) }},
 		{Name: "foreign chains", Do: write(func(b *nft.Batch) {
 			b.NewChain(nft.ChainSpec{Ref: v4.Chain("mine")})
@@ -164,20 +165,26 @@ func edits(k nft.Kernel) []dataplanetest.Edit {
 		{Name: "table of a later layout", Do: write(func(b *nft.Batch) {
 			b.DelTable(v6)
 			b.NewTable(v6, nft.Comment("fairlead layout 7"))
-			b.NewSet(nft.SetSpec{Ref: v6.Set("eps"), Key: []nft.Part{nft.Port}})
+			b.NewSet(nft.SetSpec{Ref: v6.Set("eps-1"), Key: []nft.Part{nft.Port}})
 			b.NewChain(nft.ChainSpec{Ref: v6.Chain("unheard-of"), Hook: hook})
 		})},
 		{Name: "set of another type", Do: write(func(b *nft.Batch) {
 			b.DelTable(v4)
-			b.NewTable(v4, nft.Comment("fairlead layout 1"))
+			b.NewTable(v4, nft.Comment(markText+layoutValue(layout)))
 			b.NewSet(nft.SetSpec{Ref: v4.Set("services"), Key: []nft.Part{nft.Port}})
 		})},
 		{Name: "hook moved", Do: write(func(b *nft.Batch) {
 			b.DelTable(v6)
-			b.NewTable(v6, nft.Comment("fairlead layout 1"))
+			b.NewTable(v6, nft.Comment(markText+layoutValue(layout)))
 			b.NewChain(nft.ChainSpec{Ref: v6.Chain("nat-output"), Hook: hook})
 		})},
 	}
+}
+
+// leafOf names the chain of a plain Frontend.
+func leafOf(fe model.Frontend) string {
+	l := leaf{class: classOf(len(fe.Backends)), masquerade: fe.Masquerade, shard: uint8(shardOf(appendID(nil, fe.Key)))}
+	return l.name()
 }
 
 // dropRule deletes the n-th rule of a chain.
