@@ -97,3 +97,23 @@ func eachBackend(t *testing.T, test func(t *testing.T, b iptables.Backend)) {
 		t.Run(string(b), func(t *testing.T) { test(t, b) })
 	}
 }
+
+// sections gives the rules of each chain, with the table they stand in.
+func sections(saved string) map[string]string {
+	out := map[string]string{}
+	table, n := "", 0
+	for l := range strings.Lines(saved + "\n") {
+		switch {
+		case strings.HasPrefix(l, "*"):
+			n++
+			table = strings.TrimSpace(l) + " " + string(rune('0'+n))
+		case strings.HasPrefix(l, ":"):
+			name, _, _ := strings.Cut(l[1:], " ")
+			out[table+" "+name] += ""
+		case strings.HasPrefix(l, "-A "):
+			name, _, _ := strings.Cut(l[3:], " ")
+			out[table+" "+name] += l
+		}
+	}
+	return out
+}

@@ -207,7 +207,14 @@ func (c *Conn) List(ctx context.Context, f Family, table, chain string) ([]strin
 		cmd.Env, cmd.ExtraFiles = c.lock.childEnv(), c.lock.childFiles()
 	}
 	if err := c.do(cmd); err != nil {
-		if s := problem.String(); noTable(s) || strings.Contains(s, "No chain/target/match by that name") || strings.Contains(s, "does not exist") {
+		s := problem.String()
+		if strings.Contains(s, "is incompatible") { // said of a chain that is not there too
+			there, err := c.declares(ctx, f, table, chain)
+			if err != nil || !there {
+				return nil, err
+			}
+		}
+		if noTable(s) || strings.Contains(s, "No chain/target/match by that name") || strings.Contains(s, "does not exist") {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("%s -t %s -S %s: %w: %s", name, table, chain, err, oneLine(problem.String()))
@@ -219,6 +226,16 @@ func (c *Conn) List(ctx context.Context, f Family, table, chain string) ([]strin
 		}
 	}
 	return rules, nil
+}
+
+// declares tells whether a table has a chain.
+func (c *Conn) declares(ctx context.Context, f Family, table, chain string) (bool, error) {
+	there := false
+	err := c.Save(ctx, f, table, func(line []byte) error {
+		there = there || bytes.HasPrefix(line, []byte(":"+chain+" "))
+		return nil
+	})
+	return there, err
 }
 
 // noTable: legacy programs fail on a table that the kernel was not built with.
