@@ -105,10 +105,8 @@ func missing(l lookup, host string) answer {
 // protocolNode answers for _tcp.<svc>: an empty non-terminal if SRV records are
 // below it (RFC 8020).
 func (z *zone) protocolNode(v *view, label string) answer {
-	for k := range v.srv {
-		if protocolLabel(k.protocol) == label {
-			return nodata()
-		}
+	if v.speaks(label) {
+		return nodata()
 	}
 	return nxdomain()
 }
@@ -122,7 +120,7 @@ func (z *zone) service(l lookup, rest string) answer {
 		return nxdomain()
 	}
 	protocol, ok := model.ParseProtocol(strings.ToUpper(proto[1:]))
-	targets := l.view.srv[srvKey{port[1:], protocol}]
+	targets := l.view.targets(srvKey{port[1:], protocol})
 	switch {
 	case ok && len(targets) == 0 && l.view.addrs.empty():
 		return missing(l, "")

@@ -91,20 +91,32 @@ func (v *view) fillClusterIP() {
 	for _, ip := range v.service.ClusterIPs {
 		v.addrs.add(ip)
 	}
-	for _, p := range v.service.Ports {
-		if p.Name != "" && !v.addrs.empty() {
-			v.addSRV(srvKey{p.Name, p.Protocol}, target{"", p.Port})
-		}
-	}
 }
 
-func (v *view) addSRV(k srvKey, t target) {
-	if v.srv == nil {
-		v.srv = map[srvKey][]target{}
+// targets gives what an SRV record of the port leads to. A Service with a cluster
+// IP has no map for that: there are many of them, and few are asked for it.
+func (v *view) targets(k srvKey) []target {
+	if v.kind != clusterIP {
+		return v.srv[k]
 	}
-	if !slices.Contains(v.srv[k], t) {
-		v.srv[k] = append(v.srv[k], t)
+	for _, p := range v.service.Ports {
+		if p.Name == k.port && p.Protocol == k.protocol && !v.addrs.empty() {
+			return []target{{"", p.Port}}
+		}
 	}
+	return nil
+}
+
+// speaks tells whether some SRV record is of the protocol.
+func (v *view) speaks(label string) bool {
+	for k := range v.srv {
+		if protocolLabel(k.protocol) == label {
+			return true
+		}
+	}
+	return v.kind == clusterIP && slices.ContainsFunc(v.service.Ports, func(p model.ServicePort) bool {
+		return p.Name != "" && protocolLabel(p.Protocol) == label
+	})
 }
 
 // fillHeadless publishes every endpoint whose condition ready holds. The
