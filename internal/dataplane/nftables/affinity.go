@@ -114,7 +114,7 @@ func (s *stickiness) turned(o *dataplane.Op) {
 const sweepRounds = 2
 
 // sweep deletes what clients remember of endpoints that are gone. It comes after
-// the commit, for until then packets go on learning (dataplane.md E3). What it
+// the commit, for until then packets go on learning (nftables.md E3). What it
 // cannot do is left for the next Apply, or for the Load that Changed asks for.
 func (d *Driver) sweep(ctx context.Context) {
 	if len(d.stick.stale) == 0 {

@@ -45,7 +45,7 @@ func fixedChains() []fixedChain {
 		{name: "refuse-input", rules: refuseInput},
 		{name: "filter-forward", hook: hook("filter", nft.HookForward, beforeNAT), rules: jumpIfNew("refuse")},
 		{name: "filter-input", hook: hook("filter", nft.HookInput, beforeNAT), rules: jumpIfNew("refuse-input")},
-		// After DNAT, or the node's own connections to live Services would be refused (dataplane.md E7).
+		// After DNAT, or the node's own connections to live Services would be refused (nftables.md E7).
 		{name: "filter-output", hook: hook("filter", nft.HookOutput, afterNAT), rules: filterOutput},
 	}
 }
@@ -118,7 +118,7 @@ func dispatch(l lang, v *model.NodeView) []rule {
 }
 
 // clusterIPMasquerade marks connections to ClusterIPs that do not come from pods
-// (features.md 3.4).
+// (contract.md 4).
 func clusterIPMasquerade(l lang, v *model.NodeView) (rule, bool) {
 	set := mark(markBits(v))
 	if v.MasqueradeAll {
@@ -168,7 +168,7 @@ func learn(l lang, _ *model.NodeView) []rule {
 }
 
 // refuse answers for Frontends without endpoints, for unknown ports of a live
-// ClusterIP, and silences dead addresses of the Service ranges (features.md 3.7).
+// ClusterIP, and silences dead addresses of the Service ranges (contract.md 7).
 func refuse(l lang, _ *model.NodeView) []rule {
 	vip, _ := l.vip()
 	return []rule{

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// endpoints per Service in every benchmark, as in dataplane.md.
+// endpoints per Service in every benchmark.
 const benchEndpoints = 10
 
 var benchSizes = []int{1_000, 10_000, 50_000}

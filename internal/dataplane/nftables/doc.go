@@ -1,6 +1,6 @@
 // Package nftables is the default data plane: Frontends as elements of a few
 // maps in our own tables `ip fairlead` and `ip6 fairlead` (layout L2 of
-// docs/design/dataplane.md), written over netlink, one transaction per Apply.
+// docs/design/nftables.md), written over netlink, one transaction per Apply.
 //
 // No Service has a chain: services and nodeports map a Frontend to a chain that
 // is shared by all Frontends of one size class, and that chain draws a slot from

@@ -186,7 +186,7 @@ func (s *step) allowed(h *half) {
 
 // stray deletes what we would not have written. An element that packets made may
 // expire before we come: adding it as it was read and deleting it in the same
-// transaction is right in either case (dataplane.md E3).
+// transaction is right in either case (nftables.md E3).
 func (s *step) stray(o *dataplane.Op) {
 	if s.add || o.Have == "" {
 		return

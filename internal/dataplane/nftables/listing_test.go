@@ -13,7 +13,7 @@ import (
 
 // What nft 1.0.6 prints of our IPv4 table can be loaded again and prints the
 // same: nothing we write is beyond it. (IPv6 prints, but nft aborts on loading a
-// map update with a key over 16 bytes: dataplane.md E3.)
+// map update with a key over 16 bytes: nftables.md E3.)
 func TestListingLoadsAgain(t *testing.T) {
 	ns := ownNetns(t)
 	d := New(Params{Kernel: ns})

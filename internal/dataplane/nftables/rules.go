@@ -96,7 +96,7 @@ func ct(key, bits uint32) rule {
 
 // isProto matches a protocol. The counter keeps nft from dropping the match when
 // it lists a rule that implies it; without it the listing cannot be loaded
-// again (dataplane.md E3).
+// again (nftables.md E3).
 func isProto(p model.Protocol) rule {
 	return rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)}), nft.CountPackets()}
 }

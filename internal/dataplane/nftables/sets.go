@@ -43,7 +43,7 @@ func (s *setDef) spec(f model.Family, part string, scale int) nft.SetSpec {
 	case shapeVerdict:
 		out.Verdicts = true
 	case shapePool:
-		// Without typeof nft cannot print the slot (dataplane.md E2).
+		// Without typeof nft cannot print the slot (nftables.md E2).
 		out.Key, out.Data, out.Typeof = append(out.Key, nft.Slot), endpoint, true
 	case shapeRanges:
 		out.Key, out.Flags = []nft.Part{addr}, nft.SetInterval

@@ -65,7 +65,7 @@ type leaf struct {
 
 // tries is how often a draw may hit an empty slot before the lower half, which
 // is always full, answers: an upper slot loses at most (1/2)^6 of its share
-// (dataplane.md E4).
+// (nftables.md E4).
 const tries = 6
 
 func (c leaf) name() string {
@@ -208,7 +208,7 @@ func learnName(timeout time.Duration) string {
 }
 
 // learnRules remember the endpoint that was chosen, from the translated packet
-// itself (dataplane.md E3). On a known client they renew the time only, so the
+// itself (nftables.md E3). On a known client they renew the time only, so the
 // time counts from its last new connection.
 func learnRules(l lang, timeout time.Duration) []rule {
 	var out []rule
@@ -235,7 +235,7 @@ func (l lang) data() int {
 const rejectChain = "reject-chain"
 
 // rejectRules: a reset, because a TCP client on this host would wait a second
-// for the ICMP error to count (dataplane.md, pitfalls).
+// for the ICMP error to count (docs/design/nftables.md).
 func rejectRules(l lang) []rule {
 	tcp := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{unix.IPPROTO_TCP}), nft.RejectReset()}
 	return []rule{tcp, {nft.RejectPort(l.f)}}

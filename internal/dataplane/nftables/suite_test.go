@@ -74,7 +74,7 @@ func subject(t *testing.T, k, other nft.Kernel, checked func(testing.TB)) *datap
 	return s
 }
 
-// overlapping source ranges are what policy must never let through (dataplane.md E6).
+// overlapping source ranges are what policy must never let through (nftables.md E6).
 func overlapping(f model.Family) *model.Frontend {
 	fe := dataplanetest.ClusterIP(f, 4000, 2)
 	fe.Kind, fe.Guarded = model.LoadBalancer, true
