@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"golang.org/x/sys/unix"
 )
 
 // Cleanup implements dataplane.Driver: it deletes our tables in both families,
@@ -11,7 +13,10 @@ import (
 // ours stays, and the error says so.
 func (d *Driver) Cleanup(ctx context.Context) error {
 	tables, err := d.k.Tables(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT):
+		return nil // a kernel without nf_tables holds nothing of ours
+	case err != nil:
 		return fmt.Errorf("clean up: %w", err)
 	}
 	var problems []error

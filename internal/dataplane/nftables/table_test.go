@@ -179,6 +179,15 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 	})
 }
 
+func TestCleanupWithoutNfTables(t *testing.T) {
+	for errno, fails := range map[unix.Errno]bool{unix.EINVAL: false, unix.EOPNOTSUPP: false, unix.EPERM: true} {
+		k := &nft.Faulty{Kernel: nft.NewFake(), OnRead: func(string) error { return errno }}
+		if err := New(Params{Kernel: k}).Cleanup(t.Context()); (err != nil) != fails {
+			t.Errorf("%v: clean-up says %v", errno, err)
+		}
+	}
+}
+
 func TestProbeLeavesNoTrace(t *testing.T) {
 	ns := ownNetns(t)
 	caps, err := New(Params{Kernel: ns}).Probe(t.Context())
