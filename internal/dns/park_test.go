@@ -41,6 +41,18 @@ func (r *rig) waitParked(t *testing.T, n int) {
 	}
 }
 
+// waitShed waits until some bound of parking has been reached.
+func (r *rig) waitShed(t *testing.T) {
+	t.Helper()
+	end := time.Now().Add(10 * time.Second)
+	for r.result(shed) == 0 {
+		if time.Now().After(end) {
+			t.Fatal("nothing is shed")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 const hostName = "flux-0.flux.jobs.svc.cluster.local"
 
 // TestPublished: A, AAAA and SRV wait together and end at once when the slice
@@ -79,7 +91,7 @@ func TestPublished(t *testing.T) {
 	for range asks {
 		<-results
 	}
-	if took := time.Since(published); took > time.Second {
+	if took := time.Since(published); took > 2*time.Second {
 		t.Errorf("answers came %s after publication", took)
 	}
 	if got := r.result(released); got != len(asks) {
@@ -94,7 +106,7 @@ func TestPublished(t *testing.T) {
 // again for a while; another one is.
 func TestExpired(t *testing.T) {
 	r := newRig(t, nil)
-	r.store.Apply([]model.Event{serviceEvent(headlessService(ptr(300 * time.Millisecond)))})
+	r.store.Apply([]model.Event{serviceEvent(headlessService(ptr(time.Second)))})
 	timed := func(from string) time.Duration {
 		start := time.Now()
 		c := dns.Client{Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}, Timeout: 5 * time.Second}
@@ -107,13 +119,13 @@ func TestExpired(t *testing.T) {
 		}
 		return time.Since(start)
 	}
-	if d := timed("127.0.0.1"); d < 290*time.Millisecond {
+	if d := timed("127.0.0.1"); d < 990*time.Millisecond {
 		t.Errorf("first query took %s", d)
 	}
-	if d := timed("127.0.0.1"); d > 200*time.Millisecond {
+	if d := timed("127.0.0.1"); d > 800*time.Millisecond {
 		t.Errorf("second query took %s: stalled twice", d)
 	}
-	if d := timed("127.0.0.2"); d < 290*time.Millisecond {
+	if d := timed("127.0.0.2"); d < 990*time.Millisecond {
 		t.Errorf("another client's query took %s", d)
 	}
 }
@@ -174,7 +186,7 @@ func TestExpected(t *testing.T) {
 // answered, and the server serves meanwhile.
 func TestManyClients(t *testing.T) {
 	r := newRig(t, nil)
-	r.store.Apply([]model.Event{serviceEvent(headlessService(ptr(3 * time.Second)))})
+	r.store.Apply([]model.Event{serviceEvent(headlessService(ptr(MaxPark)))})
 	const clients, each = 200, 50
 	answered := make(chan int, clients)
 	for i := range clients {
@@ -200,7 +212,7 @@ func TestManyClients(t *testing.T) {
 			}
 		}()
 	}
-	r.waitParked(t, maxParked)
+	r.waitShed(t)
 	r.serving(t)
 	total := 0
 	for range clients {
@@ -209,8 +221,8 @@ func TestManyClients(t *testing.T) {
 	if total < clients*each*95/100 { // UDP may lose some of a burst
 		t.Errorf("%d of %d answered", total, clients*each)
 	}
-	if s := r.result(shed); s < clients*each*95/100-maxParked {
-		t.Errorf("%d shed", s)
+	if s := r.result(shed) + r.result(expired); s < clients*each*95/100 {
+		t.Errorf("%d shed or expired", s)
 	}
 	r.waitParked(t, 0)
 }
