@@ -117,12 +117,22 @@ func (cfg Config) work(ctx context.Context, queue <-chan job, report func(job, R
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
 	subject := cfg.NewSubject()
+	if s, ok := subject.(Settler); ok {
+		if err := s.Settle(ctx, lab); err != nil {
+			return err
+		}
+		defer s.Leave()
+	}
 	for j := range queue {
 		res := Result{Variant: j.variant, Mode: j.mode, NotApplicable: j.variant.Scenario.NotApplicable(j.mode, cfg.SubjectName)}
 		if res.NotApplicable == "" {
 			start := time.Now()
 			res.Err = cfg.one(ctx, lab, subject, j)
 			res.Took = time.Since(start)
+			var why NotApplicable
+			if errors.As(res.Err, &why) {
+				res.Err, res.NotApplicable = nil, string(why)
+			}
 		}
 		report(j, res)
 	}

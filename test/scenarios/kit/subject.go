@@ -38,3 +38,15 @@ type Subject interface {
 	// Log is everything the agent wrote since Start.
 	Log() string
 }
+
+// Settler is a Subject that keeps something in the lab from its first scenario to its last, such as an API server.
+type Settler interface {
+	Settle(ctx context.Context, lab *netlab.Lab) error
+	Leave()
+}
+
+// NotApplicable is the error of a Subject for which a scenario turns out to have no meaning. The text is the reason.
+type NotApplicable string
+
+// Error implements error.
+func (n NotApplicable) Error() string { return string(n) }

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# conformance.sh MODE [SUBJECT] [RUN]: the scenario kit against Fairlead (SUBJECT empty) or upstream kube-proxy (SUBJECT=kube-proxy), both
+# of them built first. MODE is one mode or several with commas. Environment: LABS (how many labs at once), ARGS (more flags).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mode=${1:-nftables} subject=${2:-fairlead} run=${3:-}
+[ "$(id -u)" = 0 ] || { echo "conformance.sh: needs root: it makes network namespaces" >&2; exit 1; }
+flags=(--mode "$mode" --run "$run")
+[ -z "${LABS:-}" ] || flags+=(--labs "$LABS")
+read -ra more <<< "${ARGS:-}"
+case $subject in
+fairlead)
+  exec bin/fairlead-lab conformance "${flags[@]}" "${more[@]}" ;;
+kube-proxy)
+  bash test/cluster/build.sh etcd kube-apiserver kube-proxy
+  mkdir -p bin
+  (cd test/cluster && CGO_ENABLED=0 go build -trimpath -o ../../bin/conformance-kube-proxy ./conformance)
+  bin=${FAIRLEAD_CACHE:-.cache}/bin
+  exec bin/conformance-kube-proxy --bin "$bin" "${flags[@]}" "${more[@]}" ;;
+*)
+  echo "conformance.sh: unknown SUBJECT '$subject': want fairlead (or nothing) or kube-proxy" >&2; exit 2 ;;
+esac
