@@ -15,11 +15,12 @@ import (
 // hash: dumps of the growing one are wrong while it rehashes in the background,
 // walks of it (dumps, checks of new rules) take twice as long, and so do big
 // inserts (measured on 6.18: docs/design/nftables.md). A size is a limit, and the
-// kernel makes the buckets (8 bytes each) for it at once; so a set grows, by a
-// factor of four, when it is full: the table is then built anew in one transaction.
+// kernel makes the buckets for it at once (8 bytes each, and a look for each message
+// of a dump); so a set doubles when it is full: the table is then built anew in one
+// transaction.
 
 // maxScale is the largest set: 12 million endpoint slots in all shards, 1.5 million Frontends.
-const maxScale = 4
+const maxScale = 8
 
 // firstSize is a set's size at scale 0. Three quarters of a power of two: the
 // kernel makes a bucket for each quarter more, rounded up.
