@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -69,6 +70,9 @@ func (s *sink) table(b *strings.Builder, o options, n int) {
 }
 
 func (r row) write(b *strings.Builder, subjects, peers []string, all map[string]results, mine results, ours bool, size string) {
+	if !slices.ContainsFunc(subjects, func(name string) bool { _, ok := r.value(all[name]); return ok }) {
+		return // nobody was asked for it
+	}
 	fmt.Fprintf(b, "| %s |", r.name)
 	for _, name := range subjects {
 		v, ok := r.value(all[name])

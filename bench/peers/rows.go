@@ -33,11 +33,11 @@ var rows = []row{
 	{"10 changes a second: syncs", of(churn, func(r *churnRecord) float64 { return r.Syncs }), nil},
 	{"10 changes a second: cgroup memory peak, MiB", of(churn, func(r *churnRecord) float64 { return r.PeakMiB }), nil},
 	{"highest cgroup memory peak of all phases, MiB", peak, map[string]goal{atFull: {ratio: 5}}},
-	{"new connection, best p50 of 10 rounds, us: no proxy", to("bare"), nil},
-	{"new connection, best p50 of 10 rounds, us: pod address", to("direct"), nil},
-	{"new connection, best p50 of 10 rounds, us: first Service", to("first"), nil},
-	{"new connection, best p50 of 10 rounds, us: last Service", to("last"), nil},
-	{"new connection, best p50 of 10 rounds, us: last node port", to("nodeport"), nil},
+	{"new connection, best p50 of 30 rounds, us: no proxy", to("bare"), nil},
+	{"new connection, best p50 of 30 rounds, us: pod address", to("direct"), nil},
+	{"new connection, best p50 of 30 rounds, us: first Service", to("first"), nil},
+	{"new connection, best p50 of 30 rounds, us: last Service", to("last"), nil},
+	{"new connection, best p50 of 30 rounds, us: last node port", to("nodeport"), nil},
 }
 
 func cold(r results) *startRecord    { return r.cold }

@@ -89,7 +89,7 @@ type connects struct {
 	BestP50Us, MedianP50Us, P99Us float64
 }
 
-const connectRounds = 10
+const connectRounds = 30
 
 // connectAll goes round the targets, so that a slow time of the machine hits all of them.
 func connectAll(from *netlab.Host, targets map[string]netip.AddrPort, each time.Duration) (map[string]connects, error) {
