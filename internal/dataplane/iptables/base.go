@@ -17,8 +17,8 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 				b.put(kindBucket, chainRef{f, t, name}.id(), present)
 			}
 		}
-		b.lines()
 		b.fixed()
+		b.lines()
 		for _, j := range jumps() {
 			b.put(kindJump, chainRef{f, j.table, j.chain}.line(j.rule), present)
 		}

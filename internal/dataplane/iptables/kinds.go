@@ -17,8 +17,8 @@ const (
 	kindFirewall                                 // KUBE-FW-
 	kindStray                                    // a chain of kube-proxy's that we never make, as Load found it
 	kindBucket                                   // a shared chain that exists whatever is in it
+	kindBase                                     // fixed chains that lead to roots of shared ones
 	kindLine                                     // one line of a shared chain
-	kindBase                                     // fixed chains that lead to shared ones
 	kindJump                                     // one rule in a built-in chain
 	kinds
 )

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -10,22 +11,55 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-func TestSuiteOnKernel(t *testing.T) {
-	eachBackend(t, func(t *testing.T, b iptables.Backend) {
-		dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject { return subject(t, ownNetns(t, b)) })
+func TestSuiteOnModel(t *testing.T) {
+	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
+		k := iptables.NewFake()
+		return subject(t, k, func(t testing.TB) { foreign(t, k, "*nat", "-A INPUT -p tcp -j RETURN", "COMMIT") }, modelEdits(k))
 	})
 }
 
-// subject wraps a kernel so that the suite can make it fail.
-func subject(t *testing.T, ns *netns) *dataplanetest.Subject {
+func TestSuiteOnKernel(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b iptables.Backend) {
+		dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
+			ns := ownNetns(t, b)
+			return subject(t, ns.Conn, func(t testing.TB) { touch(t, ns) }, edits(ns))
+		})
+	})
+}
+
+// foreign is somebody else's restore.
+func foreign(t testing.TB, k iptables.Kernel, lines ...string) {
 	t.Helper()
-	faulty := &iptables.Faulty{Kernel: ns.Conn}
+	in := strings.Join(lines, "\n") + "\n"
+	if _, err := k.Restore(t.Context(), iptables.Restore{Family: iptables.IPv4, Input: []byte(in), Commits: 1}); err != nil {
+		t.Fatalf("foreign write: %v", err)
+	}
+}
+
+// modelEdits are a few of what others do; edits has them all, on real kernels.
+func modelEdits(k iptables.Kernel) []dataplanetest.Edit {
+	do := func(name string, lines ...string) dataplanetest.Edit {
+		return dataplanetest.Edit{Name: name, Do: func(t testing.TB) { foreign(t, k, append(append([]string{"*nat"}, lines...), "COMMIT")...) }}
+	}
+	return []dataplanetest.Edit{
+		do("dispatch flushed", ":KUBE-SERVICES - [0:0]"),
+		do("rule added in front", "-I KUBE-POSTROUTING -j RETURN"),
+		do("jump deleted", "-D OUTPUT "+jumps()[1].rule),
+		do("jump twice", "-A OUTPUT "+jumps()[1].rule),
+		do("foreign chains", ":KUBE-SEP-AAAAAAAAAAAAAAAA - [0:0]", ":KUBE-T-1.2.3.0-28 - [0:0]"),
+	}
+}
+
+// subject wraps a kernel so that the suite can make it fail.
+func subject(t *testing.T, k iptables.Kernel, touch func(testing.TB), edits []dataplanetest.Edit) *dataplanetest.Subject {
+	t.Helper()
+	faulty := &iptables.Faulty{Kernel: k}
 	s := &dataplanetest.Subject{
 		Driver:   New(Params{Kernel: faulty}),
-		Restart:  func() dataplane.Driver { return New(Params{Kernel: ns.Conn}) },
+		Restart:  func() dataplane.Driver { return New(Params{Kernel: k}) },
 		Families: []model.Family{model.IPv4, model.IPv6},
-		Edits:    edits(ns),
-		Touch:    func(t testing.TB) { touch(t, ns) },
+		Edits:    edits,
+		Touch:    touch,
 		Poison:   strangeFamily,
 		Lingers:  func(string) bool { return false },
 	}
@@ -38,7 +72,7 @@ func subject(t *testing.T, ns *netns) *dataplanetest.Subject {
 	s.InterruptLoad = func() {
 		faulty.OnSave = func(iptables.Family, string) error {
 			faulty.OnSave = nil
-			touch(t, ns)
+			touch(t)
 			return nil
 		}
 	}

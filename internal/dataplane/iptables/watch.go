@@ -18,11 +18,10 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 		defer close(audits)
 		d.audits(ctx, changed)
 	}()
-	err := d.k.Watch(ctx, func(s iptables.Stamp) {
-		if d.busy.Load() {
-			d.awaitQuiet(ctx)
-		}
-		if known := d.known.Load(); *known != s && !d.caughtUp(ctx) {
+	var told iptables.Stamp // one alarm for each state
+	err := d.k.Watch(ctx, func(iptables.Stamp) {
+		if now, known := d.present(ctx); !known && now != told {
+			told = now
 			changed()
 		}
 	})
@@ -37,20 +36,21 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 // quietPause is how often Watch looks whether our own write has ended.
 const quietPause = 5 * time.Millisecond
 
-func (d *Driver) awaitQuiet(ctx context.Context) {
-	for d.busy.Load() && ctx.Err() == nil {
+// present gives the state at a moment when we do not write, and tells whether we
+// know it.
+func (d *Driver) present(ctx context.Context) (now iptables.Stamp, known bool) {
+	for ctx.Err() == nil {
+		before := d.known.Load()
+		now, err := d.k.Stamp(ctx)
+		if !d.busy.Load() && d.known.Load() == before {
+			return now, err == nil && now == *before
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(quietPause):
 		}
 	}
-}
-
-// caughtUp asks again: the stamp may have been taken in the middle of our own
-// write.
-func (d *Driver) caughtUp(ctx context.Context) bool {
-	now, err := d.k.Stamp(ctx)
-	return err == nil && now == *d.known.Load() && !d.busy.Load()
+	return now, true
 }
 
 // Changed implements dataplane.Driver. When others write all the time and our

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -242,6 +243,8 @@ func (c *Conn) declares(ctx context.Context, f Family, table, chain string) (boo
 func noTable(s string) bool {
 	return strings.Contains(s, "Table does not exist") || strings.Contains(s, "can't initialize") && !strings.Contains(s, "Permission denied")
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
