@@ -41,6 +41,11 @@ test: deps build ## every test: unit, property, real kernel, real API server
 conformance: lab ## the scenario kit: MODE=nftables [SUBJECT=kube-proxy] [RUN=regexp]
 	@bash scripts/conformance.sh "$(MODE)" "$(SUBJECT)" "$(RUN)"
 
+SOAK ?= 5m
+.PHONY: soak
+soak: deps build ## random changes under real traffic: SOAK=60s for a short one
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/soak ./test/soak && bin/soak -bin $(BIN) -for $(SOAK)
+
 .PHONY: bench
 bench: deps ## sync and memory figures: [SIZES="1000 10000 50000"]
 	@bash scripts/bench.sh

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/scenarios/kit"
+)
+
+// agent is the binary as a user runs it, on node-a of a lab.
+type agent struct {
+	binary, dir, log string
+	lab              *netlab.Lab
+	proc             *netlab.Process
+}
+
+func (a *agent) start(ctx context.Context) error {
+	out, err := os.OpenFile(a.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd := exec.Command(a.binary, "run", "--manifests", a.dir, "--hostname-override", "node-a", "--proxy-mode", "nftables",
+		"--cluster-cidr", netlab.ClusterCIDR4+","+netlab.ClusterCIDR6)
+	cmd.Stdout, cmd.Stderr = out, out
+	if a.proc, err = a.lab.Node().Start(cmd); err != nil {
+		return err
+	}
+	return a.settled(ctx, time.Minute)
+}
+
+// settled waits until the agent has been idle for two seconds: nothing pending, no operation more.
+func (a *agent) settled(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	last, since := -1.0, time.Now()
+	for {
+		operations, err := a.metric(ctx, "fairlead_operations_total")
+		pending, err2 := a.metric(ctx, "fairlead_pending_objects")
+		synced, err3 := a.metric(ctx, "kubeproxy_sync_proxy_rules_last_timestamp_seconds")
+		if err = errors.Join(err, err2, err3); err != nil || operations != last || pending > 0 || synced == 0 {
+			last, since = operations, time.Now()
+		}
+		if time.Since(since) > 2*time.Second {
+			return nil
+		}
+		select {
+		case <-a.proc.Done():
+			return fmt.Errorf("the agent ended by itself: %w", a.proc.Err())
+		case <-ctx.Done():
+			return fmt.Errorf("not settled within %s: %w (%g operations, %g pending)", limit, errors.Join(ctx.Err(), err), operations, pending)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (a *agent) metric(ctx context.Context, name string) (float64, error) {
+	return kit.Metric(ctx, a.lab.Node(), name)
+}
+
+func (a *agent) stop() error {
+	if !a.proc.Terminate(15 * time.Second) {
+		return errors.New("the agent did not end within 15 s of SIGTERM")
+	}
+	return nil
+}
+
+// rss is the resident memory in MiB.
+func (a *agent) rss() (float64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.proc.Pid()))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmRSS:" {
+			kb, err := strconv.ParseFloat(f[1], 64)
+			return kb / 1024, err
+		}
+	}
+	return 0, errors.New("no VmRSS in /proc/pid/status")
+}
