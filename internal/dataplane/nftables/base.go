@@ -31,7 +31,6 @@ func fixedChains() []fixedChain {
 	return []fixedChain{
 		{name: "guard-check", rules: guardCheck},
 		{name: "guard-check-nodeports", rules: guardCheckNodePorts},
-		{name: "guard-check-ranges", rules: guardCheckRanges},
 		{name: "guard", rules: guard},
 		{name: "guard-prerouting", hook: hook("filter", nft.HookPrerouting, beforeNAT), rules: jumpIfNew("guard")},
 		{name: "guard-output", hook: hook("filter", nft.HookOutput, beforeNAT), rules: jumpIfNew("guard")},
@@ -75,13 +74,7 @@ func guard(l lang, _ *model.NodeView) []rule {
 	return []rule{
 		join(vip, rule{in("fw-guarded")}, does(nft.Goto("guard-check"))),
 		join(l.toNodePort(), port, rule{in("fw-guarded-nodeports")}, does(nft.Goto("guard-check-nodeports"))),
-		join(vip, rule{in("fw-guarded-ranges")}, does(nft.Goto("guard-check-ranges"))),
 	}
-}
-
-func guardCheckRanges(l lang, _ *model.NodeView) []rule {
-	key, next := l.vip()
-	return allowed(l, key, next, "fw-allowed-ranges")
 }
 
 func guardCheck(l lang, _ *model.NodeView) []rule {
@@ -113,8 +106,8 @@ func dispatch(l lang, v *model.NodeView) []rule {
 	port, _ := l.port()
 	return append(out,
 		join(vip, rule{vmap("services")}),
-		join(vip, rule{vmap("ranges")}), // a single port goes before the range it lies in
-		join(l.toNodePort(), port, rule{vmap("nodeports")}))
+		join(l.toNodePort(), port, rule{vmap("nodeports")}),
+		join(vip, rule{vmap("ranges")})) // a single port goes before the range it lies in
 }
 
 // clusterIPMasquerade marks connections to ClusterIPs that do not come from pods

@@ -86,7 +86,7 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 
 // ourChain tells whether Render could give a shared chain this name.
 func ourChain(name string) bool {
-	for _, prefix := range [...]string{"ext-", "aff-", "hash-", "lb-", "np-", "local-", "range-", "xl-", "learn-", rejectChain} {
+	for _, prefix := range [...]string{"ext-", "aff-", "hash-", "lb-", "np-", "local-", "range-", guardedPrefix, "xl-", "learn-", rejectChain} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

@@ -21,7 +21,6 @@ const (
 	kindHairpinRange
 	kindGuarded
 	kindGuardedNodePort
-	kindGuardedRange
 	kindAllowed
 	kindAllowedNodePort
 	kindAllowedRange
@@ -94,7 +93,6 @@ var setDefs = [...]setDef{
 	{name: "hairpin-ranges", kind: kindHairpinRange, shape: shapeMember, ident: identPairProto},
 	{name: "fw-guarded", kind: kindGuarded, shape: shapeMember, ident: identVIP},
 	{name: "fw-guarded-nodeports", kind: kindGuardedNodePort, shape: shapeMember, ident: identNodePort},
-	{name: "fw-guarded-ranges", kind: kindGuardedRange, shape: shapeMember, ident: identRange},
 	{name: "fw-allowed", kind: kindAllowed, shape: shapeAllowed, ident: identVIP},
 	{name: "fw-allowed-nodeports", kind: kindAllowedNodePort, shape: shapeAllowed, ident: identNodePort},
 	{name: "fw-allowed-ranges", kind: kindAllowedRange, shape: shapeAllowed, ident: identRange},

@@ -199,7 +199,7 @@ func kindOfChain(c *nft.Chain, fixed bool) dataplane.Kind {
 	if c.Hook != nil || fixed {
 		return kindBaseChain
 	}
-	if strings.HasPrefix(c.Ref.Name, "xl-") {
+	if strings.HasPrefix(c.Ref.Name, "xl-") || strings.HasPrefix(c.Ref.Name, guardedPrefix) {
 		return kindOuterChain
 	}
 	return kindLeafChain

@@ -126,7 +126,9 @@ func (r *frontend) guard() {
 	if v := packPrefixes(ofFamily(r.f.SourceRanges, r.fam)); v != "" {
 		r.put(r.of(kindAllowed, kindAllowedNodePort, kindAllowedRange), r.id, v)
 	}
-	r.put(r.of(kindGuarded, kindGuardedNodePort, kindGuardedRange), r.id, present)
+	if r.front != byRange { // which is guarded behind its lookup, by publish
+		r.put(r.of(kindGuarded, kindGuardedNodePort), r.id, present)
+	}
 }
 
 // whole renders a Frontend that treats every client alike.
@@ -144,7 +146,7 @@ func (r *frontend) whole() {
 		r.publish(c.name)
 	default: // Reject; an unknown verdict fails closed
 		r.refuse()
-		if r.front == byVIP {
+		if r.front != byRange || r.f.Guarded {
 			r.publish(returnValue) // or a range around it would take the connection
 		}
 	}
@@ -238,6 +240,17 @@ func (r *frontend) refuse() {
 	r.put(r.of(kindRefused, kindRefusedNodePort, kindRefusedRange), r.id, rejectChain)
 }
 
+// publish leads new connections to a chain, or says what becomes of them. To a
+// guarded range they come by its guard.
 func (r *frontend) publish(verdict string) {
+	if r.f.Guarded && r.front == byRange && verdict != dropValue {
+		on := verdictOf(verdict)
+		c := chain{guardedPrefix + "none", r.d.chains.write(guarded(langOf(r.fam), on))}
+		if on.Chain != "" {
+			c.name = guardedPrefix + on.Chain
+		}
+		r.emit(c.object(kindOuterChain, r.fam))
+		verdict = c.name
+	}
 	r.put(r.of(kindServices, kindNodePorts, kindRanges), r.id, verdict)
 }

@@ -193,6 +193,20 @@ func (o outer) rules(l lang, view *model.NodeView) []rule {
 	return append(out, ends(o.other))
 }
 
+// guardedPrefix begins the names of the chains that let only source ranges come.
+const guardedPrefix = "guarded-"
+
+// guarded holds the clients of a range of ports against its source ranges and
+// sends on whom they let in. It comes after the lookup of the range, not before
+// all lookups like that of single ports: a port inside may be another Service's.
+func guarded(l lang, on nft.Verdict) []rule {
+	key, next := l.vip()
+	return []rule{
+		join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in("fw-allowed-ranges")}, does(on)),
+		does(nft.Drop()),
+	}
+}
+
 // ends turns a verdict other than Forward into a rule's end. To refuse is to let
 // the packet go on untranslated: the filter hooks know the Frontend.
 func ends(v model.Verdict) rule {
