@@ -43,7 +43,7 @@ func (r *rig) load(ctx context.Context, names, rounds int) error {
 		list = append(list, name+"="+addr.String())
 	}
 	cmd := exec.Command("taskset", "-c", "0", filepath.Join(r.bin, "load"), "-servers", strings.Join(list, ","),
-		"-names", fmt.Sprint(names), "-rounds", fmt.Sprint(rounds))
+		"-names", fmt.Sprint(names), "-rounds", fmt.Sprint(rounds), "-length", "1s")
 	var log strings.Builder
 	cmd.Stdout, cmd.Stderr = r.out, &log
 	p, err := r.node.Start(cmd)

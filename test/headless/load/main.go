@@ -46,7 +46,7 @@ func main() {
 	flag.StringVar(&o.pattern, "pattern", "svc-%d.load.svc.cluster.local.", "name, %d is the number")
 	flag.IntVar(&o.sockets, "sockets", 8, "UDP sockets")
 	flag.IntVar(&o.window, "window", 16, "questions in flight on each socket")
-	flag.Float64Var(&o.rate, "rate", 10000, "questions a second in the paced half")
+	flag.Float64Var(&o.rate, "rate", 1000, "questions a second in the paced half")
 	flag.DurationVar(&o.length, "length", 3*time.Second, "of one turn")
 	flag.IntVar(&o.rounds, "rounds", 5, "turns of each server and mode")
 	flag.Parse()
