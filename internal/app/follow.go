@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -197,6 +198,6 @@ func (f *follower) line(t *engine.Turn) {
 		f.a.log.Error("sync failed; trying again", "error", t.Err, "pending", t.Pending)
 		return
 	}
-	f.a.log.Log(nil, levelTurn, "synced", "services", t.ServiceEvents, "slices", t.SliceEvents, "operations", t.Operations,
+	f.a.log.Log(context.Background(), levelTurn, "synced", "services", t.ServiceEvents, "slices", t.SliceEvents, "operations", t.Operations,
 		"batches", t.Batches, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
 }

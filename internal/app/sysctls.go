@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,11 +40,11 @@ func logSysctl(log *slog.Logger, c sysctl.Change) {
 		log.Warn("cannot set a sysctl", "name", c.Name, "value", c.To, "error", c.Err)
 		return
 	}
-	log.Log(nil, levelTurn, "set a sysctl", "name", c.Name, "from", c.From, "to", c.To)
+	log.Log(context.Background(), levelTurn, "set a sysctl", "name", c.Name, "from", c.From, "to", c.To)
 }
 
 func setOOMScore(score int, log *slog.Logger) {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(score)), 0o600); err != nil {
-		log.Log(nil, levelTurn, "cannot set the OOM score", "score", score, "error", err)
+		log.Log(context.Background(), levelTurn, "cannot set the OOM score", "score", score, "error", err)
 	}
 }

@@ -185,8 +185,6 @@ func (d *memDriver) snapshot() map[dataplane.Key]string {
 
 // ---- events
 
-func ip(s string) netip.Addr { return netip.MustParseAddr(s) }
-
 func svcEvent(i int, port uint16) model.Event {
 	k := model.ServiceKey{Namespace: "default", Name: fmt.Sprintf("svc-%05d", i)}
 	return model.Event{Received: time.Now(), Service: &model.Keyed[model.ServiceKey, model.Service]{Key: k, Value: &model.Service{
