@@ -98,6 +98,7 @@ func (r *report) print() error {
 	for _, b := range r.t.bad {
 		fmt.Println("   ", b)
 	}
+	fmt.Printf("an endpoint that left got its last request %s later at the latest\n", r.t.lag.Round(time.Millisecond))
 	early, middle, late := window(r.samples, 20, 40), window(r.samples, 40, 60), window(r.samples, 80, 100)
 	fmt.Printf("\n%-18s %9s %9s %9s\n", "memory", "early", "middle", "end")
 	fmt.Printf("%-18s %9.1f %9.1f %9.1f\n", "resident, MiB", early.rss, middle.rss, late.rss)
@@ -114,7 +115,7 @@ func (r *report) print() error {
 		fmt.Println("   ", d)
 	}
 	fmt.Printf("a restart writes %.0f objects\n", r.again)
-	check(rate > changesPerSec*0.95, "only %.0f changes a second", rate)
+	check(rate > changesPerSec*0.9, "only %.0f changes a second", rate)
 	check(r.elements > services, "only %d elements: nothing was compared", r.elements)
 	check(len(r.differences) == 0, "the kernel differs from scratch")
 	check(r.again == 0, "a restart wrote %.0f objects", r.again)

@@ -94,10 +94,19 @@ func (s *service) note(before []endpoint) {
 	s.removed = slices.DeleteFunc(s.removed, func(x removal) bool { return now.Sub(x.at) > time.Minute })
 }
 
-// mayAnswer tells whether a pod may answer a request that began at start: it is in the list, or left it only just before.
-func (s *service) mayAnswer(pod string, start time.Time) bool {
-	return slices.ContainsFunc(s.endpoints, func(e endpoint) bool { return e.pod.Name == pod && e.state == "ready" }) ||
-		s.leftSince(pod, start.Add(-grace))
+// entitled tells whether a pod may answer a request that began at start: it is in the list, or it left (and how long before) not longer ago
+// than grace.
+func (s *service) entitled(pod string, start time.Time) (ok bool, ago time.Duration) {
+	if slices.ContainsFunc(s.endpoints, func(e endpoint) bool { return e.pod.Name == pod && e.state == "ready" }) {
+		return true, 0
+	}
+	ago = time.Hour
+	for _, x := range s.removed {
+		if x.pod == pod {
+			ago = min(ago, max(start.Sub(x.at), 0))
+		}
+	}
+	return ago <= grace, ago
 }
 
 // leftSince tells whether the pod (any, if "") left after a time.

@@ -17,6 +17,7 @@ type traffic struct {
 	lab  *netlab.Lab
 	mu   sync.Mutex
 	kind map[string]*count // by kind of request
+	lag  time.Duration     // the longest time between an endpoint's leaving and the last request it was given
 	bad  []string          // the first few failures, for the report
 }
 
@@ -134,7 +135,10 @@ func (t *traffic) holdOne(ctx context.Context, q question, requests int) {
 // note counts one request; a start of zero means that it does not matter who answers.
 func (t *traffic) note(q question, start time.Time, rep netlab.Reply) {
 	t.w.mu.Lock()
-	entitled := start.IsZero() || q.s.mayAnswer(rep.Backend, start)
+	entitled, ago := true, time.Duration(0)
+	if rep.Outcome == netlab.Answered && !start.IsZero() {
+		entitled, ago = q.s.entitled(rep.Backend, start)
+	}
 	inFlight := q.s.proto == "UDP" && q.s.leftSince("", start.Add(-grace))
 	t.w.mu.Unlock()
 	t.mu.Lock()
@@ -155,8 +159,9 @@ func (t *traffic) note(q question, start time.Time, rep netlab.Reply) {
 		return
 	case !entitled:
 		c.stale++
-		t.tell("%s %s -> %s (s%04d): answered by %s, which had left", q.kind, q.from.Name, q.to, q.s.index, rep.Backend)
+		t.tell("%s %s -> %s (s%04d): answered by %s, which had left %s before", q.kind, q.from.Name, q.to, q.s.index, rep.Backend, ago)
 	}
+	t.lag = max(t.lag, ago)
 	c.answered++
 	if rep.Latency > slow {
 		c.slow++
