@@ -71,3 +71,11 @@ func withRestoreFaults(k kernel.Kernel) kernel.Kernel {
 	killed := errors.New("signal: killed (a fault that was asked for)")
 	return &kernel.Faulty{Kernel: k, OnRestore: kernel.RandomRestores(r, share, kernel.Fault{Err: killed}, kernel.Fault{Err: killed, After: true})}
 }
+
+// chunkOps is how large a driver wants its batches; 0 leaves it to the engine.
+func chunkOps(d dataplane.Driver) int {
+	if c, ok := d.(interface{ ChunkOps() int }); ok {
+		return c.ChunkOps()
+	}
+	return 0
+}

@@ -67,17 +67,7 @@ func benchScale(b *testing.B, backend iptables.Backend, size int) {
 		b.ReportMetric(float64((cpuTime()-c).Microseconds())/1000/float64(n), "cpu-ms/"+what)
 		b.ReportMetric(float64(time.Since(w).Microseconds())/1000/float64(n), "wall-ms/"+what)
 	}
-	measure("build", 1, func(int) {
-		for from := 0; ; { // in the engine's chunks
-			p := bed.Pending()
-			if len(p) == 0 {
-				break
-			}
-			if _, err := bed.Apply(b.Context(), p[:min(len(p), 12_000)]); err != nil {
-				b.Fatalf("at %d: %v", from, err)
-			}
-		}
-	})
+	measure("build", 1, func(int) { bed.Sync(b) })
 	measure("change", 5, func(i int) {
 		bed.Want(dataplanetest.Service(size/2), benchFrontend(size/2, endpoints, i+1))
 		bed.Sync(b)

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"log/slog"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -91,6 +92,10 @@ func (d *Driver) Observe(o Observer) { d.observer = o }
 
 // Name implements dataplane.Driver.
 func (d *Driver) Name() string { return Name }
+
+// ChunkOps tells the engine not to cut its work up: x_tables replaces the whole
+// table with each write, and for nf_tables Apply cuts by what its programs take.
+func (d *Driver) ChunkOps() int { return math.MaxInt32 }
 
 // Width implements dataplane.Driver: there are no pools.
 func (d *Driver) Width(dataplane.Key) int { return 0 }
