@@ -175,7 +175,7 @@ func (f family) funcs() template.FuncMap {
 		"any":      func() string { return f.any },
 		"ip":       f.host,
 		"endpoint": f.endpoint,
-		"many":     func(i, j int) string { return fmt.Sprintf(f.many, i*4+j/250, j%250+1) },
+		"many":     func(i, j int) string { return fmt.Sprintf(f.many, i*4+j/250+1, j%250+1) },
 		"single": func(host string) (string, error) {
 			ip, err := f.host(host)
 			return fmt.Sprintf("%s/%d", ip, f.bits), err
