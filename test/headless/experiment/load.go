@@ -40,7 +40,7 @@ func (r *rig) load(ctx context.Context, names, rounds int) error {
 		if err := r.start(ctx, servers()[name], addr, "1"); err != nil {
 			return err
 		}
-		list = append(list, name+"="+addr.String())
+		list = append(list, fmt.Sprintf("%s=%s=%d", name, addr, r.procs[i].Pid()))
 	}
 	cmd := exec.Command("taskset", "-c", "0", filepath.Join(r.bin, "load"), "-servers", strings.Join(list, ","),
 		"-names", fmt.Sprint(names), "-rounds", fmt.Sprint(rounds), "-length", "1s")

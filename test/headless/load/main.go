@@ -12,8 +12,10 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/miekg/dns"
@@ -29,6 +31,28 @@ type result struct {
 	Asked         int
 }
 
+// alone stops all servers but one, whose turn it is, if their processes are known:
+// what another has left to do, such as collecting garbage, must not be done on its
+// time. A rest lets it finish its own.
+func alone(o *options, turnOf int) {
+	for i, s := range o.servers {
+		fields := strings.Split(s, "=")
+		if len(fields) < 3 {
+			continue
+		}
+		pid, err := strconv.Atoi(fields[2])
+		if err != nil || pid <= 1 {
+			continue
+		}
+		signal := syscall.SIGSTOP
+		if i == turnOf {
+			signal = syscall.SIGCONT
+		}
+		_ = syscall.Kill(pid, signal)
+	}
+	time.Sleep(700 * time.Millisecond)
+}
+
 type options struct {
 	servers         []string
 	names           int
@@ -41,7 +65,7 @@ type options struct {
 
 func main() {
 	var o options
-	servers := flag.String("servers", "", "comma list of name=address:port")
+	servers := flag.String("servers", "", "comma list of name=address:port, or name=address:port=pid to have the others stopped meanwhile")
 	flag.IntVar(&o.names, "names", 50000, "number of names")
 	flag.StringVar(&o.pattern, "pattern", "svc-%d.load.svc.cluster.local.", "name, %d is the number")
 	flag.IntVar(&o.sockets, "sockets", 8, "UDP sockets")
@@ -60,7 +84,10 @@ func main() {
 	for round := range o.rounds {
 		for _, mode := range []string{"saturated", "paced"} {
 			for i := range o.servers {
-				name, addr, _ := strings.Cut(o.servers[(i+round)%len(o.servers)], "=")
+				turnOf := (i + round) % len(o.servers)
+				alone(&o, turnOf)
+				name, rest, _ := strings.Cut(o.servers[turnOf], "=")
+				addr, _, _ := strings.Cut(rest, "=")
 				r, err := turn(&o, addr, mode, packets)
 				if err != nil {
 					fmt.Fprintln(os.Stderr, "load:", err)
