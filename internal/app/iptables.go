@@ -79,3 +79,11 @@ func chunkOps(d dataplane.Driver) int {
 	}
 	return 0
 }
+
+// pace is how many times the length of a write the pause after it lasts.
+func pace(d dataplane.Driver) int {
+	if p, ok := d.(interface{ Pace() int }); ok {
+		return p.Pace()
+	}
+	return 0
+}

@@ -33,10 +33,13 @@ type Params struct {
 	// knows, but deletes nothing until they all have.
 	SyncLimit time.Duration
 	MinSync   time.Duration // least time between the end of a sync and the next start (0)
-	Audit     time.Duration // comparison with the kernel even without an alarm (1 h)
-	ChunkOps  int           // kernel operations per transaction while building (12 000)
-	Now       func() time.Time
-	Log       *slog.Logger
+	// Pace makes that time longer where a write costs what exists, not what
+	// changed: so many times what the last write took, up to a second. 0 = none.
+	Pace     int
+	Audit    time.Duration // comparison with the kernel even without an alarm (1 h)
+	ChunkOps int           // kernel operations per transaction while building (12 000)
+	Now      func() time.Time
+	Log      *slog.Logger
 	// OnTurn is called after each turn that did or tried something, on the
 	// engine's goroutine: it must not block. The Turn is valid during the call.
 	OnTurn func(*Turn)
@@ -56,11 +59,12 @@ type Engine struct {
 
 	waiting  map[string]struct{} // sources not yet synced
 	started  time.Time
-	loaded   bool      // have was read from the kernel at least once
-	suspect  bool      // have must be read again before the next write
-	distrust bool      // rebuild the root
-	audit    time.Time // next audit
-	lastEnd  time.Time // of the last turn that wrote
+	loaded   bool          // have was read from the kernel at least once
+	suspect  bool          // have must be read again before the next write
+	distrust bool          // rebuild the root
+	audit    time.Time     // next audit
+	lastEnd  time.Time     // of the last turn that wrote
+	pause    time.Duration // after it
 	retryAt  time.Time
 	failures int
 	held     map[owner]*quarantine
@@ -211,8 +215,8 @@ func (e *Engine) untilNext() time.Duration {
 	if !e.loaded {
 		sooner(e.started.Add(e.p.SyncLimit))
 	}
-	if e.p.MinSync > 0 && (e.tr.PendingCount() > 0 || e.suspect) {
-		sooner(e.lastEnd.Add(e.p.MinSync))
+	if e.pause > 0 && (e.tr.PendingCount() > 0 || e.suspect) {
+		sooner(e.lastEnd.Add(e.pause))
 	} else if e.tr.PendingCount() > 0 && e.retryAt.IsZero() && e.ready(now) && e.canPrune() {
 		sooner(now)
 	}

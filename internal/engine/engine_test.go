@@ -292,6 +292,37 @@ func TestMinSyncThrottles(t *testing.T) {
 	})
 }
 
+// TestPaceFollowsTheWrites: where a write is slow, changes that come meanwhile
+// wait and go together; the first goes in at once.
+func TestPaceFollowsTheWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := newMemDriver()
+		slow.fail = func(dataplane.Batch) error { time.Sleep(20 * time.Millisecond); return nil }
+		b := newBench(slow, func(p *Params) { p.Pace = 16 })
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), synced)
+			time.Sleep(30 * time.Millisecond)
+			for i := range 9 {
+				b.put(svcEvent(10+i, 80))
+				time.Sleep(30 * time.Millisecond)
+			}
+			if n := b.drv.count().applies; n != 1 {
+				t.Fatalf("%d transactions within the pause of 320 ms", n)
+			}
+			time.Sleep(100 * time.Millisecond)
+			if n := b.drv.count().applies; n != 2 || len(b.drv.snapshot()) != 11 {
+				t.Fatalf("%d objects by %d transactions", len(b.drv.snapshot()), n)
+			}
+			time.Sleep(time.Second)
+			b.put(svcEvent(1, 81))
+			time.Sleep(30 * time.Millisecond)
+			if n := b.drv.count().applies; n != 3 {
+				t.Fatalf("a change on a quiet agent waits: %d transactions", n)
+			}
+		})
+	})
+}
+
 func TestUnusedChainGoesAfterItsLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), nil)

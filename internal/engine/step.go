@@ -10,6 +10,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
+// maxPause is the longest pause that Pace makes: kube-proxy's minSyncPeriod.
+const maxPause = time.Second
+
 // maxRounds bounds how often one turn looks again after a conflict or a refusal.
 const maxRounds = 8
 
@@ -22,7 +25,7 @@ func (e *Engine) step(ctx context.Context) error {
 	}
 	e.fold(now)
 	e.retryHeld(now)
-	if !e.ready(now) || now.Before(e.retryAt) || e.p.MinSync > 0 && now.Before(e.lastEnd.Add(e.p.MinSync)) {
+	if !e.ready(now) || now.Before(e.retryAt) || e.pause > 0 && now.Before(e.lastEnd.Add(e.pause)) {
 		return nil
 	}
 	e.tr.Expire(now)
@@ -163,7 +166,7 @@ func (e *Engine) finish(err error) {
 	t.Services, t.Slices, t.Endpoints = e.st.Counts()
 	t.Decided = newest(t.Decided)
 	if err == nil {
-		e.lastEnd = now
+		e.lastEnd, e.pause = now, max(e.p.MinSync, min(time.Duration(e.p.Pace)*t.Phases[PhaseApply], maxPause))
 		t.Waiting = time.Time{}
 	}
 	if e.p.OnTurn != nil {

@@ -97,6 +97,11 @@ func (d *Driver) Name() string { return Name }
 // table with each write, and for nf_tables Apply cuts by what its programs take.
 func (d *Driver) ChunkOps() int { return math.MaxInt32 }
 
+// Pace asks the engine to pause after a write, so that writes take a sixteenth of
+// the time at most: iptables-restore costs what exists, and changes that come
+// meanwhile go with the next write. A single change goes in at once.
+func (d *Driver) Pace() int { return 16 }
+
 // Width implements dataplane.Driver: there are no pools.
 func (d *Driver) Width(dataplane.Key) int { return 0 }
 
