@@ -9,7 +9,7 @@ import (
 )
 
 // auditShare: an audit takes at most one part of so many of the time.
-const auditShare = 50
+const auditShare = 200
 
 // reminder is how often a doubt that could not be afforded to settle rings again.
 const reminder = time.Second
