@@ -133,6 +133,7 @@ func (s *Server) openAll(ctx context.Context, k *sockets) error {
 			family = "4"
 		}
 		var one net.ListenConfig
+		one.SetMultipathTCP(false) // Go's default; nobody asks DNS over several paths
 		l, err := one.Listen(ctx, "tcp"+family, a.String())
 		if err != nil {
 			return err

@@ -145,6 +145,16 @@ func live(t *testing.T, a *wholeAgent, pod *netlab.Host) {
 		wg.Go(func() { l.run(ctx) })
 	}
 	answeredBy(t, "agent starts", list, ours)
+	// The pod's name server is the cluster's address; that this node answers is what gives the reasons.
+	for _, vip := range vips {
+		args := []string{"wait", "service/kube-dns", "-n", "kube-system", "--server", vip.String(), "--timeout", "5s", "--connect", "53", "--endpoints"}
+		if out, err := pod.Run(t.Context(), a.bin, append(args, "2")...); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if out, err := pod.Run(t.Context(), a.bin, append(args, "3", "--timeout", "0s")...); err == nil || !strings.Contains(out, "1 more are in no EndpointSlice") {
+			t.Errorf("got %v\n%s", err, out)
+		}
+	}
 	for range 3 {
 		p.Kill()
 		if n := answeredBy(t, "kill -9", list, theirs); n > 1 {

@@ -20,6 +20,7 @@ type alive struct{ udp, tcp io.Closer }
 
 func openAlive(ctx context.Context, vip netip.Addr) (*alive, error) {
 	c := net.ListenConfig{Control: transparent(vip)}
+	c.SetMultipathTCP(false) // Go's default; its sockets take IP_TRANSPARENT on newer kernels only
 	family := "6"
 	if vip.Is4() {
 		family = "4"

@@ -281,7 +281,7 @@ func testMode(t *testing.T, rules func(vip, backend netip.Addr) [][]string) {
 func drive(t *testing.T, node *netlab.Host, list []*looker) {
 	answeredBy(t, "no agent", list, theirs)
 	p := start(t, node)
-	if n := answeredBy(t, "agent starts", list, ours); n > 0 {
+	if n := answeredBy(t, "agent starts", list, ours); n > 1 { // a TCP connection that is being made is reset
 		t.Errorf("%d look-ups were lost", n)
 	}
 	// The listing must not make nft stumble; 1.0.6 does over what it cannot print.
