@@ -17,6 +17,8 @@ import (
 type stickiness struct {
 	frontends map[frontID]struct{}
 	stale     map[frontID]goneEndpoints
+	// except are slots to go on remembering, of Frontends whose endpoints are else all gone.
+	except map[frontID]string
 }
 
 // frontID is a Frontend as its packed ID.
@@ -29,14 +31,15 @@ type frontID struct {
 type goneEndpoints map[string]struct{}
 
 func newStickiness() stickiness {
-	return stickiness{frontends: map[frontID]struct{}{}, stale: map[frontID]goneEndpoints{}}
+	return stickiness{frontends: map[frontID]struct{}{}, stale: map[frontID]goneEndpoints{}, except: map[frontID]string{}}
 }
 
 // has tells whether a remembered endpoint of a Frontend must be forgotten.
 func (s *stickiness) has(f model.Family, id []byte, endpoint []byte) bool {
-	gone, some := s.stale[frontID{f, string(id)}]
+	at := frontID{f, string(id)}
+	gone, some := s.stale[at]
 	if !some || gone == nil {
-		return some
+		return some && !hasSlot(s.except[at], endpoint)
 	}
 	_, some = gone[string(endpoint)]
 	return some
@@ -50,6 +53,11 @@ func (d *Driver) forget(ops []dataplane.Op) {
 			for _, k := range [...]dataplane.Kind{kindEndpoints, kindLocalEndpoints, kindNodePortEndpoints, kindNodePortLocalEndpoints} {
 				for _, i := range d.plan.of(f, k) {
 					s.lost(&ops[i])
+				}
+			}
+			for _, k := range [...]dataplane.Kind{kindLocalEndpoints, kindNodePortLocalEndpoints} {
+				for _, i := range d.plan.of(f, k) {
+					s.narrowed(&ops[i])
 				}
 			}
 		}
@@ -69,6 +77,7 @@ func (s *stickiness) lost(o *dataplane.Op) {
 	}
 	gone, known := s.stale[at]
 	if known && gone == nil {
+		delete(s.except, at)
 		return
 	}
 	w := defOf(o.Key.Kind).slotWidth(o.Key.Family)
@@ -98,11 +107,23 @@ func hasSlot[T, S string | []byte](value T, slot S) bool {
 	return false
 }
 
+// narrowed notes a Frontend that comes under externalTrafficPolicy Local, with
+// endpoints that its outside clients do not use any more although the cluster's
+// pool still has them: the answer to an address that is not masqueraded would not
+// come back through this node.
+func (s *stickiness) narrowed(o *dataplane.Op) {
+	at := frontID{o.Key.Family, o.Key.ID}
+	if _, remembers := s.frontends[at]; remembers && o.Have == "" && o.Want != "" {
+		s.stale[at], s.except[at] = nil, o.Want
+	}
+}
+
 // turned notes a Frontend that begins or ceases to remember. What it remembered
 // must not come back when it begins again.
 func (s *stickiness) turned(o *dataplane.Op) {
 	at := frontID{o.Key.Family, o.Key.ID}
 	if o.Want == "" {
+		delete(s.except, at)
 		delete(s.frontends, at)
 		s.stale[at] = nil
 		return
@@ -129,6 +150,7 @@ func (d *Driver) sweep(ctx context.Context) {
 		}
 	}
 	clear(d.stick.stale)
+	clear(d.stick.except)
 }
 
 // sweepTries bounds how often a client that meanwhile chose another endpoint

@@ -1,12 +1,15 @@
 package nftables
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
 	"github.com/fairlead/fairlead/internal/model"
@@ -194,4 +197,47 @@ func BenchmarkRestart(b *testing.B) {
 			report(b, cpuTime()-start)
 		})
 	}
+}
+
+// BenchmarkForeignCommit is what one commit of a neighbour to his own table costs an
+// agent that has nothing to do, without and with a Watch. The neighbour's own CPU is
+// left out, that of his timer is not.
+func BenchmarkForeignCommit(b *testing.B) {
+	for _, watched := range []bool{false, true} {
+		b.Run(fmt.Sprintf("watched=%v", watched), func(b *testing.B) { foreignCommits(b, watched) })
+	}
+}
+
+func foreignCommits(b *testing.B, watched bool) {
+	ns := ownNetns(b)
+	other, d := ns.neighbour(b), New(Params{Kernel: ns})
+	benchBed(b, d, 1000).Sync(b)
+	ctx, stop := context.WithCancel(b.Context())
+	ended, rung := make(chan error, 1), 0
+	if watched {
+		go func() { ended <- d.Watch(ctx, func() { rung++ }) }()
+	} else {
+		ended <- nil
+	}
+	start, mine := cpuTime(), threadTime(b) // ownNetns has locked this goroutine to its thread
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for b.Loop() {
+		<-tick.C
+		touch(b, other)
+	}
+	b.ReportMetric(float64((cpuTime()-start-(threadTime(b)-mine)).Microseconds())/float64(b.N), "cpu-us/op")
+	stop()
+	if err := <-ended; err != nil || rung > 1 { // once, if a write came before the subscription
+		b.Fatal(err, rung)
+	}
+}
+
+func threadTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,0 +1,96 @@
+package nftables
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// applyChunks applies what is pending as the engine does at a cold start.
+func applyChunks(t *testing.T, b *dataplanetest.Bed) error {
+	t.Helper()
+	const chunk = 2_000
+	for diffs := b.Pending(); len(diffs) > 0; {
+		n := min(chunk, len(diffs))
+		if _, err := b.Apply(t.Context(), diffs[:n]); err != nil {
+			return err
+		}
+		diffs = diffs[n:]
+	}
+	return nil
+}
+
+// A build in chunks knows its size from the first: no set is full on the way.
+func TestBuildInChunksIsBuiltOnce(t *testing.T) {
+	b := dataplanetest.NewBed(New(Params{Kernel: nft.NewFake(), Families: []model.Family{model.IPv4}}), dataplanetest.View())
+	b.Load(t)
+	b.Base()
+	for i := range 6_000 {
+		fe := benchFrontend(i, 6)
+		fe.Backends[0].Local = true
+		b.Want(dataplanetest.Service(i), fe)
+	}
+	if err := applyChunks(t, b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Services that come in one after the other make the table anew each time a set
+// has doubled, not more often.
+func TestStreamOfServicesRebuildsSeldom(t *testing.T) {
+	b := dataplanetest.NewBed(New(Params{Kernel: nft.NewFake(), Families: []model.Family{model.IPv4}}), dataplanetest.View())
+	b.Load(t)
+	b.Base()
+	b.Sync(t)
+	const services, step = 13_000, 1_000
+	rebuilds := 0
+	for i := 0; i < services; i += step {
+		for j := range step {
+			b.Want(dataplanetest.Service(i+j), benchFrontend(i+j, 1))
+		}
+		err := applyChunks(t, b)
+		for ; errors.Is(err, dataplane.ErrConflict); rebuilds++ {
+			b.Load(t)
+			_, err = b.Apply(t.Context(), b.Pending())
+		}
+		if err != nil {
+			t.Fatalf("after %d services: %v", i, err)
+		}
+	}
+	// services and cluster-ips go from 6144 to 12288, and on.
+	if rebuilds < 1 || rebuilds > 4 {
+		t.Errorf("%d rebuilds for %d services", rebuilds, services)
+	}
+	if drift := b.Load(t); len(drift)+len(b.Pending()) > 0 {
+		t.Errorf("%d objects differ, %d pending", len(drift), len(b.Pending()))
+	}
+}
+
+// Addresses as clusters have them fill the shards alike: no shard holds twice its
+// part.
+func TestShardsAreFilledAlike(t *testing.T) {
+	for name, id := range map[string]func(i int) model.FrontendKey{
+		"one address after the other": func(i int) model.FrontendKey { return benchFrontend(i, 1).Key },
+		"one address, many ports": func(i int) model.FrontendKey {
+			k := benchFrontend(0, 1).Key
+			k.Port = uint16(30_000 + i)
+			return k
+		},
+		"IPv6": func(i int) model.FrontendKey { return dataplanetest.ClusterIP(model.IPv6, i, 1).Key },
+	} {
+		var n [shards]int
+		const total = 1600
+		for i := range total {
+			n[shardOf(appendID(nil, id(i)))]++
+		}
+		for shard, got := range n {
+			if got > 2*total/shards {
+				t.Errorf("%s: shard %s has %d of %d", name, shardDigits[shard], got, total)
+			}
+		}
+	}
+}
