@@ -33,7 +33,7 @@ func (a *agent) start(ctx context.Context) error {
 	if a.proc, err = a.lab.Node().Start(cmd); err != nil {
 		return err
 	}
-	return a.settled(ctx, time.Minute)
+	return a.settled(ctx, 3*time.Minute)
 }
 
 // settled waits until the agent has been idle for two seconds: nothing pending, no operation more.
@@ -45,10 +45,12 @@ func (a *agent) settled(ctx context.Context, limit time.Duration) error {
 		operations, err := a.metric(ctx, "fairlead_operations_total")
 		pending, err2 := a.metric(ctx, "fairlead_pending_objects")
 		synced, err3 := a.metric(ctx, "kubeproxy_sync_proxy_rules_last_timestamp_seconds")
-		if err = errors.Join(err, err2, err3); err != nil || operations != last || pending > 0 || synced == 0 {
+		err = errors.Join(err, err2, err3)
+		switch {
+		case err != nil && last >= 0: // the machine is busy: ask again
+		case err != nil || operations != last || pending > 0 || synced == 0:
 			last, since = operations, time.Now()
-		}
-		if time.Since(since) > 2*time.Second {
+		case time.Since(since) > 2*time.Second:
 			return nil
 		}
 		select {

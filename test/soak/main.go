@@ -87,7 +87,7 @@ func (r *report) soak(ctx context.Context, a *agent, length time.Duration, seed 
 		defer stopAsking()
 		<-changing.Done()
 		r.took = time.Since(start)
-		return a.settled(ctx, time.Minute)
+		return a.settled(ctx, 3*time.Minute)
 	})
 	return errors.Join(g.Wait(), ctx.Err())
 }
