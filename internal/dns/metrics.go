@@ -24,8 +24,8 @@ type Metrics struct {
 	healthy     prometheus.Gauge
 	cacheHits   prometheus.Counter
 
-	synced, services, tcpConns, watchAge prometheus.Gauge
-	dropped                              *prometheus.CounterVec
+	synced, services, tcpConns, watchAge, intercepted prometheus.Gauge
+	dropped                                           *prometheus.CounterVec
 }
 
 const (
@@ -88,13 +88,14 @@ func NewMetrics() *Metrics {
 		forwards: counterVec("forward_requests_total", "Queries sent to upstream servers, by result.", "result"),
 		forwardTime: prometheus.NewHistogram(histogram("forward_duration_seconds", "Time until an upstream server answered.",
 			prometheus.ExponentialBuckets(.00025, 4, 8))),
-		healthy:   gauge("forward_healthy_upstreams", "Upstream servers that answer."),
-		cacheHits: prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "forward_cache_hits_total", Help: "Queries answered from the cache of upstream answers."}),
-		synced:    gauge("synced", "1 when every source has delivered its first list: only then does the server answer for the cluster domain."),
-		services:  gauge("services", "Services known to the server."),
-		tcpConns:  gauge("tcp_connections", "Open TCP connections."),
-		watchAge:  gauge("watch_age_seconds", "Time since the source was last heard of, at the last self-check."),
-		dropped:   counterVec("dropped_total", "Packets and connections that got no answer.", "reason"),
+		healthy:     gauge("forward_healthy_upstreams", "Upstream servers that answer."),
+		cacheHits:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "forward_cache_hits_total", Help: "Queries answered from the cache of upstream answers."}),
+		synced:      gauge("synced", "1 when every source has delivered its first list: only then does the server answer for the cluster domain."),
+		services:    gauge("services", "Services known to the server."),
+		tcpConns:    gauge("tcp_connections", "Open TCP connections."),
+		watchAge:    gauge("watch_age_seconds", "Time since the source was last heard of, at the last self-check."),
+		intercepted: gauge("intercepted", "1 while pods' queries for the cluster DNS Service are led to this server."),
+		dropped:     counterVec("dropped_total", "Packets and connections that got no answer.", "reason"),
 	}
 	m.resolveLabels()
 	return m
@@ -117,8 +118,17 @@ func (m *Metrics) resolveLabels() {
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.requestsVec, m.parked, m.parkedTotal, m.parkDuration, m.firstMiss, m.programming, m.forwards,
-		m.forwardTime, m.healthy, m.cacheHits, m.synced, m.services, m.tcpConns, m.watchAge, m.dropped,
+		m.forwardTime, m.healthy, m.cacheHits, m.synced, m.services, m.tcpConns, m.watchAge, m.intercepted, m.dropped,
 	}
+}
+
+// Intercepted says whether queries are led to this server; any goroutine may.
+func (m *Metrics) Intercepted(yes bool) {
+	if yes {
+		m.intercepted.Set(1)
+		return
+	}
+	m.intercepted.Set(0)
 }
 
 // Describe implements prometheus.Collector.

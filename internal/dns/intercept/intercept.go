@@ -27,6 +27,7 @@ type Config struct {
 	// Question is asked each second; the server must answer it with NOERROR only
 	// when it is fit for service: "dns-version.cluster.local.".
 	Question string
+	Active   func(bool) // told each second whether queries are being redirected; nil = nobody
 	Log      *slog.Logger
 }
 
@@ -63,6 +64,9 @@ func New(c Config) *Intercept {
 	if c.Healthy == nil {
 		c.Healthy = func() bool { return true }
 	}
+	if c.Active == nil {
+		c.Active = func(bool) {}
+	}
 	return &Intercept{cfg: c, alive: map[netip.Addr]*alive{}}
 }
 
@@ -74,9 +78,12 @@ func (i *Intercept) Run(ctx context.Context) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		i.say(i.step(ctx))
+		err := i.step(ctx)
+		i.cfg.Active(err == nil)
+		i.say(err)
 		select {
 		case <-ctx.Done():
+			i.cfg.Active(false)
 			i.release()
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 			defer cancel()
