@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/fairlead/fairlead/test/scenarios"
 	"github.com/fairlead/fairlead/test/scenarios/kit"
 )
@@ -55,6 +57,7 @@ func run(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(dir, "kube-proxy")); err != nil {
 		return fmt.Errorf("find kube-proxy (test/cluster/build.sh makes it): %w", err)
 	}
+	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // deprecations of externalIPs, one for each write
 	cfg.NewSubject = func() kit.Subject { return &kubeProxy{bin: dir} }
 	start := time.Now()
 	results, err := kit.Run(ctx, cfg)
