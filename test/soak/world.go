@@ -21,7 +21,6 @@ type world struct {
 	mu      sync.Mutex
 	all     []*service
 	changes int
-	late    int // ticks for which the writer was too slow
 }
 
 func newWorld(lab *netlab.Lab, dir string, seed uint64) (*world, error) {

@@ -17,11 +17,10 @@ import (
 
 // witness keeps what an Observer is told.
 type witness struct {
-	failed  map[bool]int // by partial
-	audits  map[bool]int // by drifted
-	rules   map[string][2]int
-	waited  int
-	audited chan bool
+	failed map[bool]int // by partial
+	audits map[bool]int // by drifted
+	rules  map[string][2]int
+	waited int
 }
 
 func newWitness() *witness {

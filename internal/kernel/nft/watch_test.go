@@ -22,6 +22,12 @@ type listener struct {
 	deaf  sync.Mutex
 }
 
+// pause waits for as long as a test holds the listener deaf.
+func (l *listener) pause() {
+	l.deaf.Lock()
+	defer l.deaf.Unlock()
+}
+
 // listen returns when the subscription stands, with the generation from which on everything is told.
 func listen(t testing.TB, k Kernel) (*listener, Generation) {
 	t.Helper()
@@ -31,8 +37,7 @@ func listen(t testing.TB, k Kernel) (*listener, Generation) {
 		l.ended <- k.Watch(ctx, func(m Move) {
 			m.Tables = slices.Clone(m.Tables)
 			l.heard <- m
-			l.deaf.Lock() // a test may stop the listener here
-			l.deaf.Unlock()
+			l.pause() // a test may stop the listener here
 		})
 	}()
 	t.Cleanup(stop)
