@@ -18,20 +18,25 @@ func SocketTransparent(dreg Reg) Expr {
 // SetSourceAddr is `ip saddr set` from a register; the checksums that cover the address follow.
 func SetSourceAddr(f Family, sreg Reg) Expr {
 	if f == IPv6 {
-		return writeAddr(sreg, 8, 16, unix.NFT_PAYLOAD_CSUM_NONE, 0)
+		return writeAddr(sreg, 8, 16)
 	}
-	return writeAddr(sreg, 12, 4, unix.NFT_PAYLOAD_CSUM_INET, 10)
+	return writeAddr(sreg, 12, 4)
 }
 
 // SetDestAddr is `ip daddr set` from a register; the checksums that cover the address follow.
 func SetDestAddr(f Family, sreg Reg) Expr {
 	if f == IPv6 {
-		return writeAddr(sreg, 24, 16, unix.NFT_PAYLOAD_CSUM_NONE, 0)
+		return writeAddr(sreg, 24, 16)
 	}
-	return writeAddr(sreg, 16, 4, unix.NFT_PAYLOAD_CSUM_INET, 10)
+	return writeAddr(sreg, 16, 4)
 }
 
-func writeAddr(sreg Reg, offset, n, csumType, csumOffset uint32) Expr {
+// writeAddr writes n bytes; only IPv4 has a checksum of the header.
+func writeAddr(sreg Reg, offset, n uint32) Expr {
+	csumType, csumOffset := uint32(unix.NFT_PAYLOAD_CSUM_INET), uint32(10)
+	if n == 16 {
+		csumType, csumOffset = unix.NFT_PAYLOAD_CSUM_NONE, 0
+	}
 	return u32s("payload", unix.NFTA_PAYLOAD_SREG, uint32(sreg), unix.NFTA_PAYLOAD_BASE, unix.NFT_PAYLOAD_NETWORK_HEADER,
 		unix.NFTA_PAYLOAD_OFFSET, offset, unix.NFTA_PAYLOAD_LEN, n, unix.NFTA_PAYLOAD_CSUM_TYPE, csumType,
 		unix.NFTA_PAYLOAD_CSUM_OFFSET, csumOffset, unix.NFTA_PAYLOAD_CSUM_FLAGS, unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR)
