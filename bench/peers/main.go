@@ -24,6 +24,7 @@ type options struct {
 	briefAbove int
 	bin        string // folder with etcd, kube-apiserver and kube-proxy
 	fairlead   string
+	flags      []string // more of Fairlead's, say another mode
 	out        string
 }
 
@@ -53,6 +54,7 @@ func parse() (options, error) {
 	flag.IntVar(&o.briefAbove, "brief-above", 20000, "more Services than this: cold start, two changes and connects only")
 	flag.StringVar(&o.bin, "bin", "", "folder with etcd, kube-apiserver and kube-proxy")
 	flag.StringVar(&o.fairlead, "fairlead", "", "the Fairlead binary")
+	flags := flag.String("fairlead-flags", "", "more flags for Fairlead, such as --proxy-mode=iptables")
 	flag.StringVar(&o.out, "out", "results.jsonl", "file for the records")
 	flag.Parse()
 	for _, f := range strings.Fields(*sizes) {
@@ -68,7 +70,7 @@ func parse() (options, error) {
 	if o.endpoints < 1 || o.endpoints > maxEndpoints/o.sizes[len(o.sizes)-1] {
 		return o, fmt.Errorf("%d endpoints of each Service: the lab has addresses for %d in all", o.endpoints, maxEndpoints)
 	}
-	o.subjects = strings.Fields(*subjects)
+	o.subjects, o.flags = strings.Fields(*subjects), strings.Fields(*flags)
 	for _, s := range o.subjects {
 		if _, err := o.command(s); err != nil {
 			return o, err

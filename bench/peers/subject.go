@@ -32,7 +32,7 @@ func (o options) command(name string) ([]string, error) {
 	proxy := append([]string{filepath.Join(o.bin, "kube-proxy"), "--conntrack-max-per-core=0", "--conntrack-min=0", "--v=2"}, common...)
 	switch name {
 	case "fairlead":
-		return append([]string{o.fairlead, "run"}, common...), nil
+		return append(append([]string{o.fairlead, "run"}, common...), o.flags...), nil
 	case "nftables":
 		return append(proxy, "--proxy-mode=nftables"), nil
 	case "iptables-nft", "iptables-legacy":
