@@ -54,6 +54,10 @@ bench: deps ## sync and memory figures: [SIZES="1000 10000 50000"]
 bench-peers: deps build ## beside upstream kube-proxy on one API server: SIZES="1000 10000" E=10
 	@bash bench/peers/run.sh
 
+.PHONY: experiment-headless
+experiment-headless: deps ## the 40-140 s experiment: real ZeroMQ, CoreDNS beside our DNS (10 min a round)
+	@bash test/headless/run.sh
+
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, the import table
 	@bash scripts/lint.sh

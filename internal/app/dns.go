@@ -62,20 +62,20 @@ func (a *agent) addDNS(source string) error {
 		return nil
 	})
 	if cfg.Intercept {
-		return a.addIntercept(store, intercept.Servers(cfg.Addrs))
+		return a.addIntercept(store, dm, intercept.Servers(cfg.Addrs))
 	}
 	return nil
 }
 
 // addIntercept leads pods' queries for the cluster DNS Service to our server, for
 // as long as it answers. Its tables are its own: they work beside every mode.
-func (a *agent) addIntercept(store *dns.Store, servers []netip.AddrPort) error {
+func (a *agent) addIntercept(store *dns.Store, dm *dns.Metrics, servers []netip.AddrPort) error {
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
 		return fmt.Errorf("open a netlink socket for --dns-intercept: %w", err)
 	}
 	ns, name, _ := strings.Cut(a.cfg.DNS.ClusterService, "/")
-	i := intercept.New(intercept.Config{Kernel: k, Servers: servers, Healthy: store.Synced,
+	i := intercept.New(intercept.Config{Kernel: k, Servers: servers, Healthy: store.Synced, Active: dm.Intercepted,
 		VIPs:     func() []netip.Addr { return store.ClusterIPs(model.ServiceKey{Namespace: ns, Name: name}) },
 		Question: "dns-version." + a.cfg.DNS.Domain + ".", Log: a.log.Logger})
 	a.add("DNS interception", i.Run)
