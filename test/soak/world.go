@@ -70,7 +70,7 @@ func (w *world) churn(ctx context.Context) error {
 		}
 		// A ticker drops ticks when the machine is busy; the rate is kept all the same.
 		due := int(time.Since(start).Seconds() * changesPerSec)
-		for ; done < due; done++ {
+		for ; done < due && ctx.Err() == nil; done++ {
 			if err := w.change(); err != nil {
 				return err
 			}
