@@ -93,3 +93,15 @@ func TestPortRangeClaims(t *testing.T) {
 	expect(t, "affected by the end of the range", r.put(older), "s2")
 	expect(t, "holder of the younger range", r.holder(at(8500, 9000)), "s2")
 }
+
+// While a target port changes, a pod is listed with the old one and the new one: in a
+// range it is one endpoint.
+func TestPortRangeCountsAddresses(t *testing.T) {
+	svc := service(ranged("8000-8999", model.Service{}))
+	slices := sliceSet(svc.Key, svc.Ports, []string{"10.1.0.1", "10.1.0.2", "--", "10.1.0.1"})
+	slices[1].Ports[0].Port = 9090
+	res := policy.Frontends(policy.Inputs{Service: &svc, Slices: slices})
+	if n, wide := len(res.Frontends[0].Backends), len(res.Frontends[1].Backends); n != 3 || wide != 2 {
+		t.Errorf("%d backends of the port, %d of the range; want 3 and 2", n, wide)
+	}
+}
