@@ -5,5 +5,6 @@ unformatted=$(git ls-files '*.go' | xargs gofmt -l)
 [ -z "$unformatted" ] || { echo "not gofmt-ed:"; echo "$unformatted"; exit 1; }
 go vet ./...
 go tool staticcheck ./...
+for nested in test/cluster bench/peers; do (cd "$nested" && go vet -mod=mod ./...); done
 go test ./internal/archtest
 echo "lint: clean"

@@ -23,7 +23,7 @@ bash test/cluster/build.sh etcd kube-apiserver && {
 	pushd test/cluster >/dev/null || exit 1
 	group_dir=$OLDPWD
 	echo "== apiserver"
-	go test -json -count=1 -timeout 20m ./... | "$group_dir/bin/summary" apiserver | tee "$group_dir/bin/apiserver.txt"
+	go test -json -mod=mod -count=1 -timeout 20m ./... | "$group_dir/bin/summary" apiserver | tee "$group_dir/bin/apiserver.txt"
 	[ "${PIPESTATUS[1]}" = 0 ] || failed=1
 	popd >/dev/null
 } || failed=1

@@ -12,6 +12,9 @@ var (
 	// ErrConflict: somebody else wrote since we last looked; nothing was
 	// applied. Load, then apply the new difference.
 	ErrConflict = errors.New("kernel state changed under us")
+	// ErrTooSmall goes with ErrConflict: nobody else wrote, but what we made has
+	// no room for this batch. The Load that follows reports a root to be replaced.
+	ErrTooSmall = errors.New("the table must be made larger")
 	// ErrInterrupted: a dump was not consistent; load again.
 	ErrInterrupted = errors.New("dump interrupted by a concurrent change")
 	// ErrUnsupported: this kernel or host cannot do it; no retry helps.

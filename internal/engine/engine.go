@@ -62,6 +62,7 @@ type Engine struct {
 	loaded   bool          // have was read from the kernel at least once
 	suspect  bool          // have must be read again before the next write
 	distrust bool          // rebuild the root
+	growing  bool          // the next Load finds a root that we want replaced: no drift
 	audit    time.Time     // next audit
 	lastEnd  time.Time     // of the last turn that wrote
 	pause    time.Duration // after it

@@ -59,6 +59,8 @@ func (e *Engine) reconcile(ctx context.Context) error {
 		}
 		var invalid *dataplane.InvalidError
 		switch {
+		case errors.Is(err, dataplane.ErrTooSmall):
+			e.suspect, e.growing = true, true
 		case errors.Is(err, dataplane.ErrConflict):
 			e.turn.Conflicts++
 			e.suspect = true
@@ -104,12 +106,12 @@ func (e *Engine) load(ctx context.Context) error {
 			}
 		}
 	}, e.p.Now())
-	if e.loaded {
+	if e.loaded && !e.growing {
 		for _, d := range drift {
 			e.turn.Drift = append(e.turn.Drift, Drifted{Key: d.Key, Gone: d.Have == "", Foreign: d.Want == ""})
 		}
 	}
-	e.turn.Full, e.loaded, e.suspect, e.distrust = true, true, false, false
+	e.turn.Full, e.loaded, e.suspect, e.distrust, e.growing = true, true, false, false, false
 	e.audit = e.p.Now().Add(e.p.Audit)
 	return nil
 }

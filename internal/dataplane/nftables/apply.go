@@ -299,7 +299,7 @@ func (d *Driver) explain(err error, ops []dataplane.Op) error {
 	case errors.Is(err, nft.ErrGeneration):
 		return fmt.Errorf("apply: %w", dataplane.ErrConflict)
 	case d.room.overflow(err, ops):
-		return fmt.Errorf("apply: a set is full, the table must be made larger: %w: %w", dataplane.ErrConflict, err)
+		return fmt.Errorf("apply: a set is full: %w: %w: %w", dataplane.ErrTooSmall, dataplane.ErrConflict, err)
 	case !errors.As(err, &refused):
 		return fmt.Errorf("apply %d differences: %w", len(ops), err)
 	case slices.Contains([]unix.Errno{unix.EPERM, unix.EOPNOTSUPP, unix.EACCES}, refused.Errno):
