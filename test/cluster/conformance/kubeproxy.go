@@ -22,7 +22,7 @@ const subjectName = "kube-proxy"
 const (
 	startLimit  = 40 * time.Second
 	endLimit    = 10 * time.Second
-	settleLimit = 20 * time.Second
+	settleLimit = 60 * time.Second // iptables mode with 5 000 endpoints
 )
 
 // kubeProxy is upstream kube-proxy on node-a, with an API server on client2 of the same lab.
