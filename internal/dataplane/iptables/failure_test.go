@@ -171,6 +171,36 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 	})
 }
 
+// TestKilledProbe: a passing failure says nothing of the kernel, and what a killed
+// probe left is found by the next Load.
+func TestKilledProbe(t *testing.T) {
+	k := iptables.NewFake()
+	killed := iptables.Fault{Err: errors.New("signal: killed, says the test"), After: true}
+	n := 0
+	d := New(Params{Kernel: &iptables.Faulty{Kernel: k, OnRestore: func(iptables.Restore) iptables.Fault {
+		if n++; n%2 == 1 {
+			return killed
+		}
+		return iptables.Fault{}
+	}}})
+	if caps, err := d.Probe(t.Context()); err != nil || len(caps.Notes) > 0 {
+		t.Errorf("probe: %+v, %v", caps, err)
+	}
+	foreign(t, k, "*nat", ":"+probeChain+" - [0:0]", "COMMIT")
+	bed := dataplanetest.NewBed(New(Params{Kernel: k}), dataplanetest.View())
+	bed.Load(t)
+	bed.Sync(t)
+	err := k.Save(t.Context(), iptables.IPv4, "nat", func(line []byte) error {
+		if bytes.Contains(line, []byte(probeChain)) {
+			t.Errorf("left behind: %s", line)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestForeignWritesWhenReadingIsDear: with nothing to spend, Apply writes on over
 // others' changes and says that it must look; a flush is still noticed at once.
 func TestForeignWritesWhenReadingIsDear(t *testing.T) {

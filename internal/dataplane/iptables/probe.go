@@ -42,6 +42,9 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	return caps, nil
 }
 
+// probeTries bounds how often a run that failed for another reason is repeated.
+const probeTries = 4
+
 const probeChain = "KUBE-FAIRLEAD-PROBE"
 
 // feature is a match or target that can be missing by itself.
@@ -75,8 +78,11 @@ func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
 	if err == nil {
 		hash := picker{proto: model.TCP, family: f, hash: true, cluster: true}
 		two := []model.Backend{{Addr: probeAddr(f), Port: 1, Weight: 1}, {Addr: probeAddr(f), Port: 2, Weight: 1}}
-		d.cluster = d.cluster && d.try(ctx, f, feature{table: nat, rule: hash.rules(two, nil)[0]}) == nil
-		return nil
+		err := d.try(ctx, f, feature{table: nat, rule: hash.rules(two, nil)[0]})
+		if errors.As(err, new(*iptables.RestoreError)) {
+			d.cluster, err = false, nil
+		}
+		return err
 	}
 	var refused *iptables.RestoreError
 	if !errors.As(err, &refused) {
@@ -117,10 +123,14 @@ func (d *Driver) try(ctx context.Context, f model.Family, list ...feature) error
 		in.section(t, []*write{{ref: ref, body: body(rules), op: -1}}, nil, false)
 		out.section(t, []*write{{ref: ref, op: -1, gone: true}}, nil, false)
 	}
-	run := func(s *script) error {
-		_, err := d.k.Restore(ctx, iptables.Restore{Family: kernelFamily(f), Input: s.Bytes(), Commits: s.commits})
+	run := func(s *script) (err error) {
+		for range probeTries { // a run that was killed says nothing of the kernel
+			_, err = d.k.Restore(ctx, iptables.Restore{Family: kernelFamily(f), Input: s.Bytes(), Commits: s.commits})
+			if err == nil || errors.As(err, new(*iptables.RestoreError)) || ctx.Err() != nil {
+				break
+			}
+		}
 		return err
 	}
-	err := run(in)
-	return errors.Join(err, run(out))
+	return errors.Join(run(in), run(out)) // what is left after all, a Load finds
 }
