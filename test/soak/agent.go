@@ -67,6 +67,24 @@ func (a *agent) metric(ctx context.Context, name string) (float64, error) {
 	return kit.Metric(ctx, a.lab.Node(), name)
 }
 
+// within gives the share of changes that were in the kernel so long (a bound of the histogram) after the agent had read them.
+func (a *agent) within(ctx context.Context, bound string) (float64, error) {
+	_, _, body, err := kit.Get(ctx, a.lab.Node(), "http://127.0.0.1:10249/metrics")
+	if err != nil {
+		return 0, err
+	}
+	const name = "fairlead_receive_to_commit_duration_seconds"
+	values := map[string]float64{}
+	for line := range strings.Lines(body) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(key, name) {
+			if values[key], err = strconv.ParseFloat(value, 64); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return values[name+`_bucket{le="`+bound+`"}`] / values[name+"_count"], nil
+}
+
 func (a *agent) stop() error {
 	if !a.proc.Terminate(15 * time.Second) {
 		return errors.New("the agent did not end within 15 s of SIGTERM")

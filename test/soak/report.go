@@ -25,8 +25,12 @@ type report struct {
 	writes, syncFailures, conflicts, drift, quarantined float64
 	elements, unused                                    int
 	differences                                         []string
-	again                                               float64 // operations after a restart
+	again                                               float64    // operations after a restart
+	within                                              [4]float64 // shares of changes, see boundsOf
 }
+
+// boundsOf the time from reading a change to its being in the kernel, in seconds.
+func boundsOf() [4]string { return [4]string{"0.01", "0.1", "1", "5"} }
 
 // atTheEnd compares the kernel with what a second agent makes of the same manifests in a lab of its own, and restarts the first.
 func (r *report) atTheEnd(ctx context.Context, a *agent, scratch string) error {
@@ -41,6 +45,13 @@ func (r *report) atTheEnd(ctx context.Context, a *agent, scratch string) error {
 		*to = v
 	}
 	r.writes -= before
+	for i, bound := range boundsOf() {
+		share, err := a.within(ctx, bound)
+		if err != nil {
+			return err
+		}
+		r.within[i] = share
+	}
 	have, err := dump(ctx, a.lab.Node())
 	if err != nil {
 		return err
@@ -110,6 +121,9 @@ func (r *report) print() error {
 
 	rate := float64(r.w.changes) / r.took.Seconds()
 	fmt.Printf("\n%d changes (%.0f/s) in %s: %.0f kernel operations, %.0f conflicts\n", r.w.changes, rate, r.took.Round(time.Second), r.writes, r.conflicts)
+	for i, bound := range boundsOf() {
+		fmt.Printf("%.3f %% of changes were in the kernel %s s after they were read\n", 100*r.within[i], bound)
+	}
 	fmt.Printf("the kernel at the end: %d elements, %d differences from scratch, %d unused shared chains\n", r.elements, len(r.differences), r.unused)
 	for _, d := range r.differences[:min(len(r.differences), 10)] {
 		fmt.Println("   ", d)
