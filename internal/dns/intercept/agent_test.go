@@ -59,7 +59,7 @@ func agentBinary(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(bin); err != nil {
-		t.Skip("the agent is not built (make build)")
+		t.Fatal("the agent is not built: make build")
 	}
 	return bin
 }
@@ -67,7 +67,7 @@ func agentBinary(t *testing.T) string {
 // TestAgent: the whole agent in each kernel mode; killed in a loop of look-ups.
 func TestAgent(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root, for network namespaces")
+		t.Fatal("needs root, for network namespaces")
 	}
 	bin := agentBinary(t)
 	for _, mode := range []string{"nftables", "iptables", "ipvs"} {

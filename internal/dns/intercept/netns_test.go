@@ -233,7 +233,7 @@ func answeredBy(t *testing.T, what string, list []*looker, who netip.Addr) int {
 
 func TestPackets(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root, for network namespaces")
+		t.Fatal("needs root, for network namespaces")
 	}
 	for mode, rules := range modes {
 		t.Run(mode, func(t *testing.T) { testMode(t, rules) })
