@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"strings"
 	"time"
 )
@@ -26,6 +27,7 @@ type result struct {
 func main() {
 	n := flag.Int("n", 1000, "Services")
 	e := flag.Int("e", 10, "endpoints of each")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of the full build to this file")
 	asTable := flag.Bool("table", false, "print the JSON lines of standard input as a table")
 	flag.Parse()
 	if *asTable {
@@ -36,7 +38,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	r, err := measure(*n, *e)
+	r, err := measure(*n, *e, *profile)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %d x %d: %v\n", *n, *e, err)
 		os.Exit(1)
@@ -58,7 +60,7 @@ func refuseInitialNamespace() error {
 	return nil
 }
 
-func measure(n, e int) (*result, error) {
+func measure(n, e int, profile string) (*result, error) {
 	r := &result{Services: n, Endpoints: e}
 	c := &cluster{n: n, e: e, last: map[int]int{}}
 	making := c.makeAll()
@@ -66,9 +68,14 @@ func measure(n, e int) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
+	stop, err := startProfile(profile)
+	if err != nil {
+		return nil, err
+	}
 	c0 := cpu()
 	t0 := time.Now()
 	t, err := a.load(c)
+	stop()
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +90,18 @@ func measure(n, e int) (*result, error) {
 		return nil, err
 	}
 	return r, restart(c, r)
+}
+
+// startProfile begins a CPU profile, if one is wanted; stop ends it.
+func startProfile(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	return func() { pprof.StopCPUProfile(); f.Close() }, pprof.StartCPUProfile(f)
 }
 
 // changes measures single changes, a batch of 100, and that nothing is read.

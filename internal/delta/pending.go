@@ -2,7 +2,6 @@ package delta
 
 import (
 	"iter"
-	"slices"
 	"time"
 )
 
@@ -14,43 +13,32 @@ import (
 // (they stay pending).
 func (t *Tracker[K, O]) Pending(prune bool) []Diff[K] {
 	t.compact()
-	var created, gone ranked[K]
-	var changed []Diff[K]
+	// Sorted by counting: ranks are few and small, and the first list of a large
+	// cluster has a million keys.
+	var places places
 	for _, e := range t.queue {
-		d := Diff[K]{Key: e.key, Have: e.have, Want: e.want}
-		switch {
-		case e.want == "" && prune:
-			gone.add(t.p.Rank(e.key), d)
-		case e.want == "":
-		case e.have == "":
-			created.add(t.p.Rank(e.key), d)
-		default:
-			changed = append(changed, d)
+		places.count(t.placeOf(e, prune))
+	}
+	out := make([]Diff[K], places.layOut())
+	for _, e := range t.queue {
+		if at := places.take(t.placeOf(e, prune)); at >= 0 {
+			out[at] = Diff[K]{Key: e.key, Have: e.have, Want: e.want}
 		}
-	}
-	out := make([]Diff[K], 0, created.n+len(changed)+gone.n)
-	for _, list := range created.byRank {
-		out = append(out, list...)
-	}
-	out = append(out, changed...)
-	for _, list := range slices.Backward(gone.byRank) {
-		out = append(out, list...)
 	}
 	return out
 }
 
-// ranked sorts by counting: ranks are few and small.
-type ranked[K comparable] struct {
-	byRank [][]Diff[K]
-	n      int
-}
-
-func (r *ranked[K]) add(rank int, d Diff[K]) {
-	for len(r.byRank) <= rank {
-		r.byRank = append(r.byRank, nil)
+// placeOf tells among which entries one comes; leftBehind: it stays pending.
+func (t *Tracker[K, O]) placeOf(e *entry[K], prune bool) int {
+	switch {
+	case e.want == "" && prune:
+		return numPlaces - 1 - int(t.p.Rank(e.key))
+	case e.want == "":
+		return leftBehind
+	case e.have == "":
+		return int(t.p.Rank(e.key))
 	}
-	r.byRank[rank] = append(r.byRank[rank], d)
-	r.n++
+	return changes
 }
 
 // PendingCount is an upper bound of what Pending(true) would give, in O(1).

@@ -22,9 +22,9 @@ type Diff[K comparable] struct {
 type Params[K comparable] struct {
 	// Width is the slot size of a pool key (see align), 0 for plain keys.
 	Width func(K) int
-	// Rank, a small number, orders creations upwards and deletions downwards: a
+	// Rank orders creations upwards and deletions downwards: a
 	// key may refer to keys of lower rank only.
-	Rank func(K) int
+	Rank func(K) uint8
 	// Linger is how long an unwanted key is kept before it becomes pending.
 	Linger func(K) time.Duration
 }

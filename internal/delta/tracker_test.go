@@ -20,7 +20,7 @@ func newTracker() *Tracker[string, string] {
 			}
 			return 0
 		},
-		Rank: func(k string) int { return int(k[0]) },
+		Rank: func(k string) uint8 { return k[0] },
 		Linger: func(k string) time.Duration {
 			if k[0] == 'l' {
 				return time.Minute

@@ -105,7 +105,7 @@ func New(p Params) *Engine {
 	}
 	e.tr = delta.New[dataplane.Key, owner](delta.Params[dataplane.Key]{
 		Width: p.Driver.Width, Linger: p.Driver.Linger,
-		Rank: func(k dataplane.Key) int { return int(k.Kind) },
+		Rank: func(k dataplane.Key) uint8 { return uint8(k.Kind) },
 	})
 	return e
 }

@@ -40,6 +40,7 @@ func (e *Engine) fold(now time.Time) {
 
 // note keeps what the turn must tell about the events.
 func (e *Engine) note(events []model.Event) {
+	e.turn.Triggers = slices.Grow(e.turn.Triggers, len(events))
 	for i := range events {
 		ev := &events[i]
 		e.noteProblems(ev)
@@ -141,6 +142,7 @@ func (e *Engine) decide(keys []model.ServiceKey, now time.Time) {
 	emit := func(o dataplane.Object) {
 		objs = append(objs, delta.Object[dataplane.Key]{Key: o.Key, Value: o.Value})
 	}
+	e.turn.Decided = slices.Grow(e.turn.Decided, len(keys))
 	for _, key := range keys {
 		svc, sl := e.st.Service(key)
 		in := policy.Inputs{Service: svc, Slices: sl, Node: self,

@@ -30,7 +30,7 @@ type Bed struct {
 func NewBed(d dataplane.Driver, v model.NodeView) *Bed {
 	return &Bed{Driver: d, View: v, Now: time.Unix(1_800_000_000, 0),
 		Track: delta.New[dataplane.Key, model.ServiceKey](delta.Params[dataplane.Key]{
-			Width: d.Width, Linger: d.Linger, Rank: func(k dataplane.Key) int { return int(k.Kind) },
+			Width: d.Width, Linger: d.Linger, Rank: func(k dataplane.Key) uint8 { return uint8(k.Kind) },
 		})}
 }
 

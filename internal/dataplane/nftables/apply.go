@@ -257,9 +257,10 @@ func (w *writer) chains() error {
 			rules, known := w.d.chains.rules[o.Want]
 			if !known {
 				missing = &dataplane.InvalidError{Keys: []dataplane.Key{o.Key}, Err: errors.New("no rules of this digest were rendered")}
+				return
 			}
-			for _, r := range rules {
-				w.d.batch.NewRule(nft.RuleSpec{Chain: tableRef(o.Key.Family).Chain(o.Key.ID), Exprs: r.exprs, UserData: r.userData})
+			for _, r := range rules() {
+				w.d.batch.NewRule(nft.RuleSpec{Chain: tableRef(o.Key.Family).Chain(o.Key.ID), Exprs: r, UserData: tag(r)})
 			}
 		})
 	}

@@ -10,14 +10,15 @@ import (
 )
 
 // chainBook remembers shared chains by description, because ten thousand
-// Frontends ask for the same dozen, and content by digest, because an Op carries
-// only the digest. Both are pure functions, so that forgetting costs only time.
+// Frontends ask for the same dozen, and how to write them by digest, because an
+// Op carries only the digest. The rules themselves are not kept: a node may come
+// to know a thousand chains, and each is written once.
 type chainBook struct {
 	terms  terms // under which the shared chains below were written
 	leaves map[familyOf[leaf]]chain
 	outers map[familyOf[outer]]chain
 	learns map[familyOf[time.Duration]]chain
-	rules  map[string][]taggedRule
+	rules  map[string]func() []rule
 }
 
 type familyOf[T comparable] struct {
@@ -32,16 +33,10 @@ func (c chain) object(k dataplane.Kind, f model.Family) dataplane.Object {
 	return dataplane.Object{Key: dataplane.Key{Kind: k, Family: f, ID: c.name}, Value: c.digest}
 }
 
-// taggedRule is a rule with the comment by which Load knows it again.
-type taggedRule struct {
-	exprs    rule
-	userData []byte
-}
-
 func newChainBook() chainBook {
 	return chainBook{
 		leaves: map[familyOf[leaf]]chain{}, outers: map[familyOf[outer]]chain{},
-		learns: map[familyOf[time.Duration]]chain{}, rules: map[string][]taggedRule{},
+		learns: map[familyOf[time.Duration]]chain{}, rules: map[string]func() []rule{},
 	}
 }
 
@@ -60,7 +55,8 @@ func (b *chainBook) leaf(f model.Family, l leaf, v *model.NodeView) chain {
 	at := familyOf[leaf]{f, l}
 	c, known := b.leaves[at]
 	if !known {
-		c = chain{l.name(), b.write(l.rules(langOf(f), markBits(v)))}
+		bits := markBits(v)
+		c = chain{l.name(), b.write(func() []rule { return l.rules(langOf(f), bits) })}
 		b.leaves[at] = c
 	}
 	return c
@@ -71,7 +67,8 @@ func (b *chainBook) outer(f model.Family, o outer, v *model.NodeView) chain {
 	at := familyOf[outer]{f, o}
 	c, known := b.outers[at]
 	if !known {
-		c = chain{o.name(), b.write(o.rules(langOf(f), v))}
+		pods := v.Local // v may change before the chain is written
+		c = chain{o.name(), b.write(func() []rule { return o.rules(langOf(f), &pods) })}
 		b.outers[at] = c
 	}
 	return c
@@ -81,28 +78,30 @@ func (b *chainBook) learn(f model.Family, timeout time.Duration) chain {
 	at := familyOf[time.Duration]{f, timeout}
 	c, known := b.learns[at]
 	if !known {
-		c = chain{learnName(timeout), b.write(learnRules(langOf(f), timeout))}
+		c = chain{learnName(timeout), b.write(func() []rule { return learnRules(langOf(f), timeout) })}
 		b.learns[at] = c
 	}
 	return c
 }
 
-// write files the rules of a chain and gives their digest.
-func (b *chainBook) write(rules []rule) string {
-	tagged := make([]taggedRule, 0, len(rules))
+// write files how a chain is written and gives the digest of its rules.
+func (b *chainBook) write(rules func() []rule) string {
 	sum := newChainDigest()
-	for _, r := range rules {
-		h := newDigest()
-		for _, e := range r {
-			h.bytes(e)
-		}
-		t := taggedRule{exprs: r, userData: nft.Comment(h.String())}
-		sum.add(t.userData)
-		tagged = append(tagged, t)
+	for _, r := range rules() {
+		sum.add(tag(r))
 	}
 	digest := sum.String()
-	b.rules[digest] = tagged
+	b.rules[digest] = rules
 	return digest
+}
+
+// tag is the comment by which Load knows a rule again.
+func tag(r rule) []byte {
+	h := newDigest()
+	for _, e := range r {
+		h.bytes(e)
+	}
+	return nft.Comment(h.String())
 }
 
 // chainDigest sums up the comments of a chain's rules, as written or as read: so

@@ -25,9 +25,9 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 				put(kindSet, part, setDefs[i].digest(f))
 			}
 		}
-		put(kindLeafChain, rejectChain, d.chains.write(rejectRules(langOf(f))))
+		put(kindLeafChain, rejectChain, d.chains.write(func() []rule { return rejectRules(langOf(f)) }))
 		for _, c := range fixedChains() {
-			put(kindBaseChain, c.name, d.chains.write(c.rules(langOf(f), &view)))
+			put(kindBaseChain, c.name, d.chains.write(func() []rule { return c.rules(langOf(f), &view) }))
 		}
 		if v := packPrefixes(podRanges(nftFamily(f), &view)); v != "" {
 			put(kindPodCIDRs, "", v)
@@ -244,8 +244,8 @@ func (r *frontend) refuse() {
 // guarded range they come by its guard.
 func (r *frontend) publish(verdict string) {
 	if r.f.Guarded && r.front == byRange && verdict != dropValue {
-		on := verdictOf(verdict)
-		c := chain{guardedPrefix + "none", r.d.chains.write(guarded(langOf(r.fam), on))}
+		on, lang := verdictOf(verdict), langOf(r.fam)
+		c := chain{guardedPrefix + "none", r.d.chains.write(func() []rule { return guarded(lang, on) })}
 		if on.Chain != "" {
 			c.name = guardedPrefix + on.Chain
 		}

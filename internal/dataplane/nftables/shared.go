@@ -177,13 +177,13 @@ func (o outer) leaves() []leaf {
 	return []leaf{o.cluster, node}
 }
 
-func (o outer) rules(l lang, view *model.NodeView) []rule {
+func (o outer) rules(l lang, podsAre *model.LocalDetector) []rule {
 	pods, node := ends(o.verdict), ends(o.verdict)
 	if ls := o.leaves(); len(ls) > 0 {
 		pods, node = does(nft.Goto(ls[0].name())), does(nft.Goto(ls[len(ls)-1].name()))
 	}
 	var out []rule
-	if isPod, some := l.fromPod(&view.Local, false); some {
+	if isPod, some := l.fromPod(podsAre, false); some {
 		out = append(out, join(isPod, pods))
 	}
 	out = append(out, join(fromNode(), node))

@@ -1,0 +1,36 @@
+package delta
+
+import "math"
+
+// Places in the order of Pending: creations by rank, changes, deletions by rank backwards.
+const (
+	maxRank    = math.MaxUint8
+	changes    = maxRank + 1           // the place of changes, after all creations
+	numPlaces  = changes + 1 + changes // deletions come last
+	leftBehind = -1
+)
+
+// places holds, for each place, how many there are, then where the next one goes.
+type places [numPlaces]int
+
+func (p *places) count(place int) {
+	if place >= 0 {
+		p[place]++
+	}
+}
+
+func (p *places) layOut() (total int) {
+	for i, n := range p {
+		p[i] = total
+		total += n
+	}
+	return total
+}
+
+func (p *places) take(place int) int {
+	if place < 0 {
+		return leftBehind
+	}
+	p[place]++
+	return p[place] - 1
+}
