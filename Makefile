@@ -47,8 +47,8 @@ soak: deps build ## random changes under real traffic: SOAK=60s for a short one
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/soak ./test/soak && bin/soak -bin $(BIN) -for $(SOAK)
 
 .PHONY: bench
-bench: deps ## sync and memory figures: [SIZES="1000 10000 50000"]
-	@bash scripts/bench.sh
+bench: deps build ## sync and memory: [SIZES="1000 10000"] [MODE=iptables-nft: kube-proxy beside it]
+	@bash scripts/bench.sh "$(MODE)"
 
 .PHONY: bench-peers
 bench-peers: deps build ## beside upstream kube-proxy on one API server: SIZES="1000 10000" E=10

@@ -1,16 +1,35 @@
 #!/usr/bin/env bash
-# Runs bench/sync for each size, each in a network namespace of its own, prints a
-# table and keeps the JSON lines. SIZES="1000 10000" or "5000x50" for E endpoints.
+# bench.sh MODE: runs bench/sync for each size, each in a network namespace of its own, prints a table and keeps the JSON lines.
+# SIZES="1000 10000", or "5000x50" for E endpoints. In an iptables mode it goes on with the form of KEP-3453 beside ours, and with
+# upstream kube-proxy on the same backend and API server (PEER_SIZES, default 10000; "" for neither).
 set -euo pipefail
-sizes=${SIZES:-1000 10000 50000 5000x50}
+mode=${1:-nftables}
+case $mode in
+nftables) sizes=${SIZES:-1000 10000 50000 5000x50} ;;
+iptables-legacy | iptables-nft) sizes=${SIZES:-1000 10000} ;;
+*) echo "bench.sh: MODE '$mode': want nftables, iptables-legacy or iptables-nft" >&2; exit 2 ;;
+esac
 mkdir -p bench/results bin
 go build -o bin/bench-sync ./bench/sync
-out=bench/results/sync-$(date +%Y%m%d-%H%M%S).jsonl
+out=bench/results/sync-$mode-$(date +%Y%m%d-%H%M%S).jsonl
 for s in $sizes; do
 	n=${s%x*}; e=10; [ "$s" = "$n" ] || e=${s#*x}
 	# not exec'd by this shell: bench/sync compares its namespace with its parent's
-	bash -c 'unshare -n bin/bench-sync -n "$1" -e "$2"; exit $?' _ "$n" "$e" | tee -a "$out" >/dev/null
+	bash -c 'unshare -n bin/bench-sync -mode "$1" -n "$2" -e "$3"; exit $?' _ "$mode" "$n" "$e" | tee -a "$out" >/dev/null
 done
-echo "CPU in ms (user+system of the whole agent, kernel work on its batches included); memory in MB"
+echo "CPU in ms (user+system of the whole agent, its programs and kernel work on its batches included); memory in MB"
 bin/bench-sync -table < "$out"
 echo "json: $out"
+[ "$mode" != nftables ] || exit 0
+peer_sizes=${PEER_SIZES-10000}
+[ -n "$peer_sizes" ] || exit 0
+backend=${mode#iptables-}
+for n in $peer_sizes; do
+	echo "== $n Services: our rules (Scale) and KEP-3453's (a model of them), the driver alone"
+	FAIRLEAD_BENCH_SERVICES=$n go test -run '^$' -bench "^Benchmark(Scale|KEP3453)\$/^$backend\$" -benchtime 1x -timeout 20m ./internal/dataplane/iptables |
+		grep '^Benchmark' | sed -E 's/ {2,}|\t+/ /g'
+done
+echo "== first packet, 100 and 10000 Services in turn"
+go test -run '^$' -bench "^BenchmarkFirstPacket\$/^$backend\$" -benchtime 1x -timeout 20m ./internal/dataplane/iptables | grep '^Benchmark' | sed -E 's/ {2,}|\t+/ /g'
+SIZES=$peer_sizes SUBJECTS="$mode fairlead" FAIRLEAD_FLAGS="--proxy-mode=iptables --iptables-backend=$backend" SYNC_LIMIT=${SYNC_LIMIT:-4m} \
+	exec bash bench/peers/run.sh

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// row is one measure: how to read it from a subject's records, and what to want of the ratio to kube-proxy's nftables mode.
+// row is one measure: how to read it from a subject's records, and what to want of the ratio to kube-proxy.
 type row struct {
 	name  string
 	value func(results) (float64, bool)
-	goals map[string]goal // by size
+	goals map[string]goal // by peer and size
 }
 
 // results are the records of one subject at one size, as one.
@@ -51,8 +51,7 @@ func (s *sink) table(b *strings.Builder, o options, n int) {
 			peers = append(peers, name)
 		}
 	}
-	mine, ours := all["fairlead"]
-	if ours {
+	if _, ours := all["fairlead"]; ours {
 		for _, p := range peers {
 			fmt.Fprintf(b, " %s / fairlead |", p)
 		}
@@ -60,7 +59,7 @@ func (s *sink) table(b *strings.Builder, o options, n int) {
 	}
 	fmt.Fprintf(b, "\n|%s\n", strings.Repeat("---|", strings.Count(lastLine(b.String()), "|")-1))
 	for _, r := range rows {
-		r.write(b, o.subjects, peers, all, mine, ours, size)
+		r.write(b, o.subjects, peers, all, size)
 	}
 	for _, name := range o.subjects {
 		if f := all[name].failed; f != "" {
@@ -69,7 +68,7 @@ func (s *sink) table(b *strings.Builder, o options, n int) {
 	}
 }
 
-func (r row) write(b *strings.Builder, subjects, peers []string, all map[string]results, mine results, ours bool, size string) {
+func (r row) write(b *strings.Builder, subjects, peers []string, all map[string]results, size string) {
 	if !slices.ContainsFunc(subjects, func(name string) bool { _, ok := r.value(all[name]); return ok }) {
 		return // nobody was asked for it
 	}
@@ -78,16 +77,24 @@ func (r row) write(b *strings.Builder, subjects, peers []string, all map[string]
 		v, ok := r.value(all[name])
 		fmt.Fprintf(b, " %s |", figure(v, ok))
 	}
-	if ours {
+	if mine, ours := all["fairlead"]; ours {
 		v, ok := r.value(mine)
 		for _, p := range peers {
 			pv, pok := r.value(all[p])
 			fmt.Fprintf(b, " %s |", ratio(pv, v, pok && ok))
 		}
-		peer, pok := r.value(all["nftables"])
-		fmt.Fprintf(b, " %s |", r.goals[size].verdict(v, peer, ok, pok))
+		peer := reference(peers)
+		fmt.Fprintf(b, " %s |", r.goals[peer+" "+size].verdict(v, ok, func() (float64, bool) { return r.value(all[peer]) }))
 	}
 	b.WriteString("\n")
+}
+
+// reference is the subject that goals are held against: the first peer, or without one who would have been by default.
+func reference(peers []string) string {
+	if len(peers) == 0 {
+		return "nftables"
+	}
+	return peers[0]
 }
 
 // results folds the records; a later one of the same kind wins.

@@ -10,9 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairlead/fairlead/internal/dataplane/nftables"
 	"github.com/fairlead/fairlead/internal/engine"
-	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/mailbox"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/policy"
@@ -22,30 +20,28 @@ import (
 // agent is the straight line without servers.
 type agent struct {
 	mail   *mailbox.Mailbox
-	count  *nft.Counter
+	reads  func() uint64 // of the kernel, so far
 	conv   *convert.Converter
 	turns  chan engine.Turn
 	cancel context.CancelFunc
 	done   chan error
-	kernel *nft.Conn
 }
 
-func start() (*agent, error) {
-	k, err := nft.Open(nft.Config{})
+func start(mode string) (*agent, error) {
+	d, reads, err := open(mode)
 	if err != nil {
 		return nil, err
 	}
-	a := &agent{mail: mailbox.New(), count: nft.NewCounter(k), conv: convert.New(), kernel: k,
+	a := &agent{mail: mailbox.New(), reads: reads, conv: convert.New(),
 		turns: make(chan engine.Turn, 4096), // more than any phase makes before it reads them
 		done:  make(chan error, 1)}
-	d := nftables.New(nftables.Params{Kernel: a.count})
 	ctx, cancel := context.WithCancel(context.Background())
 	a.cancel = cancel
 	caps, err := d.Probe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e := engine.New(engine.Params{Driver: d, Families: caps.Families, Mailbox: a.mail, NodeName: "node0", Sources: []string{"bench"},
+	e := engine.New(engine.Params{Driver: d, ChunkOps: d.ChunkOps(), Families: caps.Families, Mailbox: a.mail, NodeName: "node0", Sources: []string{"bench"},
 		View:   policy.ViewInputs{NodePortPrimary: true, ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.128.0.0/9")}, MasqueradeBit: 14},
 		OnTurn: func(t *engine.Turn) { a.turns <- summary(t) }})
 	go func() { a.done <- e.Run(ctx) }()
@@ -58,7 +54,7 @@ func summary(t *engine.Turn) engine.Turn {
 		SliceEvents: t.SliceEvents, Operations: t.Operations, Batches: t.Batches, Pending: t.Pending, Drift: t.Drift}
 }
 
-// await gives the next turn, or fails after a minute.
+// await gives the next turn, or fails after five minutes.
 func (a *agent) await() (engine.Turn, error) {
 	select {
 	case t := <-a.turns:
@@ -66,8 +62,8 @@ func (a *agent) await() (engine.Turn, error) {
 			return t, t.Err
 		}
 		return t, nil
-	case <-time.After(time.Minute):
-		return engine.Turn{}, fmt.Errorf("no sync within a minute")
+	case <-time.After(5 * time.Minute):
+		return engine.Turn{}, fmt.Errorf("no sync within five minutes")
 	}
 }
 
@@ -93,13 +89,18 @@ func (a *agent) load(c *cluster) (engine.Turn, error) {
 	}
 }
 
-// cpu is the process's user and system time so far.
+// cpu is the user and system time so far of the process and of the programs it
+// has run (iptables-restore).
 func cpu() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		panic(err) // cannot happen with these arguments
+	var sum int64
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if err := unix.Getrusage(who, &u); err != nil {
+			panic(err) // cannot happen with these arguments
+		}
+		sum += u.Utime.Nano() + u.Stime.Nano()
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Duration(sum)
 }
 
 func liveHeap() uint64 {

@@ -12,6 +12,7 @@ import (
 
 // result is one size's figures: CPU in milliseconds, memory in megabytes.
 type result struct {
+	Mode                    string
 	Services, Endpoints     int
 	BuildCPU, BuildWall     float64
 	BuildOps                int
@@ -25,6 +26,7 @@ type result struct {
 }
 
 func main() {
+	mode := flag.String("mode", "nftables", "nftables, iptables-legacy or iptables-nft")
 	n := flag.Int("n", 1000, "Services")
 	e := flag.Int("e", 10, "endpoints of each")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the full build to this file")
@@ -38,7 +40,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	r, err := measure(*n, *e, *profile)
+	r, err := measure(*mode, *n, *e, *profile)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %d x %d: %v\n", *n, *e, err)
 		os.Exit(1)
@@ -60,11 +62,11 @@ func refuseInitialNamespace() error {
 	return nil
 }
 
-func measure(n, e int, profile string) (*result, error) {
-	r := &result{Services: n, Endpoints: e}
+func measure(mode string, n, e int, profile string) (*result, error) {
+	r := &result{Mode: mode, Services: n, Endpoints: e}
 	c := &cluster{n: n, e: e, last: map[int]int{}}
 	making := c.makeAll()
-	a, err := start()
+	a, err := start(mode)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +108,11 @@ func startProfile(file string) (stop func(), err error) {
 
 // changes measures single changes, a batch of 100, and that nothing is read.
 func (a *agent) changes(c *cluster, r *result) error {
-	before := a.count.Counts()
-	rounds := 1000
+	before := a.reads()
+	rounds, batches := 1000, 10
+	if r.Mode != "nftables" { // a run of iptables-restore each
+		rounds, batches = 20, 3
+	}
 	c0, t0, ops := cpu(), time.Now(), 0
 	for i := range rounds {
 		a.mail.Put(sliceEvent(a.conv, c.change(i%c.n, i+1)))
@@ -120,7 +125,6 @@ func (a *agent) changes(c *cluster, r *result) error {
 	r.OneCPU, r.OneWall = ms(cpu()-c0)/float64(rounds), ms(time.Since(t0))/float64(rounds)
 	r.OneOps = float64(ops) / float64(rounds)
 	c0, ops = cpu(), 0
-	const batches = 10
 	for b := range batches {
 		n := min(100, c.n)
 		for i := range n {
@@ -135,16 +139,15 @@ func (a *agent) changes(c *cluster, r *result) error {
 			n -= t.SliceEvents
 		}
 	}
-	r.HundredCPU, r.HundredOps = ms(cpu()-c0)/batches, float64(ops)/batches
-	after := a.count.Counts()
-	r.SteadyReads = after.Reads - before.Reads
+	r.HundredCPU, r.HundredOps = ms(cpu()-c0)/float64(batches), float64(ops)/float64(batches)
+	r.SteadyReads = a.reads() - before
 	return nil
 }
 
 // restart starts a second agent on what the first left: the cluster as it is
 // now, so that there is nothing to write.
 func restart(c *cluster, r *result) error {
-	a, err := start()
+	a, err := start(r.Mode)
 	if err != nil {
 		return err
 	}

@@ -10,14 +10,14 @@ import (
 // table prints results, one row a size.
 func table(r io.Reader, w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "services x endpoints\tfull build\tobjects\tone endpoint\tobjects\t100 services\trestart\tobjects\taudit\tlive heap\tRSS\tpeak\treads\t")
+	fmt.Fprintln(tw, "mode\tservices x endpoints\tfull build\tobjects\tone endpoint\tobjects\t100 services\trestart\tobjects\taudit\tlive heap\tRSS\tpeak\treads\t")
 	dec := json.NewDecoder(r)
 	for {
 		var x result
 		if dec.Decode(&x) != nil {
 			break
 		}
-		fmt.Fprintf(tw, "%d x %d\t%.0f\t%d\t%.3f\t%.1f\t%.1f\t%.0f\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t\n", x.Services, x.Endpoints, x.BuildCPU, x.BuildOps,
+		fmt.Fprintf(tw, "%s\t%d x %d\t%.0f\t%d\t%.3f\t%.1f\t%.1f\t%.0f\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t\n", x.Mode, x.Services, x.Endpoints, x.BuildCPU, x.BuildOps,
 			x.OneCPU, x.OneOps, x.HundredCPU, x.RestartCPU, x.RestartOps, x.AuditCPU, x.HeapMB, x.RSSMB, x.PeakMB, x.SteadyReads)
 	}
 	_ = tw.Flush() // to a terminal; there is nothing to do about an error
