@@ -99,6 +99,6 @@ func kernelRows() []row {
 	netlink := []string{"github.com/mdlayher/netlink", "github.com/vishvananda/netlink"}
 	return []row{
 		seam("nft", "github.com/mdlayher/netlink"), seam("iptables"), seam("ipvs", netlink...),
-		seam("link", netlink...), seam("conntrack", netlink...), seam("sysctl"),
+		seam("link", netlink...), seam("conntrack", netlink...), seam("sysctl"), seam("netnstest"),
 	}
 }

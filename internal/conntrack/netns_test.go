@@ -6,9 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,21 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/kernel/conntrack"
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
 // ownNetns moves the test's goroutine, for good, to a network namespace of its
-// own, with lo and a cable to nowhere. It never works in the
-// initial namespace.
+// own, with lo and a cable to nowhere.
 func ownNetns(t testing.TB) conntrack.Table {
 	t.Helper()
-	before := netnsID(t)
-	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("cannot make a network namespace: %v", err)
-	}
-	if netnsID(t) == before {
-		t.Fatalf("still in network namespace %s", before)
-	}
+	netnstest.Enter(t)
 	for _, c := range []string{"link set lo up", "link add hole type veth peer name bottom", "link set hole up", "link set bottom up",
 		"addr add 192.168.1.5/24 dev hole", "addr add fd02::5/64 dev hole nodad", "route add default dev hole", "-6 route add default dev hole",
 		"addr add 10.1.0.1/32 dev lo", "addr add 10.1.0.2/32 dev lo", "addr add fd01::1/128 dev lo nodad", "addr add fd01::2/128 dev lo nodad"} {
@@ -42,15 +33,6 @@ func ownNetns(t testing.TB) conntrack.Table {
 	}
 	t.Cleanup(func() { _ = table.Close() })
 	return table
-}
-
-func netnsID(t testing.TB) string {
-	t.Helper()
-	id, err := os.Readlink("/proc/thread-self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
 }
 
 func tool(t testing.TB, stdin, name string, args ...string) {

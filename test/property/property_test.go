@@ -2,7 +2,6 @@ package property
 
 import (
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -10,8 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
@@ -60,12 +58,7 @@ func TestRandomHistoriesOnTheKernel(t *testing.T) {
 }
 
 func openInNewNamespace(t *testing.T) nft.Kernel {
-	before, err := os.Readlink("/proc/thread-self/ns/net")
-	check(t, err)
-	check(t, unix.Unshare(unix.CLONE_NEWNET))
-	if after, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || after == before {
-		t.Fatal("still in the namespace of the machine: refusing to write rules")
-	}
+	netnstest.Enter(t)
 	return open(t)
 }
 

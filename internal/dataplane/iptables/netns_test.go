@@ -4,55 +4,34 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
 // netns is a network namespace of a test's own, with a lock file of its own.
 type netns struct {
 	*iptables.Conn
-	fd      int
+	*netnstest.Namespace
 	backend iptables.Backend
 	lock    string
 }
 
-// ownNetns makes one on a thread that then ends. It never lets a test run in the
-// initial namespace.
+// ownNetns makes one and leaves the calling goroutine where it is.
 func ownNetns(t testing.TB, b iptables.Backend) *netns {
 	t.Helper()
 	programs, err := iptables.Installed(b)
 	if err != nil {
 		t.Skipf("SKIPPED, not run: %v", err)
 	}
-	n := &netns{backend: b, lock: filepath.Join(t.TempDir(), "xtables.lock")}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		before, _ := os.Readlink("/proc/thread-self/ns/net")
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			if now, _ := os.Readlink("/proc/thread-self/ns/net"); now == before {
-				panic("still in network namespace " + now)
-			}
-			n.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-		if err == nil {
-			n.Conn, err = iptables.Open(iptables.Config{Backend: b, Programs: programs, LockFile: n.lock, Namespace: n.fd})
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		t.Skipf("SKIPPED, not run: cannot make a network namespace: %v", err)
+	n := &netns{Namespace: netnstest.New(t), backend: b, lock: filepath.Join(t.TempDir(), "xtables.lock")}
+	n.Conn, err = iptables.Open(iptables.Config{Backend: b, Programs: programs, LockFile: n.lock, Namespace: n.FD()})
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = n.Close()
-		_ = unix.Close(n.fd)
-	})
+	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
 
@@ -60,19 +39,14 @@ func ownNetns(t testing.TB, b iptables.Backend) *netns {
 func (n *netns) sh(t testing.TB, script string) string {
 	t.Helper()
 	var out []byte
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		err := unix.Setns(n.fd, unix.CLONE_NEWNET)
-		if err == nil {
-			cmd := exec.Command("sh", "-ec", script)
-			cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+n.lock,
-				"IPT=iptables-"+string(n.backend), "IP6T=ip6tables-"+string(n.backend))
-			out, err = cmd.CombinedOutput()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
+	err := n.Do(func() (err error) {
+		cmd := exec.Command("sh", "-ec", script)
+		cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+n.lock,
+			"IPT=iptables-"+string(n.backend), "IP6T=ip6tables-"+string(n.backend))
+		out, err = cmd.CombinedOutput()
+		return err
+	})
+	if err != nil {
 		t.Fatalf("%s: %v: %s", script, err, out)
 	}
 	return string(out)

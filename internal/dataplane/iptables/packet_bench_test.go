@@ -68,7 +68,7 @@ func packetTracks(b *testing.B, backend iptables.Backend, n int) []*track {
 	bed.Sync(b)
 	var out []*track
 	for name, i := range map[string]int{"first": 0, "last": n - 1, "direct": -1} {
-		t := &track{name: fmt.Sprintf("%s-of-%d", name, n), ns: ns.fd, listen: end, to: end}
+		t := &track{name: fmt.Sprintf("%s-of-%d", name, n), ns: ns.FD(), listen: end, to: end}
 		if i >= 0 {
 			k := benchFrontend(i, 1, 0).Key
 			t.to = netip.AddrPortFrom(k.Addr, k.Port)

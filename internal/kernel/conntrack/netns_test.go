@@ -1,40 +1,24 @@
 package conntrack
 
 import (
-	"os"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
-// ownTable moves the test's goroutine, for good, to a network namespace of its
-// own and opens the table there. It never works in the initial namespace.
+// ownTable opens the table in a network namespace of the test's own, to which the
+// test's goroutine moves for good.
 func ownTable(t testing.TB) *Conn {
 	t.Helper()
-	before := netnsID(t)
-	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("cannot make a network namespace: %v", err)
-	}
-	if after := netnsID(t); after == before {
-		t.Fatalf("still in network namespace %s", after)
-	}
+	netnstest.Enter(t)
 	c, err := Open(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-func netnsID(t testing.TB) string {
-	t.Helper()
-	id, err := os.Readlink("/proc/thread-self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
 }
 
 // create puts flows into the kernel's table.

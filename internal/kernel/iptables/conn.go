@@ -29,8 +29,8 @@ type Config struct {
 	// LockFile is the lock that programs of the legacy backend share; "" means
 	// XTABLES_LOCKFILE, or /run/xtables.lock.
 	LockFile string
-	// Namespace is a descriptor of the network namespace to work in, for tests
-	// that have moved one thread only; 0 means the process's.
+	// Namespace is a descriptor of the network namespace to work in; 0 means the
+	// process's.
 	Namespace int
 }
 
@@ -44,11 +44,14 @@ type Conn struct {
 
 var _ Kernel = (*Conn)(nil)
 
-// Open makes a Conn in the caller's network namespace.
+// Open makes a Conn in the network namespace of cfg.
 func Open(cfg Config) (*Conn, error) {
 	c := &Conn{cfg: cfg}
-	var err error
-	if c.stamps, err = openStamper(cfg.Backend); err != nil {
+	err := c.inside(func() (err error) {
+		c.stamps, err = openStamper(cfg.Backend)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	if cfg.Backend == Legacy {
@@ -118,7 +121,7 @@ func (c *Conn) run(ctx context.Context, r Restore) error {
 		cmd.Env = c.lock.childEnv()
 		cmd.ExtraFiles = c.lock.childFiles()
 	}
-	err := c.do(cmd)
+	err := c.inside(cmd.Run)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return explain(name, exit.ExitCode(), out.String(), r.Input)
@@ -129,16 +132,12 @@ func (c *Conn) run(ctx context.Context, r Restore) error {
 	return nil
 }
 
-// do runs a command in the Conn's namespace.
-func (c *Conn) do(cmd *exec.Cmd) error {
-	if c.cfg.Namespace == 0 {
-		return cmd.Run()
-	}
-	return c.inside(cmd.Run)
-}
-
-// inside runs f on a thread that is moved to the namespace and ends afterwards.
+// inside runs f in the Conn's namespace: if that is not the process's, on a thread
+// that is moved there and ends afterwards.
 func (c *Conn) inside(f func() error) error {
+	if c.cfg.Namespace == 0 {
+		return f()
+	}
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
@@ -157,7 +156,7 @@ func (c *Conn) Save(ctx context.Context, f Family, table string, emit func([]byt
 	cmd := exec.CommandContext(ctx, name, "-t", table)
 	var problem bytes.Buffer
 	cmd.Stderr = &problem
-	run := func() error {
+	err := c.inside(func() error {
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			return err
@@ -173,12 +172,8 @@ func (c *Conn) Save(ctx context.Context, f Family, table string, emit func([]byt
 			return err
 		}
 		return seen
-	}
-	err := run
-	if c.cfg.Namespace != 0 {
-		err = func() error { return c.inside(run) }
-	}
-	if err := err(); err != nil {
+	})
+	if err != nil {
 		if noTable(problem.String()) {
 			return nil
 		}
@@ -207,7 +202,7 @@ func (c *Conn) List(ctx context.Context, f Family, table, chain string) ([]strin
 	if c.cfg.Backend == Legacy { // reading needs no lock; iptables takes it all the same
 		cmd.Env, cmd.ExtraFiles = c.lock.childEnv(), c.lock.childFiles()
 	}
-	if err := c.do(cmd); err != nil {
+	if err := c.inside(cmd.Run); err != nil {
 		s := problem.String()
 		if strings.Contains(s, "is incompatible") { // said of a chain that is not there too
 			there, err := c.declares(ctx, f, table, chain)

@@ -3,41 +3,15 @@ package link_test
 import (
 	"errors"
 	"net/netip"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 
 	"github.com/fairlead/fairlead/internal/kernel/link"
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
-
-// inOwnNamespace moves the test's thread into a fresh network namespace, which
-// dies with it.
-func inOwnNamespace(t *testing.T) {
-	t.Helper()
-	runtime.LockOSThread()
-	before, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
-	fresh, err := netns.New()
-	if err != nil {
-		runtime.UnlockOSThread()
-		t.Skipf("needs root to make a network namespace: %v", err)
-	}
-	t.Cleanup(func() {
-		fresh.Close()
-		if err := netns.Set(before); err != nil {
-			t.Errorf("thread is lost: %v", err) // and stays locked, so that Go ends it
-			return
-		}
-		before.Close()
-		runtime.UnlockOSThread()
-	})
-}
 
 // device makes a link; a veth, since not every kernel has dummies.
 func device(t *testing.T, name string) netlink.Link {
@@ -78,7 +52,7 @@ func until(t *testing.T, c *link.Conn, what string, ok func([]link.Addr) bool) {
 }
 
 func TestAddresses(t *testing.T) {
-	inOwnNamespace(t)
+	netnstest.Enter(t)
 	c, err := link.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +88,7 @@ func TestAddresses(t *testing.T) {
 
 // A Conn keeps to the namespace it was opened in.
 func TestStaysInItsNamespace(t *testing.T) {
-	inOwnNamespace(t)
+	netnstest.Enter(t)
 	d := device(t, "d0")
 	if err := netlink.AddrAdd(d, address(t, "192.0.2.7/24")); err != nil {
 		t.Fatal(err)
@@ -138,7 +112,7 @@ func TestStaysInItsNamespace(t *testing.T) {
 }
 
 func TestCloseEndsIt(t *testing.T) {
-	inOwnNamespace(t)
+	netnstest.Enter(t)
 	c, err := link.Open()
 	if err != nil {
 		t.Fatal(err)

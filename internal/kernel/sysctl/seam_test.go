@@ -4,35 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
-
-// inNewNetns runs f on a thread in a network namespace of its own, so that no
-// setting of this machine is touched. The thread is thrown away afterwards.
-func inNewNetns(t *testing.T, f func()) {
-	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		before, _ := os.Readlink("/proc/thread-self/ns/net")
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
-		}
-		if after, _ := os.Readlink("/proc/thread-self/ns/net"); after == before {
-			done <- errors.New("still in the namespace of the machine")
-			return
-		}
-		f()
-		done <- nil
-	}()
-	if err := <-done; err != nil {
-		t.Fatalf("needs root and its own network namespace: %v", err)
-	}
-}
 
 func TestRealKernel(t *testing.T) {
 	host := func() string {
@@ -43,7 +18,7 @@ func TestRealKernel(t *testing.T) {
 		return v
 	}
 	before := host()
-	inNewNetns(t, func() {
+	err := netnstest.New(t).Do(func() error {
 		p := New()
 		if err := p.Set(routeLocalnet, "0"); err != nil {
 			t.Error(err)
@@ -54,7 +29,11 @@ func TestRealKernel(t *testing.T) {
 		if v, err := p.Get(routeLocalnet); err != nil || v != "1" {
 			t.Errorf("%q, %v", v, err)
 		}
+		return nil
 	})
+	if err != nil {
+		t.Error(err)
+	}
 	if after := host(); after != before {
 		t.Errorf("the machine's own value went from %s to %s", before, after)
 	}
