@@ -59,7 +59,7 @@ func (s *sink) table(b *strings.Builder, o options, n int) {
 	}
 	fmt.Fprintf(b, "\n|%s\n", strings.Repeat("---|", strings.Count(lastLine(b.String()), "|")-1))
 	for _, r := range rows {
-		r.write(b, o.subjects, peers, all, size)
+		r.write(b, o, peers, all, size)
 	}
 	for _, name := range o.subjects {
 		if f := all[name].failed; f != "" {
@@ -68,12 +68,12 @@ func (s *sink) table(b *strings.Builder, o options, n int) {
 	}
 }
 
-func (r row) write(b *strings.Builder, subjects, peers []string, all map[string]results, size string) {
-	if !slices.ContainsFunc(subjects, func(name string) bool { _, ok := r.value(all[name]); return ok }) {
+func (r row) write(b *strings.Builder, o options, peers []string, all map[string]results, size string) {
+	if !slices.ContainsFunc(o.subjects, func(name string) bool { _, ok := r.value(all[name]); return ok }) {
 		return // nobody was asked for it
 	}
 	fmt.Fprintf(b, "| %s |", r.name)
-	for _, name := range subjects {
+	for _, name := range o.subjects {
 		v, ok := r.value(all[name])
 		fmt.Fprintf(b, " %s |", figure(v, ok))
 	}
@@ -83,18 +83,23 @@ func (r row) write(b *strings.Builder, subjects, peers []string, all map[string]
 			pv, pok := r.value(all[p])
 			fmt.Fprintf(b, " %s |", ratio(pv, v, pok && ok))
 		}
-		peer := reference(peers)
+		peer := o.reference()
 		fmt.Fprintf(b, " %s |", r.goals[peer+" "+size].verdict(v, ok, func() (float64, bool) { return r.value(all[peer]) }))
 	}
 	b.WriteString("\n")
 }
 
 // reference is the subject that goals are held against: the first peer, or without one who would have been by default.
-func reference(peers []string) string {
-	if len(peers) == 0 {
-		return "nftables"
+func (o options) reference() string {
+	for _, s := range o.subjects {
+		if s != "fairlead" {
+			return s
+		}
 	}
-	return peers[0]
+	if len(o.flags) > 0 {
+		return ""
+	}
+	return "nftables"
 }
 
 // results folds the records; a later one of the same kind wins.
