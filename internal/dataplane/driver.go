@@ -46,8 +46,10 @@ type Driver interface {
 	Apply(ctx context.Context, b Batch) (Applied, error)
 
 	// Watch calls changed whenever somebody may have changed what is ours,
-	// until ctx ends. It is only an alarm: Apply itself refuses to write over
-	// a change it has not seen (ErrConflict).
+	// until ctx ends; first if that was before it began, but after our last
+	// successful Apply or Load. If it ends earlier the engine begins it again
+	// after a while. It is only an alarm: Apply itself refuses to write over a
+	// change it has not seen (ErrConflict).
 	Watch(ctx context.Context, changed func()) error
 
 	// Changed asks cheaply whether anybody but us wrote since our last

@@ -69,7 +69,7 @@ type Engine struct {
 	retryAt  time.Time
 	failures int
 	held     map[owner]*quarantine
-	watch    <-chan error     // the watcher's end; nil: not started
+	watching watching
 	troubled map[any][]string // by event key: objects with problems
 }
 
@@ -130,10 +130,10 @@ func (e *Engine) Run(ctx context.Context) error {
 		case f := <-e.inspect:
 			f()
 			continue
+		case err := <-e.watching.ended:
+			e.watchEnded(ctx, err)
 		case <-e.alarm:
-			if err := e.onAlarm(ctx); err != nil {
-				e.p.Log.Warn("cannot ask the kernel for its generation", "error", err)
-			}
+			e.onAlarm(ctx)
 		}
 		if err := e.step(ctx); err != nil {
 			return err
@@ -143,46 +143,6 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		timer.Reset(e.untilNext())
 	}
-}
-
-// startWatch starts the watcher goroutine, once. Before the first full build only
-// if somebody is in our way: to listen makes our own big transactions dearer (the
-// kernel builds a message per element), but without it every write of a neighbour
-// looks like one to our objects, and a build among many would not come to an end.
-func (e *Engine) startWatch(ctx context.Context) {
-	if e.watch != nil {
-		return
-	}
-	watch := make(chan error, 1) // size 1: the watcher's only message, its end
-	e.watch = watch
-	go func() { watch <- e.p.Driver.Watch(ctx, e.ring) }()
-}
-
-// joinWatch waits for the watcher goroutine, if there is one.
-func (e *Engine) joinWatch() {
-	if e.watch == nil {
-		return
-	}
-	if err := <-e.watch; err != nil {
-		e.p.Log.Warn("watching the kernel for foreign changes ended; audits go on", "error", err)
-	}
-}
-
-// ring may be called from any goroutine.
-func (e *Engine) ring() {
-	select {
-	case e.alarm <- struct{}{}:
-	default:
-	}
-}
-
-func (e *Engine) onAlarm(ctx context.Context) error {
-	changed, err := e.p.Driver.Changed(ctx)
-	e.turn.Reads++
-	if changed || err != nil {
-		e.suspect = true
-	}
-	return err
 }
 
 // Inspect runs f on the engine's goroutine between two turns and waits for it.
@@ -207,6 +167,9 @@ func (e *Engine) untilNext() time.Duration {
 		}
 	}
 	sooner(e.retryAt)
+	if e.loaded && e.watching.ended == nil { // before, reconcile tries it again when it must
+		sooner(e.watching.retryAt)
+	}
 	sooner(e.tr.Expire(now))
 	for _, q := range e.held {
 		if !q.trial {

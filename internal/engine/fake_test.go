@@ -20,16 +20,18 @@ import (
 type memDriver struct {
 	mu     sync.Mutex
 	kernel map[dataplane.Key]string
-	moved  bool // a foreign write since our last look
-	ring   func()
+	moved  bool       // a foreign write since our last look
+	ring   func()     // of the Watch that runs
+	cut    chan error // ends the Watch that runs, with this
 
 	counts
-	fail     func(b dataplane.Batch) error
-	failLoad func() error
+	fail      func(b dataplane.Batch) error
+	failLoad  func() error
+	failWatch error // a Watch ends with it before it stands
 }
 
 // counts is what the driver was asked to do.
-type counts struct{ loads, applies, ops, changed, roots, biggest int }
+type counts struct{ loads, applies, ops, changed, roots, biggest, watches int }
 
 func (d *memDriver) count() counts {
 	d.mu.Lock()
@@ -43,7 +45,9 @@ const (
 	kindVerdict
 )
 
-func newMemDriver() *memDriver { return &memDriver{kernel: map[dataplane.Key]string{}} }
+func newMemDriver() *memDriver {
+	return &memDriver{kernel: map[dataplane.Key]string{}, cut: make(chan error)}
+}
 
 func (d *memDriver) Name() string                                  { return "mem" }
 func (d *memDriver) Probe(context.Context) (dataplane.Caps, error) { return dataplane.Caps{}, nil }
@@ -150,10 +154,27 @@ func (d *memDriver) slots(op dataplane.Op) (n int) {
 
 func (d *memDriver) Watch(ctx context.Context, changed func()) error {
 	d.mu.Lock()
+	d.watches++
+	if d.failWatch != nil {
+		defer d.mu.Unlock()
+		return d.failWatch
+	}
 	d.ring = changed
+	if d.moved {
+		changed()
+	}
 	d.mu.Unlock()
-	<-ctx.Done()
-	return nil
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.ring = nil
+	}()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-d.cut:
+		return err
+	}
 }
 
 func (d *memDriver) Changed(context.Context) (bool, error) {

@@ -66,6 +66,7 @@ func Run(t *testing.T, make Factory) {
 		{"refused object has a name", testRefused},
 		{"failed apply", testFailed},
 		{"watch", testWatch},
+		{"watch again", testWatchAgain},
 		{"busy neighbour", testNeighbour},
 		{"view changes", func(t *testing.T, s *Subject) { testView(t, s, make(t)) }},
 		{"cleanup", testCleanup},

@@ -18,9 +18,8 @@ type alarm struct {
 	stop func()
 }
 
-// watch starts the driver's Watch and returns when it rings for foreign writes.
-// What those did is repaired.
-func (s *Subject) watch(t *testing.T, b *Bed) *alarm {
+// begin starts the driver's Watch.
+func begin(t *testing.T, b *Bed) *alarm {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &alarm{bell: make(chan struct{}, 64)} // more rings than a test causes
@@ -32,6 +31,14 @@ func (s *Subject) watch(t *testing.T, b *Bed) *alarm {
 			t.Errorf("watch ended with %v", err)
 		}
 	}
+	return a
+}
+
+// watch starts the driver's Watch and returns when it rings for foreign writes.
+// What those did is repaired.
+func (s *Subject) watch(t *testing.T, b *Bed) *alarm {
+	t.Helper()
+	a := begin(t, b)
 	rung := false
 	for deadline := time.Now().Add(watchPatience); !rung && time.Now().Before(deadline); {
 		s.Meddle(t) // until the subscription is in place
@@ -76,6 +83,23 @@ func testWatch(t *testing.T, s *Subject) {
 	a.rings(t)
 	if n := len(a.bell); n > 0 {
 		t.Errorf("%d alarms more than foreign writes", n)
+	}
+}
+
+// testWatchAgain: what was done while no Watch ran, the next one rings for.
+func testWatchAgain(t *testing.T, s *Subject) {
+	b := s.built(t)
+	for range 3 {
+		s.watch(t, b).stop()
+		s.Meddle(t)
+		a := begin(t, b)
+		a.rings(t)
+		a.stop()
+		if changed, err := b.Driver.Changed(t.Context()); !changed || err != nil {
+			t.Errorf("after the alarm: changed %v, %v", changed, err)
+		}
+		b.Load(t)
+		b.Sync(t)
 	}
 }
 

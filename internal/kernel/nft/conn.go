@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,9 @@ type Conn struct {
 	cmd      *sock
 	events   *sock
 	watching sync.Mutex
-	head     []byte // scratch: the messages before and after a batch's own
+	failed   bool       // the last Watch did, by no wish of ours; guarded by watching
+	changing sync.Mutex // of events, once it is open
+	head     []byte     // scratch: the messages before and after a batch's own
 }
 
 var _ Kernel = (*Conn)(nil)
@@ -40,7 +43,41 @@ func Open(cfg Config) (*Conn, error) {
 }
 
 // Close closes the sockets; a running Watch ends with an error.
-func (c *Conn) Close() error { return errors.Join(c.cmd.nl.Close(), c.events.nl.Close()) }
+func (c *Conn) Close() error {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	return errors.Join(c.cmd.nl.Close(), c.events.nl.Close())
+}
+
+// reopen gives Watch another socket in place of one that failed, in the namespace of the other one; the calling thread need
+// not be in it. Where it is, as it is in an agent, CAP_NET_ADMIN is enough.
+func (c *Conn) reopen() error {
+	c.changing.Lock() // a Close comes before, and there is no namespace to be asked for, or after, and closes the new one
+	defer c.changing.Unlock()
+	var ns int
+	err := c.cmd.control(func(fd int) (err error) { ns, err = unix.IoctlRetInt(fd, unix.SIOCGSKNS); return err })
+	if err != nil {
+		return fmt.Errorf("find the network namespace of a socket: %w", err)
+	}
+	defer func() { _ = unix.Close(ns) }()
+	runtime.LockOSThread() // between the look at its namespace and the opening
+	defer runtime.UnlockOSThread()
+	var its, own unix.Stat_t
+	if err := errors.Join(unix.Fstat(ns, &its), unix.Stat("/proc/thread-self/ns/net", &own)); err != nil {
+		return fmt.Errorf("compare network namespaces: %w", err)
+	}
+	enter := ns
+	if its.Dev == own.Dev && its.Ino == own.Ino {
+		enter = 0
+	}
+	fresh, err := dial(enter, eventBytes)
+	if err != nil {
+		return err
+	}
+	_ = c.events.nl.Close()
+	c.events = fresh
+	return nil
+}
 
 // Generation implements Kernel.
 func (c *Conn) Generation(ctx context.Context) (Generation, error) {

@@ -22,7 +22,8 @@ type Kernel interface {
 	// is returned. A missing set is an error that wraps ENOENT.
 	Elements(ctx context.Context, s SetRef, emit func(*Element) error) error
 	// Watch calls moved once when it is subscribed, with a Lost at the current generation, then after each commit of anybody
-	// but this Kernel, in order. It returns when ctx ends or the socket fails, and may run beside the other methods.
+	// but this Kernel, in order. It returns when ctx ends or the socket fails, and may be called again then. It may run beside
+	// the other methods.
 	// Subscribe after the first full build if you can: while anyone listens the kernel builds a message per element.
 	Watch(ctx context.Context, moved func(Move)) error
 }

@@ -28,16 +28,28 @@ const eventBytes = 8 << 20
 
 // Watch implements Kernel. What this Conn commits is dropped by a filter in the kernel: every message of a commit carries the
 // port id of the socket that asked for it, and a datagram never holds messages of two commits (checked on 6.1, 6.12, 6.18).
+// After a failure the next Watch opens another socket.
 func (c *Conn) Watch(ctx context.Context, moved func(Move)) error {
 	if !c.watching.TryLock() {
 		return errors.New("watch rule set: already watching")
 	}
 	defer c.watching.Unlock()
-	s := c.events
+	if c.failed {
+		if err := c.reopen(); err != nil {
+			return fmt.Errorf("watch rule set again: %w", err)
+		}
+	}
+	err := c.events.watch(ctx, c.cmd.nl.PID(), moved)
+	c.failed = err != nil && ctx.Err() == nil
+	return err
+}
+
+// watch follows the commits of everybody but the socket of port own.
+func (s *sock) watch(ctx context.Context, own uint32, moved func(Move)) error {
 	if err := s.nl.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("watch rule set: %w", err)
 	}
-	if err := s.dropFrom(c.cmd.nl.PID()); err != nil {
+	if err := s.dropFrom(own); err != nil {
 		return fmt.Errorf("filter rule set notifications: %w", err)
 	}
 	if err := s.nl.JoinGroup(nfnlGroupNft); err != nil {

@@ -227,6 +227,42 @@ func TestWatchSaysWhatItLost(t *testing.T) {
 	l.end()
 }
 
+// TestWatchAfterItsSocketFailed: the next Watch has another socket, in the same namespace, whatever thread it is called on
+// (listen's has left this test's namespace alone), begins with a Lost that covers what happened in between, and our own commits
+// are still silent. After Close there is none.
+func TestWatchAfterItsSocketFailed(t *testing.T) {
+	k := ownNetns(t)
+	w := newWorld(t, k, another(t))
+	six := TableRef{IPv6, "six"}
+	for range 2 {
+		l, _ := listen(t, k)
+		if err := k.events.nl.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-l.ended; err == nil {
+			t.Fatal("a watch ended without an error when its socket was closed")
+		}
+		missed := w.neighbour(func(b *Batch) { b.NewTable(six, nil) })
+		l, from := listen(t, k)
+		if missed.After(from) {
+			t.Fatalf("begins again at generation %d, after generation %d was missed", from, missed)
+		}
+		firstOperations(w)
+		l.want(w.neighbour(func(b *Batch) { b.DelTable(six) }), six)
+		l.end()
+	}
+	l, _ := listen(t, k)
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-l.ended; err == nil {
+		t.Fatal("a watch outlived Close")
+	}
+	if err := k.Watch(t.Context(), func(Move) {}); err == nil {
+		t.Fatal("a closed Conn watches")
+	}
+}
+
 // TestWatchNamesFlowtables where the kernel has them.
 func TestWatchNamesFlowtables(t *testing.T) {
 	w := newWorld(t, ownNetns(t), another(t))
