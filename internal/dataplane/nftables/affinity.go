@@ -137,6 +137,12 @@ const sweepRounds = 2
 // sweep deletes what clients remember of endpoints that are gone. It comes after
 // the commit, for until then packets go on learning (nftables.md E3). What it
 // cannot do is left for the next Apply, or for the Load that Changed asks for.
+//
+// A commit that switches affinity on needs no sweep, because the one that switched
+// it off had its own. Where that failed it is made up for before the commit: after
+// it nobody could tell what the Frontend remembered of old from what a client has
+// just made it learn. (The same happens to a pod's client, at worst, that meets an
+// endpoint elsewhere between the commit and the sweep of narrowed: it draws again.)
 func (d *Driver) sweep(ctx context.Context) {
 	if len(d.stick.stale) == 0 {
 		return

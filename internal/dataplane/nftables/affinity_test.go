@@ -212,3 +212,49 @@ func (tw *town) sticks(t *testing.T, f model.Family, p model.Protocol, where str
 		left = slices.Delete(left, i, i+1)
 	}
 }
+
+// Affinity is switched off, the sweep fails, and it is switched on again: the old
+// clients are forgotten, and who comes between the commit and its sweep is not.
+func TestClientOfTheSwitchOnIsRemembered(t *testing.T) {
+	for _, f := range bothFamilies {
+		t.Run(f.String(), func(t *testing.T) {
+			tw := newTown(t)
+			at := tw.target(t, f, "vip 2")
+			fe := model.Frontend{Key: model.FrontendKey{Family: f, Protocol: model.UDP, Addr: at.Addr(), Port: at.Port()},
+				Kind: model.ClusterIP, Verdict: model.Forward, Backends: tw.backends(t, f, "pod-a1", "pod-b1")}
+			remembering := func(timeout time.Duration) {
+				fe.AffinityTimeout = timeout
+				tw.bed.Want(model.ServiceKey{Name: "sticky"}, fe)
+				tw.bed.Sync(t)
+			}
+			remembering(time.Hour)
+			tw.count(t, "client", at, 1)
+			tw.k.OnRead = func(string) error { return errors.New("no dump, says the test") }
+			remembering(0)
+			came := false
+			tw.k.OnRead = func(method string) error {
+				if method == "Elements" && !came && elementsOf(t, tw.k.Kernel, f, "affinity") > 0 {
+					came = true
+					tw.count(t, "client2", at, 1)
+				}
+				return nil
+			}
+			remembering(time.Hour)
+			if !came { // there was no sweep
+				tw.count(t, "client2", at, 1)
+			}
+			if left := rememberedBy(t, tw.k, f); len(left) != 1 {
+				t.Errorf("%d clients are remembered, want the new one only", len(left))
+			}
+		})
+	}
+}
+
+// elementsOf counts the elements of a set.
+func elementsOf(t testing.TB, k nft.Kernel, f model.Family, set string) (n int) {
+	t.Helper()
+	if err := k.Elements(t.Context(), tableRef(f).Set(set), func(*nft.Element) error { n++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

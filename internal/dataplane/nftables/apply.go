@@ -29,6 +29,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		}
 		d.seen.compared(g)
 	}
+	d.sweep(ctx) // what the last one left; see there why not later
 	d.plan.sort(b.Ops)
 	for f := range bothFamilies {
 		if d.plan.rebuild[f] {

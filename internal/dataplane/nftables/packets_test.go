@@ -20,7 +20,7 @@ import (
 type town struct {
 	lab *netlab.Lab
 	bed *dataplanetest.Bed
-	k   nft.Kernel
+	k   *nft.Faulty
 }
 
 func newTown(t *testing.T) *town {
@@ -42,7 +42,8 @@ func newTown(t *testing.T) *town {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = k.Close() })
-	tw := &town{lab: lab, k: k, bed: dataplanetest.NewBed(New(Params{Kernel: k}), model.NodeView{
+	faulty := &nft.Faulty{Kernel: k}
+	tw := &town{lab: lab, k: faulty, bed: dataplanetest.NewBed(New(Params{Kernel: faulty}), model.NodeView{
 		NodePortAddrs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), lab.Node().Addrs.V4, lab.Node().Addrs.V6},
 		Local: model.LocalDetector{Mode: model.DetectCIDR, CIDRs: []netip.Prefix{
 			netip.MustParsePrefix(netlab.ClusterCIDR4), netip.MustParsePrefix(netlab.ClusterCIDR6)}},
