@@ -174,7 +174,7 @@ func (f *sctpFlow) ask(ctx context.Context) (line string, own netip.Addr, err er
 	own, _ = netip.AddrFromSlice(conn.LocalAddr().(*net.IPAddr).IP)
 	own = own.Unmap()
 	if _, err := conn.Write(f.init.bytes()); err != nil && !errors.Is(err, unix.EPERM) { // EPERM: see Flow.exchange
-		return "", own, err
+		return "", own, errors.Join(err, ctx.Err()) // closed because time was up: a time-out, on a busy machine
 	}
 	line, err = f.receive(conn)
 	if err != nil {

@@ -1,7 +1,6 @@
 package nftables
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -194,9 +193,7 @@ func (tw *town) sticks(t *testing.T, f model.Family, p model.Protocol, where str
 		}
 		met := ""
 		for range 8 {
-			ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
-			r := tw.lab.Client().Ask(ctx, wire(p), at)
-			stop()
+			r := askWithin(t, answerIn, tw.lab.Client(), p, at)
 			if r.Outcome != netlab.Answered {
 				t.Fatalf("%v: %v", r, r.Err)
 			}

@@ -3,6 +3,7 @@ package nftables
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -127,8 +128,20 @@ func (tw *town) target(t *testing.T, f model.Family, to string) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// rounds is how often a row asks: with two pods, one stays unseen by chance once in 32 768 rows.
-const rounds = 16
+const (
+	// answerIn bounds the wait for an answer or a refusal, which are usually there
+	// at once: a second for each lost SYN or neighbour solicitation, and a busy machine.
+	answerIn = 5 * time.Second
+	// silence is how long nothing must come where nothing should. There is nothing
+	// to wait for that would end it earlier.
+	silence = 400 * time.Millisecond
+	// rounds is how often a row that wants an answer asks at least: that is how
+	// surely no other pod answers.
+	rounds = 16
+	// maxRounds is how often it asks for a pod not seen yet. In 16 rounds one of two
+	// stays unseen by chance once in 32 768 rows, and the package has hundreds.
+	maxRounds = 128
+)
 
 // check asks and compares.
 func (tw *town) check(t *testing.T, f model.Family, p model.Protocol, a ask) {
@@ -137,16 +150,13 @@ func (tw *town) check(t *testing.T, f model.Family, p model.Protocol, a ask) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := rounds
-	patience := 2 * time.Second
-	if a.want != netlab.Answered {
-		n, patience = 1, 400*time.Millisecond
+	wait := answerIn
+	if a.want == netlab.TimedOut {
+		wait = silence
 	}
-	var seen []string
-	for range n {
-		ctx, stop := context.WithTimeout(t.Context(), patience)
-		r := from.Ask(ctx, wire(p), tw.target(t, f, a.to))
-		stop()
+	seen := map[string]bool{}
+	for i := 0; i < rounds || i < maxRounds && len(seen) < len(a.pods); i++ {
+		r := askWithin(t, wait, from, p, tw.target(t, f, a.to))
 		if r.Outcome != a.want {
 			t.Errorf("%s: %s -> %s: %v (%v), want %s", a.what, a.from, a.to, r, r.Err, a.want)
 			return
@@ -159,12 +169,18 @@ func (tw *town) check(t *testing.T, f model.Family, p model.Protocol, a ask) {
 			t.Errorf("%s: %s -> %s: %v, should see the %s", a.what, a.from, a.to, r, a.seen)
 			return
 		}
-		seen = append(seen, r.Backend)
+		seen[r.Backend] = true
 	}
-	slices.Sort(seen)
-	if got := slices.Compact(seen); !slices.Equal(got, a.pods) {
+	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, a.pods) {
 		t.Errorf("%s: %s -> %s answered by %v, want %v", a.what, a.from, a.to, got, a.pods)
 	}
+}
+
+// askWithin asks once.
+func askWithin(t *testing.T, wait time.Duration, from *netlab.Host, p model.Protocol, to netip.AddrPort) netlab.Reply {
+	ctx, stop := context.WithTimeout(t.Context(), wait)
+	defer stop()
+	return from.Ask(ctx, wire(p), to)
 }
 
 // townFrontends are one of each sort of Service. Numbers are those of ask.to.
@@ -350,9 +366,7 @@ func (tw *town) count(t *testing.T, from string, to netip.AddrPort, n int) map[s
 	}
 	out := map[string]int{}
 	for range n {
-		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
-		r := h.Ask(ctx, netlab.UDP, to)
-		stop()
+		r := askWithin(t, answerIn, h, model.UDP, to)
 		if r.Outcome != netlab.Answered {
 			t.Fatalf("%s -> %s: %v: %v", from, to, r, r.Err)
 		}
