@@ -38,6 +38,8 @@ type Driver interface {
 
 	// Load reports every object that the kernel holds in what is ours, unknown
 	// ones included. It returns ErrInterrupted if the kernel changed meanwhile.
+	// If it fails, ctx's end included, the driver is as it was: the engine gives
+	// up an audit when a change comes, applies that and audits later.
 	Load(ctx context.Context, emit func(Key, string)) error
 
 	// Apply does all of the batch or nothing of it, if the kernel allows.

@@ -64,6 +64,8 @@ type Engine struct {
 	distrust bool          // rebuild the root
 	growing  bool          // the next Load finds a root that we want replaced: no drift
 	audit    time.Time     // next audit
+	routine  bool          // suspect for no reason but that: the Load may give way
+	gaveWay  int           // how often it has
 	lastEnd  time.Time     // of the last turn that wrote
 	pause    time.Duration // after it
 	retryAt  time.Time

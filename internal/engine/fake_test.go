@@ -27,6 +27,7 @@ type memDriver struct {
 	counts
 	fail      func(b dataplane.Batch) error
 	failLoad  func() error
+	loadTakes time.Duration
 	failWatch error // a Watch ends with it before it stands
 }
 
@@ -88,10 +89,20 @@ func (d *memDriver) Linger(k dataplane.Key) time.Duration {
 	return 0
 }
 
-func (d *memDriver) Load(_ context.Context, emit func(dataplane.Key, string)) error {
+func (d *memDriver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
+	d.mu.Lock()
+	d.loads++
+	takes := d.loadTakes
+	d.mu.Unlock()
+	if takes > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(takes):
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.loads++
 	if d.failLoad != nil {
 		if err := d.failLoad(); err != nil {
 			return err

@@ -20,10 +20,8 @@ const maxRounds = 8
 func (e *Engine) step(ctx context.Context) error {
 	now := e.p.Now()
 	e.turn.Started = now
-	if e.audit.Before(now) {
-		e.suspect = true
-	}
 	e.fold(now)
+	e.dueAudit(now)
 	e.retryHeld(now)
 	if !e.ready(now) || now.Before(e.retryAt) || e.pause > 0 && now.Before(e.lastEnd.Add(e.pause)) {
 		return nil
@@ -46,11 +44,13 @@ func (e *Engine) reconcile(ctx context.Context) error {
 	var err error
 	for range maxRounds {
 		if e.suspect {
-			if err = e.load(ctx); err != nil {
-				if errors.Is(err, dataplane.ErrInterrupted) {
-					e.startWatch(ctx)
-					continue
-				}
+			err = e.load(ctx)
+			switch {
+			case err == nil || errors.Is(err, errGaveWay):
+			case errors.Is(err, dataplane.ErrInterrupted):
+				e.startWatch(ctx)
+				continue
+			default:
 				return err
 			}
 		}
@@ -86,6 +86,7 @@ func (e *Engine) load(ctx context.Context) error {
 	}
 	var all []pair
 	e.turn.Reads++
+	ctx, stop := e.givingWay(ctx)
 	err := e.p.Driver.Load(ctx, func(k dataplane.Key, v string) {
 		if e.distrust { // a root unlike any wanted one: replaced, with everything in it
 			if k.Kind != dataplane.KindRoot {
@@ -95,8 +96,9 @@ func (e *Engine) load(ctx context.Context) error {
 		}
 		all = append(all, pair{k, v})
 	})
+	stop()
 	e.turn.Phases[PhaseLoad] += e.p.Now().Sub(t0)
-	if err != nil {
+	if err = e.judge(ctx, err); err != nil {
 		return fmt.Errorf("load kernel state: %w", err)
 	}
 	drift := e.tr.ReplaceActual(func(yield func(dataplane.Key, string) bool) {
@@ -112,7 +114,7 @@ func (e *Engine) load(ctx context.Context) error {
 		}
 	}
 	e.turn.Full, e.loaded, e.suspect, e.distrust, e.growing = true, true, false, false, false
-	e.audit = e.p.Now().Add(e.p.Audit)
+	e.audit, e.gaveWay = e.p.Now().Add(e.p.Audit), 0
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package dataplanetest
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -62,6 +63,7 @@ func Run(t *testing.T, make Factory) {
 		{"incremental equals from scratch", func(t *testing.T, s *Subject) { testIncremental(t, s, make(t)) }},
 		{"crash between chunks", testCrash},
 		{"interrupted load", testInterrupted},
+		{"load given up", testGivenUp},
 		{"conflict", testConflict},
 		{"refused object has a name", testRefused},
 		{"failed apply", testFailed},
@@ -212,6 +214,34 @@ func testInterrupted(t *testing.T, s *Subject) {
 	}
 	b.Load(t)
 	b.Sync(t) // of what interrupted, if that was ours
+	settled(t, b)
+}
+
+// testGivenUp: a Load that ends with its context, wherever it is, leaves the driver
+// as it was: what comes next goes in without another.
+func testGivenUp(t *testing.T, s *Subject) {
+	b := s.built(t)
+	all, given := len(Snapshot(t, s.Restart())), 0
+	for i := range 12 {
+		ctx, giveUp := context.WithCancel(t.Context())
+		left := all * i / 12
+		err := b.Driver.Load(ctx, func(dataplane.Key, string) {
+			if left--; left <= 0 {
+				giveUp()
+			}
+		})
+		giveUp()
+		if err != nil { // near its end a Load may be over all the same
+			given++
+		}
+		b.Want(Service(i), ClusterIP(s.Families[0], i, 3+i%5))
+		if _, err := b.Apply(t.Context(), b.Pending()); err != nil {
+			t.Fatalf("after a load that was given up: %v", err)
+		}
+	}
+	if given < 6 {
+		t.Errorf("%d of 12 loads were given up", given)
+	}
 	settled(t, b)
 }
 

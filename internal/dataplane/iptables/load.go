@@ -21,13 +21,11 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	if err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
-	writes := d.there.writes
-	d.there = newMirror()
-	d.there.writes = writes + 1
-	d.written.Store(d.there.writes)
+	there := newMirror()
+	there.writes = d.there.writes + 1
 	for _, f := range d.families {
 		for _, t := range tables {
-			l := loader{there: &d.there, ref: chainRef{family: f, table: t}, emit: emit, jumps: map[string]int{}}
+			l := loader{there: &there, ref: chainRef{family: f, table: t}, emit: emit, jumps: map[string]int{}}
 			if err := d.k.Save(ctx, kernelFamily(f), t.String(), l.read); err != nil {
 				return fmt.Errorf("load: %w", err)
 			}
@@ -41,6 +39,8 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	if before != after {
 		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
+	d.there = there
+	d.written.Store(there.writes)
 	d.saw(after)
 	d.unsure.Store(false)
 	d.since = 0

@@ -1,11 +1,13 @@
 package nftables
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
@@ -91,6 +93,23 @@ func TestGoneEndpointIsForgotten(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A Load that is given up half way takes away nothing of what the sweep must know.
+func TestGoneEndpointIsForgottenAfterALoadGivenUp(t *testing.T) {
+	kernels(t, func(t *testing.T, k nft.Kernel) {
+		b, fe := stickyTown(t, k, model.IPv4, model.ClusterIP)
+		ctx, giveUp := context.WithCancel(t.Context())
+		if err := b.Driver.Load(ctx, func(dataplane.Key, string) { giveUp() }); err == nil {
+			t.Fatal("a load that was given up succeeded")
+		}
+		fe.Backends = fe.Backends[:3]
+		b.Want(fe.Service, fe)
+		b.Sync(t)
+		if left := rememberedBy(t, k, model.IPv4); len(left) != 15 {
+			t.Errorf("%d clients remember something, want 15", len(left))
+		}
+	})
 }
 
 func TestEndedAffinityIsForgotten(t *testing.T) {

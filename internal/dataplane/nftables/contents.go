@@ -105,7 +105,7 @@ func (c *contents) single(e *nft.Element) bool {
 		value = valueOf(e.Verdict)
 	}
 	if c.def.kind == kindAffinity || c.def.kind == kindAffinityNodePort {
-		c.d.stick.frontends[frontID{c.f, id}] = struct{}{}
+		c.stick.frontends[frontID{c.f, id}] = struct{}{}
 	}
 	c.put(c.def.kind, id, value)
 	return true
@@ -148,7 +148,7 @@ func (c *contents) remembered(e *nft.Element) bool {
 		{vip, [2]dataplane.Kind{kindEndpoints, kindLocalEndpoints}},
 		{port, [2]dataplane.Kind{kindNodePortEndpoints, kindNodePortLocalEndpoints}},
 	} {
-		if _, remembers := c.d.stick.frontends[frontID{c.f, string(t.id)}]; !remembers {
+		if _, remembers := c.stick.frontends[frontID{c.f, string(t.id)}]; !remembers {
 			continue
 		}
 		for _, k := range t.pools {

@@ -26,13 +26,16 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	if err != nil {
 		return loadError(err)
 	}
-	d.stick = newStickiness()
+	stick := newStickiness()
 	for _, f := range bothFamilies {
 		for i := range tables {
 			if tables[i].Ref != tableRef(f) {
 				continue
 			}
-			if err := d.loadTable(ctx, f, &tables[i], emit); err != nil {
+			l := loader{d: d, f: f, stick: &stick, put: func(k dataplane.Kind, id, value string) {
+				emit(dataplane.Key{Kind: k, Family: f, ID: id}, value)
+			}}
+			if err := l.table(ctx, &tables[i]); err != nil {
 				return loadError(err)
 			}
 		}
@@ -45,7 +48,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
 	d.seen.compared(now)
-	d.unsure = false
+	d.stick, d.unsure = stick, false
 	return nil
 }
 
@@ -86,23 +89,33 @@ func comment(userData []byte) (string, bool) {
 	return strings.TrimRight(string(userData[2:2+userData[1]]), "\x00"), true
 }
 
-func (d *Driver) loadTable(ctx context.Context, f model.Family, t *nft.Table, emit func(dataplane.Key, string)) error {
+// loader reads one table.
+type loader struct {
+	d      *Driver
+	f      model.Family
+	put    func(k dataplane.Kind, id, value string)
+	stick  *stickiness // the driver's, if all goes well
+	damage string      // why the table must be built anew
+	sets   map[string]bool
+	others []string // sets that are not ours
+	chains []nft.Chain
+	kinds  []dataplane.Kind // of the chains
+	rules  map[string]*chainDigest
+}
+
+func (l *loader) table(ctx context.Context, t *nft.Table) error {
 	value, err := layoutOf(t)
 	if err != nil {
 		return err
 	}
-	root := dataplane.Key{Kind: dataplane.KindRoot, Family: f}
-	if !d.serves(f) || value != layoutValue(layout) {
-		emit(root, value)
+	if !l.d.serves(l.f) || value != layoutValue(layout) {
+		l.put(dataplane.KindRoot, "", value)
 		return nil
 	}
-	if d.room.isFull(famIndex(f)) {
-		emit(root, "damaged: full")
+	if l.d.room.isFull(famIndex(l.f)) {
+		l.put(dataplane.KindRoot, "", "damaged: full")
 		return nil
 	}
-	l := loader{d: d, f: f, put: func(k dataplane.Kind, id, value string) {
-		emit(dataplane.Key{Kind: k, Family: f, ID: id}, value)
-	}}
 	if t.Flags&nft.TableDormant != 0 {
 		l.damage = "dormant"
 	}
@@ -110,25 +123,12 @@ func (d *Driver) loadTable(ctx context.Context, f model.Family, t *nft.Table, em
 		return err
 	}
 	if l.damage != "" {
-		emit(root, "damaged: "+l.damage)
+		l.put(dataplane.KindRoot, "", "damaged: "+l.damage)
 		return nil
 	}
-	emit(root, value)
+	l.put(dataplane.KindRoot, "", value)
 	l.emitStructure()
 	return l.contents(ctx)
-}
-
-// loader reads one table.
-type loader struct {
-	d      *Driver
-	f      model.Family
-	put    func(k dataplane.Kind, id, value string)
-	damage string // why the table must be built anew
-	sets   map[string]bool
-	others []string // sets that are not ours
-	chains []nft.Chain
-	kinds  []dataplane.Kind // of the chains
-	rules  map[string]*chainDigest
 }
 
 // structure reads sets, chains and rules, and finds what no repair of single

@@ -158,7 +158,7 @@ func after(rule, flag string) (string, bool) {
 }
 
 // Save implements Kernel.
-func (k *Fake) Save(_ context.Context, f Family, table string, emit func([]byte) error) error {
+func (k *Fake) Save(ctx context.Context, f Family, table string, emit func([]byte) error) error {
 	k.mu.Lock()
 	c := maps.Clone(k.tables[fakeTable{f, table}])
 	k.mu.Unlock()
@@ -170,6 +170,9 @@ func (k *Fake) Save(_ context.Context, f Family, table string, emit func([]byte)
 	}
 	for _, name := range names {
 		for _, r := range c[name] {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			if err := emit([]byte("-A " + name + " " + r)); err != nil {
 				return err
 			}

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+)
+
+// slowly makes each Load of a built engine take a second, and lets somebody change
+// the kernel so that only a Load can tell.
+func (b *bench) slowly() (repaired func() bool) {
+	verdict := key(kindVerdict, "10.96.0.1:80/TCP")
+	b.drv.mu.Lock()
+	defer b.drv.mu.Unlock()
+	b.drv.loadTakes = time.Second
+	b.drv.kernel[verdict] = "drop"
+	return func() bool {
+		synctest.Wait()
+		return b.drv.snapshot()[verdict] != "drop"
+	}
+}
+
+// takes tells how long a new Service takes to get in.
+func (b *bench) takes(i int) time.Duration {
+	t0 := time.Now()
+	b.put(svcEvent(i, 80))
+	for range 1000 {
+		synctest.Wait()
+		if _, in := b.drv.snapshot()[key(kindVerdict, svcEvent(i, 80).Service.Value.ClusterIPs[0].String()+":80/TCP")]; in {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return time.Since(t0)
+}
+
+func TestAuditGivesWayToAChange(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		repaired := b.slowly()
+		loads := b.drv.count().loads
+		time.Sleep(time.Hour + 500*time.Millisecond) // in the midst of the audit
+		synctest.Wait()
+		if n := b.drv.count().loads - loads; n != 1 {
+			t.Fatalf("%d audits after an hour", n)
+		}
+		if took := b.takes(2); took > 10*time.Millisecond {
+			t.Errorf("a change waited %v for an audit", took)
+		}
+		if repaired() {
+			t.Error("the audit was over: this test shows nothing")
+		}
+		time.Sleep(auditPause + 2*time.Second)
+		if !repaired() || len(b.last().Drift) != 1 || !b.last().Full {
+			t.Errorf("the audit was not made up for: %+v", b.last())
+		}
+		if n := b.drv.count().loads - loads; n != 2 {
+			t.Errorf("%d loads for one audit that gave way once", n)
+		}
+	})
+}
+
+// Changes all the time make an audit late, not void, and one of them waits for it.
+func TestAuditAmongManyChanges(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		repaired := b.slowly()
+		time.Sleep(time.Hour)
+		late, began := 0, time.Now()
+		for i := 2; !repaired(); i++ {
+			if b.takes(i) > 10*time.Millisecond {
+				late++
+			}
+			time.Sleep(300 * time.Millisecond)
+			if time.Since(began) > 2*maxGaveWay*auditPause {
+				t.Fatal("no audit")
+			}
+		}
+		if late > 1 {
+			t.Errorf("%d changes waited for one audit", late)
+		}
+		loads := b.drv.count().loads
+		time.Sleep(time.Hour - time.Minute)
+		synctest.Wait()
+		if n := b.drv.count().loads - loads; n != 0 {
+			t.Errorf("%d loads in the hour after the audit", n)
+		}
+	})
+}
+
+// A Load that is needed is not given up: what we believe is wrong until it is over.
+func TestLoadAfterAnAlarmDoesNotGiveWay(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		repaired := b.slowly()
+		loads := b.drv.count().loads
+		b.drv.foreign(func(map[dataplane.Key]string) {})
+		time.Sleep(500 * time.Millisecond)
+		if took := b.takes(2); took < 400*time.Millisecond || took > 600*time.Millisecond {
+			t.Errorf("the change went in after %v", took)
+		}
+		if n := b.drv.count().loads - loads; n != 1 || !repaired() {
+			t.Errorf("%d loads", n)
+		}
+	})
+}
