@@ -62,7 +62,8 @@ type Engine struct {
 	loaded   bool          // have was read from the kernel at least once
 	suspect  bool          // have must be read again before the next write
 	distrust bool          // rebuild the root
-	growing  bool          // the next Load finds a root that we want replaced: no drift
+	doubt    bool          // a write failed, and perhaps only its answer was lost
+	ours     bool          // what the next Load finds different is our own doing: no drift
 	audit    time.Time     // next audit
 	routine  bool          // suspect for no reason but that: the Load may give way
 	gaveWay  int           // how often it has

@@ -269,6 +269,36 @@ func TestTransientFailuresAreRetriedThenRebuilt(t *testing.T) {
 	})
 }
 
+// TestLostAnswer: a write was done, its answer lost, and before the retry the old
+// state is wanted again. Believing that nothing was written, nothing would be.
+func TestLostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 1), synced)
+			synctest.Wait()
+			before := b.drv.snapshot()
+			b.drv.lose = errors.New("no buffer space")
+			b.put(sliceEvent(1, 2))
+			synctest.Wait()
+			if maps.Equal(b.drv.snapshot(), before) {
+				t.Fatal("the write was not done")
+			}
+			b.put(sliceEvent(1, 1))
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if now := b.drv.snapshot(); !maps.Equal(now, before) {
+				t.Fatalf("the kernel holds %v, wanted %v", now, before)
+			}
+			for _, turn := range b.turns() {
+				if len(turn.Drift) > 0 {
+					t.Errorf("our own write is told as somebody else's: %v", turn.Drift)
+				}
+			}
+		})
+	})
+}
+
 func TestMinSyncThrottles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), func(p *Params) { p.MinSync = time.Second })

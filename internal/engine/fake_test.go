@@ -26,6 +26,7 @@ type memDriver struct {
 
 	counts
 	fail      func(b dataplane.Batch) error
+	lose      error // the answer to the next Apply that works
 	failLoad  func() error
 	loadTakes time.Duration
 	failWatch error // a Watch ends with it before it stands
@@ -146,6 +147,10 @@ func (d *memDriver) Apply(_ context.Context, b dataplane.Batch) (dataplane.Appli
 	d.kernel = next
 	d.ops += n
 	d.biggest = max(d.biggest, n)
+	if err := d.lose; err != nil {
+		d.lose, d.moved = nil, true
+		return dataplane.Applied{}, err
+	}
 	return dataplane.Applied{Operations: n}, nil
 }
 

@@ -27,6 +27,7 @@ func (e *Engine) step(ctx context.Context) error {
 		return nil
 	}
 	e.tr.Expire(now)
+	e.settleDoubt(ctx)
 	if !e.suspect && e.tr.PendingCount() == 0 {
 		e.finish(nil)
 		return e.afterwards(ctx, nil)
@@ -37,6 +38,19 @@ func (e *Engine) step(ctx context.Context) error {
 	}
 	e.finish(err)
 	return e.afterwards(ctx, err)
+}
+
+// settleDoubt asks, after a failed write, whether it was done all the same and only
+// the answer was lost. Then what we believe is wrong, and what is wanted by now may
+// be just that.
+func (e *Engine) settleDoubt(ctx context.Context) {
+	if !e.doubt {
+		return
+	}
+	e.doubt = false
+	before := e.suspect
+	e.onAlarm(ctx)
+	e.ours = e.ours || e.suspect && !before
 }
 
 // reconcile brings the kernel to what is wanted, in bounded rounds.
@@ -60,7 +74,7 @@ func (e *Engine) reconcile(ctx context.Context) error {
 		var invalid *dataplane.InvalidError
 		switch {
 		case errors.Is(err, dataplane.ErrTooSmall):
-			e.suspect, e.growing = true, true
+			e.suspect, e.ours = true, true
 		case errors.Is(err, dataplane.ErrConflict):
 			e.turn.Conflicts++
 			e.suspect = true
@@ -108,12 +122,12 @@ func (e *Engine) load(ctx context.Context) error {
 			}
 		}
 	}, e.p.Now())
-	if e.loaded && !e.growing {
+	if e.loaded && !e.ours {
 		for _, d := range drift {
 			e.turn.Drift = append(e.turn.Drift, Drifted{Key: d.Key, Gone: d.Have == "", Foreign: d.Want == ""})
 		}
 	}
-	e.turn.Full, e.loaded, e.suspect, e.distrust, e.growing = true, true, false, false, false
+	e.turn.Full, e.loaded, e.suspect, e.distrust, e.ours = true, true, false, false, false
 	e.audit, e.gaveWay = e.p.Now().Add(e.p.Audit), 0
 	return nil
 }
@@ -225,6 +239,7 @@ func (e *Engine) afterwards(ctx context.Context, err error) error {
 		return err
 	}
 	e.failures++
+	e.doubt = true
 	e.retryAt = e.p.Now().Add(backoff(e.failures))
 	e.suspect = e.suspect || e.failures >= 3 // perhaps we are wrong about what is there
 	e.distrust = e.failures >= 6             // perhaps what is there is beyond repair: build anew, in one transaction

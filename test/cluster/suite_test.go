@@ -44,6 +44,7 @@ func TestEndToEnd(t *testing.T) {
 		{"KillBoth", testKillBoth},
 		{"WatchGone", testWatchGone},
 		{"TokenExpires", testTokenExpires},
+		{"Deployed", testDeployed},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s.newEnv(t)) })
 	}
@@ -71,7 +72,7 @@ func newSuite(t *testing.T) *suite {
 	must(t, s.lab.Node().Sysctl("net/ipv6/icmp/ratelimit", "0"))
 	start := time.Now()
 	s.cluster, err = testcluster.Start(t.Context(), testcluster.Config{Host: control, Addr: control.Addrs.V4, Dir: s.dir, Bin: cacheBin(t),
-		ServiceCIDRs: netlab.ServiceCIDR4 + "," + netlab.ServiceCIDR6})
+		ServiceCIDRs: netlab.ServiceCIDR4 + "," + netlab.ServiceCIDR6, Deploy: deployFile})
 	must(t, err)
 	t.Cleanup(s.cluster.Stop)
 	t.Logf("control plane ready in %s; subject: %s", time.Since(start).Round(10*time.Millisecond), s.subject.name)

@@ -24,6 +24,7 @@ type Config struct {
 	ServiceCIDRs string
 	Wrap         []string // put before each command line, to place it in a cgroup
 	ExtraArgs    []string // of kube-apiserver
+	Deploy       string   // file of manifests that make the agent's account; "" for one with kube-proxy's rights
 }
 
 // Cluster is a running control plane.
@@ -107,7 +108,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) (err error) {
 		"--bind-address=0.0.0.0", "--advertise-address=" + c.cfg.Addr.String(), fmt.Sprintf("--secure-port=%d", apiPort),
 		"--cert-dir=" + c.cfg.Dir, "--tls-cert-file=" + p("apiserver.crt"), "--tls-private-key-file=" + p("apiserver.key"),
 		"--client-ca-file=" + p("ca.crt"), "--service-account-key-file=" + p("sa.key"), "--service-account-signing-key-file=" + p("sa.key"),
-		"--service-account-issuer=" + issuer, "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount",
+		"--service-account-issuer=" + issuer, "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--allow-privileged=true",
 	}, c.cfg.ExtraArgs...)
 	if c.api, err = c.run("kube-apiserver", args...); err != nil {
 		return err

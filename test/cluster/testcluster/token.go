@@ -21,15 +21,29 @@ const issuer = "https://kubernetes.default.svc"
 
 const accountNamespace, accountName = "kube-system", "fairlead"
 
-// createAccount makes the service account of the agent, with the rights that every cluster gives to kube-proxy.
+// createAccount makes the service account of the agent: with all that Deploy says, or with the rights that every
+// cluster gives to kube-proxy.
 func (c *Cluster) createAccount(ctx context.Context) error {
+	create := c.bindToNodeProxier
+	if c.cfg.Deploy != "" {
+		create = func(ctx context.Context) error { return c.Create(ctx, c.cfg.Deploy) }
+	}
+	if err := create(ctx); err != nil {
+		return err
+	}
+	made, err := c.Admin.CoreV1().ServiceAccounts(accountNamespace).Get(ctx, accountName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("service account %s/%s: %w", accountNamespace, accountName, err)
+	}
+	c.accountUID = string(made.UID)
+	return nil
+}
+
+func (c *Cluster) bindToNodeProxier(ctx context.Context) error {
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: accountNamespace, Name: accountName}}
 	// The namespace kube-system appears a moment after the server says that it is ready.
 	err := poll(ctx, func() error {
-		made, err := c.Admin.CoreV1().ServiceAccounts(accountNamespace).Create(ctx, sa, metav1.CreateOptions{})
-		if err == nil {
-			c.accountUID = string(made.UID)
-		}
+		_, err := c.Admin.CoreV1().ServiceAccounts(accountNamespace).Create(ctx, sa, metav1.CreateOptions{})
 		return err
 	})
 	if err != nil {
