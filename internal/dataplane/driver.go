@@ -54,8 +54,8 @@ type Driver interface {
 	// change it has not seen (ErrConflict).
 	Watch(ctx context.Context, changed func()) error
 
-	// Changed asks cheaply whether anybody but us wrote since our last
-	// successful Apply or Load.
+	// Changed asks cheaply whether anybody wrote since our last successful Apply
+	// or Load: somebody else, or we with an Apply that failed.
 	Changed(ctx context.Context) (bool, error)
 
 	// Cleanup removes every trace. Idempotent; needs no memory.

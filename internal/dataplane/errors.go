@@ -7,7 +7,8 @@ import (
 )
 
 // Error classes. Anything else that Apply or Load returns is transient: the
-// engine tries again with a backoff.
+// engine tries again with a backoff. What such an Apply wanted may have been done
+// all the same, in part or whole: before it tries again the engine asks Changed.
 var (
 	// ErrConflict: somebody else wrote since we last looked; nothing was
 	// applied. Load, then apply the new difference.
@@ -43,3 +44,10 @@ func (e *InvalidError) Error() string {
 
 // Unwrap gives the kernel's error.
 func (e *InvalidError) Unwrap() error { return e.Err }
+
+// NothingDone tells whether an error of Apply is of a class that says so; after
+// another the kernel may hold the batch, and only the answer was lost.
+func NothingDone(err error) bool {
+	var invalid *InvalidError
+	return errors.As(err, &invalid) || errors.Is(err, ErrConflict) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNotOurs)
+}

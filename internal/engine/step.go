@@ -239,7 +239,7 @@ func (e *Engine) afterwards(ctx context.Context, err error) error {
 		return err
 	}
 	e.failures++
-	e.doubt = true
+	e.doubt = !dataplane.NothingDone(err)
 	e.retryAt = e.p.Now().Add(backoff(e.failures))
 	e.suspect = e.suspect || e.failures >= 3 // perhaps we are wrong about what is there
 	e.distrust = e.failures >= 6             // perhaps what is there is beyond repair: build anew, in one transaction

@@ -3,6 +3,7 @@ package nftables
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -45,8 +46,19 @@ func (s *stickiness) has(f model.Family, id []byte, endpoint []byte) bool {
 	return some
 }
 
-// forget notes what the ops took from Frontends that remember clients.
-func (d *Driver) forget(ops []dataplane.Op) {
+// forget makes clients forget what the ops, which d.plan has sorted, took from
+// Frontends.
+func (d *Driver) forget(ctx context.Context, ops []dataplane.Op) error {
+	d.note(ops)
+	if err := d.sweep(ctx); err != nil {
+		d.unsure = true
+		return fmt.Errorf("clients still remember endpoints that are gone: %w", err)
+	}
+	return nil
+}
+
+// note keeps what the ops took from Frontends that remember clients.
+func (d *Driver) note(ops []dataplane.Op) {
 	s := &d.stick
 	for f := range bothFamilies {
 		if len(s.frontends) > 0 {
@@ -136,27 +148,25 @@ const sweepRounds = 2
 
 // sweep deletes what clients remember of endpoints that are gone. It comes after
 // the commit, for until then packets go on learning (nftables.md E3). What it
-// cannot do is left for the next Apply, or for the Load that Changed asks for.
-//
-// A commit that switches affinity on needs no sweep, because the one that switched
-// it off had its own. Where that failed it is made up for before the commit: after
-// it nobody could tell what the Frontend remembered of old from what a client has
-// just made it learn. (The same happens to a pod's client, at worst, that meets an
-// endpoint elsewhere between the commit and the sweep of narrowed: it draws again.)
-func (d *Driver) sweep(ctx context.Context) {
+// cannot do Apply reports as its own failure, and the Load that follows does: so it
+// is gone before a later commit could switch affinity on again. After that
+// nobody could tell what a Frontend remembered of old from what a client has just
+// made it learn. (That happens to a pod's client, at worst, that meets an endpoint
+// elsewhere between the commit and the sweep of narrowed: it draws again.)
+func (d *Driver) sweep(ctx context.Context) error {
 	if len(d.stick.stale) == 0 {
-		return
+		return nil
 	}
 	for range sweepRounds {
 		for _, f := range bothFamilies {
 			if err := d.sweepFamily(ctx, f); err != nil {
-				d.unsure = true
-				return
+				return err
 			}
 		}
 	}
 	clear(d.stick.stale)
 	clear(d.stick.except)
+	return nil
 }
 
 // sweepTries bounds how often a client that meanwhile chose another endpoint

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
@@ -151,7 +153,9 @@ func TestUnsweptIsFoundByLoad(t *testing.T) {
 			faulty.OnRead = func(string) error { return errors.New("no dump, says the test") }
 			fe.Backends = fe.Backends[:3]
 			b.Want(fe.Service, fe)
-			b.Sync(t)
+			if _, err := b.Apply(t.Context(), b.Pending()); err == nil {
+				t.Error("nobody hears of it")
+			}
 			faulty.OnRead = nil
 			if changed, err := b.Driver.Changed(t.Context()); !changed || err != nil {
 				t.Errorf("nobody asks for a Load: %v, %v", changed, err)
@@ -230,7 +234,7 @@ func (tw *town) sticks(t *testing.T, f model.Family, p model.Protocol, where str
 }
 
 // Affinity is switched off, the sweep fails, and it is switched on again: the old
-// clients are forgotten, and who comes between the commit and its sweep is not.
+// clients are forgotten, and who comes right after the commit is not.
 func TestClientOfTheSwitchOnIsRemembered(t *testing.T) {
 	for _, f := range bothFamilies {
 		t.Run(f.String(), func(t *testing.T) {
@@ -238,27 +242,26 @@ func TestClientOfTheSwitchOnIsRemembered(t *testing.T) {
 			at := tw.target(t, f, "vip 2")
 			fe := model.Frontend{Key: model.FrontendKey{Family: f, Protocol: model.UDP, Addr: at.Addr(), Port: at.Port()},
 				Kind: model.ClusterIP, Verdict: model.Forward, Backends: tw.backends(t, f, "pod-a1", "pod-b1")}
-			remembering := func(timeout time.Duration) {
+			remembering := func(timeout time.Duration) error {
 				fe.AffinityTimeout = timeout
 				tw.bed.Want(model.ServiceKey{Name: "sticky"}, fe)
-				tw.bed.Sync(t)
+				_, err := tw.bed.Apply(t.Context(), tw.bed.Pending())
+				return err
 			}
-			remembering(time.Hour)
+			if err := remembering(time.Hour); err != nil {
+				t.Fatal(err)
+			}
 			tw.count(t, "client", at, 1)
 			tw.k.OnRead = func(string) error { return errors.New("no dump, says the test") }
-			remembering(0)
-			came := false
-			tw.k.OnRead = func(method string) error {
-				if method == "Elements" && !came && elementsOf(t, tw.k.Kernel, f, "affinity") > 0 {
-					came = true
-					tw.count(t, "client2", at, 1)
-				}
-				return nil
+			if err := remembering(0); err == nil {
+				t.Fatal("the sweep failed and nobody hears of it")
 			}
-			remembering(time.Hour)
-			if !came { // there was no sweep
-				tw.count(t, "client2", at, 1)
+			tw.k.OnRead = nil
+			tw.bed.Load(t) // as the engine does after a failure
+			if err := remembering(time.Hour); err != nil {
+				t.Fatal(err)
 			}
+			tw.count(t, "client2", at, 1)
 			if left := rememberedBy(t, tw.k, f); len(left) != 1 {
 				t.Errorf("%d clients are remembered, want the new one only", len(left))
 			}
@@ -266,11 +269,27 @@ func TestClientOfTheSwitchOnIsRemembered(t *testing.T) {
 	}
 }
 
-// elementsOf counts the elements of a set.
-func elementsOf(t testing.TB, k nft.Kernel, f model.Family, set string) (n int) {
-	t.Helper()
-	if err := k.Elements(t.Context(), tableRef(f).Set(set), func(*nft.Element) error { n++; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	return n
+// A Frontend comes under externalTrafficPolicy Local, and the answer to that
+// commit is lost: the Load that follows knows that clients must be forgotten which
+// remember an endpoint that the cluster's list still has.
+func TestNarrowedWithoutAnAnswer(t *testing.T) {
+	kernels(t, func(t *testing.T, k nft.Kernel) {
+		faulty := &nft.Faulty{Kernel: k}
+		b, fe := stickyTown(t, faulty, model.IPv4, model.ExternalIP)
+		faulty.OnCommit = func(*nft.Batch) nft.Fault { return nft.Fault{Err: unix.ENOBUFS, After: true} }
+		fe.LocalOnly, fe.LocalVerdict, fe.LocalBackends = true, model.Forward, fe.Backends[:1]
+		b.Want(fe.Service, fe)
+		if _, err := b.Apply(t.Context(), b.Pending()); err == nil || dataplane.NothingDone(err) {
+			t.Fatalf("the commit's answer was lost, Apply says %v", err)
+		}
+		faulty.OnCommit = nil
+		if changed, err := b.Driver.Changed(t.Context()); !changed || err != nil {
+			t.Errorf("nobody asks for a Load: %v, %v", changed, err)
+		}
+		b.Load(t)
+		b.Sync(t)
+		if left := rememberedBy(t, k, model.IPv4); len(left) != 5 {
+			t.Errorf("%d clients remember something, want the 5 of the local endpoint", len(left))
+		}
+	})
 }

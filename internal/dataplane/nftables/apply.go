@@ -29,7 +29,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		}
 		d.seen.compared(g)
 	}
-	d.sweep(ctx) // what the last one left; see there why not later
+	d.perhaps = nil // or a Load would have come first
 	d.plan.sort(b.Ops)
 	for f := range bothFamilies {
 		if d.plan.rebuild[f] {
@@ -41,7 +41,11 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		return dataplane.Applied{}, err
 	}
 	if err := d.commit(ctx); err != nil {
-		return dataplane.Applied{}, d.explain(err, b.Ops)
+		err = d.explain(err, b.Ops)
+		if !dataplane.NothingDone(err) {
+			d.perhaps = slices.Clone(b.Ops)
+		}
+		return dataplane.Applied{}, err
 	}
 	d.room.settled = true
 	for f := range bothFamilies {
@@ -49,8 +53,9 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 			clear(d.room.full[f][:])
 		}
 	}
-	d.forget(b.Ops)
-	d.sweep(ctx)
+	if err := d.forget(ctx, b.Ops); err != nil {
+		return dataplane.Applied{}, fmt.Errorf("applied, but: %w", err)
+	}
 	return dataplane.Applied{Operations: n}, nil
 }
 

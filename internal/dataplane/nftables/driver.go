@@ -40,10 +40,11 @@ type Driver struct {
 	chains   chainBook
 	batch    nft.Batch
 	seen     ledger
-	unsure   bool // something is left undone: Changed says so until the next Load
+	unsure   bool // a sweep is left undone: Changed says so until the next Load
 	plan     plan
 	room     capacity
 	stick    stickiness
+	perhaps  []dataplane.Op // of an Apply that failed, and may have been done all the same
 }
 
 var (

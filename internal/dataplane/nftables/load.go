@@ -48,7 +48,20 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
 	d.seen.compared(now)
-	d.stick, d.unsure = stick, false
+	return d.settle(ctx, stick)
+}
+
+// settle takes over what a Load found of stickiness, and does the sweeps that are
+// owed: of an Apply whose sweep failed, or that was done although it failed. What
+// was read does not say it all: an endpoint that only pods may still use is there.
+func (d *Driver) settle(ctx context.Context, found stickiness) error {
+	found.stale, found.except = d.stick.stale, d.stick.except
+	d.stick, d.unsure = found, false
+	d.plan.sort(d.perhaps)
+	if err := d.forget(ctx, d.perhaps); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	d.perhaps = nil
 	return nil
 }
 
