@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/nfacct"
 )
 
 // detectLimit bounds the look at what the host uses.
@@ -37,6 +38,11 @@ func openIPTables(cfg *config.Config) (dataplane.Driver, readCount, error) {
 	count := kernel.NewCounter(withRestoreFaults(k))
 	p := iptables.Params{Kernel: count, TCPBeLiberal: cfg.Conntrack.TCPBeLiberal, AuditPeriod: cfg.SyncPeriod,
 		Contended: k.Contended, Log: newLogger(cfg.Logging).Logger}
+	if counters, err := nfacct.Open(nfacct.Config{}); err == nil {
+		p.Counters = counters
+	} else {
+		p.Log.Warn("packets are not counted", "error", err) // as in kube-proxy, no reason not to start
+	}
 	for _, other := range []kernel.Backend{kernel.NFT, kernel.Legacy} {
 		if other == backend || other == kernel.Legacy && !kernel.LegacyInUse() {
 			continue

@@ -85,7 +85,7 @@ func planeRows() []row {
 			why: "one suite for every driver, so it knows none"},
 		plane("nftables", "kernel/nft"),
 		plane("offload", "kernel/nft"),
-		plane("iptables", "kernel/iptables"),
+		plane("iptables", "kernel/iptables", "kernel/nfacct"),
 		plane("ipvs", "kernel/ipvs", "kernel/link"),
 		plane("userspace"),
 	}
@@ -100,5 +100,6 @@ func kernelRows() []row {
 	return []row{
 		seam("nft", "github.com/mdlayher/netlink"), seam("iptables"), seam("ipvs", netlink...),
 		seam("link", netlink...), seam("conntrack", netlink...), seam("sysctl"), seam("netnstest"),
+		seam("nfacct", "github.com/mdlayher/netlink"),
 	}
 }

@@ -63,9 +63,9 @@ func (b *builder) histogram(name string) *prometheus.HistogramVec {
 	return h
 }
 
-// desc is for a gauge whose value is worked out when it is read.
-func (b *builder) desc(name string) *prometheus.Desc {
-	r := b.row(name, gauge)
+// desc is for a metric whose value is worked out when it is read.
+func (b *builder) desc(name string, k kind) *prometheus.Desc {
+	r := b.row(name, k)
 	return prometheus.NewDesc(r.name, r.help, r.labels, nil)
 }
 

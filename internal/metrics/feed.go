@@ -157,6 +157,14 @@ func (m *Metrics) IPTablesAudit(took time.Duration, drifted bool) {
 // IPTablesContended counts writes that had to wait for the xtables lock.
 func (m *Metrics) IPTablesContended(writes int) { add(m.iptablesContended, writes) }
 
+// IPTablesCounters gives functions that read what the kernel has counted: invalid
+// packets that were dropped, and packets to NodePorts on localhost. They are called
+// at each scrape, on its goroutine; with an error the metric has no row.
+func (m *Metrics) IPTablesCounters(invalidDropped, localhostAccepted func() (packets uint64, err error)) {
+	m.invalidDropped.read.Store(&invalidDropped)
+	m.localAccepted.read.Store(&localhostAccepted)
+}
+
 // Watch records whether the source of a resource is connected and when it last
 // heard anything. The resource is a fixed word of the source, such as
 // "services".

@@ -56,6 +56,7 @@ type Metrics struct {
 	iptablesAudits                   map[bool]prometheus.Counter // by drifted
 	iptablesAuditTook                prometheus.Observer
 	iptablesContended                prometheus.Counter
+	invalidDropped, localAccepted    *kernelCount
 }
 
 // New makes the metrics of one agent, in a registry of their own.
@@ -93,6 +94,8 @@ func (m *Metrics) buildKubeProxy(b *builder) {
 	m.iptablesAudits = map[bool]prometheus.Counter{false: audits.WithLabelValues("same"), true: audits.WithLabelValues("drifted")}
 	m.iptablesAuditTook = b.histogram("fairlead_iptables_audit_duration_seconds").WithLabelValues()
 	m.iptablesContended = b.counter("fairlead_iptables_lock_contended_total").WithLabelValues()
+	m.invalidDropped = b.kernelCount(prefix + "iptables_ct_state_invalid_dropped_packets_total")
+	m.localAccepted = b.kernelCount(prefix + "iptables_localhost_nodeports_accepted_packets_total")
 	m.syncFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_sync_failures_total").WithLabelValues)
 	m.cleanupFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_cleanup_failures_total").WithLabelValues)
 	m.localPorts = b.gauge(prefix + "nftables_localhost_nodeport_listeners")
@@ -138,7 +141,7 @@ func (m *Metrics) buildState(b *builder) {
 	for _, k := range problemKinds() {
 		m.problems[k] = problems.WithLabelValues(k)
 	}
-	m.watches = newWatches(b.desc("fairlead_watch_connected"), b.desc("fairlead_watch_staleness_seconds"), m.now)
+	m.watches = newWatches(b.desc("fairlead_watch_connected", gauge), b.desc("fairlead_watch_staleness_seconds", gauge), m.now)
 	b.reg.MustRegister(m.watches)
 	m.restRequests = b.counter("rest_client_requests_total")
 	m.restLatency = b.histogram("rest_client_request_duration_seconds")

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -58,6 +59,7 @@ func exercise(m *Metrics) {
 	m.CleanupFailed(model.IPv6)
 	m.RestoreFailed(model.IPv4, true)
 	m.IPTablesRules("nat", model.IPv4, 100, 3)
+	m.IPTablesCounters(func() (uint64, error) { return 7, nil }, func() (uint64, error) { return 8, nil })
 	m.Watch("services", true, start)
 	m.Watch("nodes", false, time.Time{})
 	m.Healthz(200)
@@ -142,6 +144,7 @@ func TestRowsOfKubeProxy(t *testing.T) {
 		"iptables": slices.Concat(both, conntrack, []string{
 			"sync_proxy_rules_iptables_restore_failures_total", "sync_proxy_rules_iptables_partial_restore_failures_total",
 			"sync_proxy_rules_iptables_total", "sync_proxy_rules_iptables_last",
+			"iptables_ct_state_invalid_dropped_packets_total", "iptables_localhost_nodeports_accepted_packets_total",
 		}),
 	} {
 		want := slices.Sorted(slices.Values(slices.Concat(core, extra)))
@@ -243,6 +246,24 @@ func TestNoTimestampBeforeTheFirstSync(t *testing.T) {
 	text := scrape(t, newMetrics("nftables", model.IPv4).Handler())
 	if strings.Contains(text, "last_timestamp_seconds{") {
 		t.Error("a timestamp of 0 sets off every alert on its age")
+	}
+}
+
+// TestCountersOfTheKernel are read at each scrape, have no row while nobody counts
+// or while they cannot be read, and take nothing else with them.
+func TestCountersOfTheKernel(t *testing.T) {
+	const invalid, local = "\nkubeproxy_iptables_ct_state_invalid_dropped_packets_total ", "\nkubeproxy_iptables_localhost_nodeports_accepted_packets_total "
+	m := newMetrics("iptables", model.IPv4)
+	if text := scrape(t, m.Handler()); strings.Contains(text, invalid) || strings.Contains(text, local) {
+		t.Error("rows before anybody counts")
+	}
+	n := uint64(0)
+	m.IPTablesCounters(func() (uint64, error) { n++; return n, nil }, func() (uint64, error) { return 0, errors.New("no such counter") })
+	for _, want := range []string{"1", "2"} {
+		text := scrape(t, m.Handler())
+		if !strings.Contains(text, invalid+want+"\n") || strings.Contains(text, local) || !strings.Contains(text, "\nfairlead_services 0\n") {
+			t.Errorf("want %s invalid packets and no row of the other in\n%s", want, text)
+		}
 	}
 }
 

@@ -66,6 +66,8 @@ func kubeProxyRest() []row {
 		{"kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total", counter, "Failed iptables-restore runs of partial syncs.", family, nil, ipt},
 		{"kubeproxy_sync_proxy_rules_iptables_total", gauge, "Rules owned now.", []string{"table", "ip_family"}, nil, ipt},
 		{"kubeproxy_sync_proxy_rules_iptables_last", gauge, "Rules written by the last sync.", []string{"table", "ip_family"}, nil, ipt},
+		{"kubeproxy_iptables_ct_state_invalid_dropped_packets_total", counter, "Packets that the kernel dropped because connection tracking calls them invalid; no row where it cannot count them (nfacct).", nil, nil, ipt},
+		{"kubeproxy_iptables_localhost_nodeports_accepted_packets_total", counter, "First packets of connections to NodePorts on 127.0.0.0/8 that the kernel accepted; no row where it cannot count them (nfacct).", nil, nil, ipt},
 		{"fairlead_iptables_audits_total", counter, "Comparisons of all our chains with what we wrote, by result: same or drifted.", []string{"result"}, nil, ipt},
 		{"fairlead_iptables_audit_duration_seconds", histogram, "Time that one such comparison took, beside the syncs.", nil, prometheus.ExponentialBuckets(0.01, 2, 12), ipt},
 		{"fairlead_iptables_lock_contended_total", counter, "Writes that found the xtables lock taken by another program.", nil, nil, ipt},

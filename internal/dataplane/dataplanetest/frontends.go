@@ -13,8 +13,8 @@ import (
 // View is a node for the suite's Frontends.
 func View() model.NodeView {
 	return model.NodeView{
-		NodePortAddrs: addrs("127.0.0.1", "192.0.2.1", "2001:db8::1"),
-		NodeAddrs:     addrs("127.0.0.1", "192.0.2.1", "::1", "2001:db8::1"),
+		NodePortAddrs: addrs("127.0.0.1", "192.0.2.1", "2001:db8::1"), LocalhostNodePorts: true,
+		NodeAddrs: addrs("127.0.0.1", "192.0.2.1", "::1", "2001:db8::1"),
 		Local: model.LocalDetector{Mode: model.DetectCIDR, CIDRs: []netip.Prefix{
 			netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}},
 		ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10:96::/112")},

@@ -307,7 +307,7 @@ func testFailed(t *testing.T, s *Subject) {
 func testView(t *testing.T, s, scratch *Subject) {
 	b := s.built(t)
 	views := []func(v *model.NodeView){
-		func(v *model.NodeView) { v.NodePortAddrs = v.NodePortAddrs[1:] },
+		func(v *model.NodeView) { v.NodePortAddrs, v.LocalhostNodePorts = v.NodePortAddrs[1:], false },
 		func(v *model.NodeView) { v.Local.CIDRs = v.Local.CIDRs[:1] },
 		func(v *model.NodeView) { v.ServiceCIDRs = nil },
 		func(v *model.NodeView) { v.MasqueradeAll = true },

@@ -28,6 +28,11 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		}
 		d.saw(s)
 	}
+	if d.counts && !d.ensured {
+		if err := d.ensureCounters(); err != nil {
+			return dataplane.Applied{}, fmt.Errorf("apply: %w", err)
+		}
+	}
 	defer d.tellContention()
 	n := 0
 	for _, f := range bothFamilies {

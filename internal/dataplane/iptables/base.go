@@ -10,7 +10,7 @@ import (
 // Base implements dataplane.Driver.
 func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 	for _, f := range d.families {
-		b := base{writer{f, emit}, &view, d.p.TCPBeLiberal}
+		b := base{writer{f, emit}, &view, d.p.TCPBeLiberal, d.counts}
 		b.marks()
 		for _, t := range tables {
 			for _, name := range sharedChains()[t] {
@@ -30,6 +30,7 @@ type base struct {
 	writer
 	view    *model.NodeView
 	liberal bool
+	counts  bool
 }
 
 func (b *base) bit() string { return fmt.Sprintf("0x%x", uint32(1)<<(b.view.MasqueradeBit&31)) }
@@ -80,7 +81,11 @@ func (b *base) fixed() {
 		comment("kubernetes forwarding conntrack rule")[1:] + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
 	}
 	if !b.liberal { // #74839: an out-of-window packet would reach the pod untranslated, and draw a reset
-		forward = append([]string{"-m conntrack --ctstate INVALID -j DROP"}, forward...)
+		invalid := "-m conntrack --ctstate INVALID"
+		if b.counts {
+			invalid += " " + countInvalid
+		}
+		forward = append([]string{invalid + " -j DROP"}, forward...)
 	}
 	b.chain(kindBase, filter, forwardChain, forward...)
 	for _, t := range tables {

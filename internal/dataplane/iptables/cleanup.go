@@ -11,13 +11,17 @@ import (
 )
 
 // Cleanup implements dataplane.Driver: in every backend it deletes the rules that
-// lead to our chains and the chains, by their names.
+// lead to our chains and the chains, by their names; then the counters, which
+// cannot go while a rule feeds them.
 func (d *Driver) Cleanup(ctx context.Context) error {
 	var problems []error
 	for _, k := range append([]iptables.Kernel{d.k}, d.p.Others...) {
 		if err := wipe(ctx, k); err != nil {
 			problems = append(problems, fmt.Errorf("clean up iptables (%s): %w", k.Backend(), err))
 		}
+	}
+	if len(problems) == 0 {
+		problems = append(problems, d.removeCounters(ctx))
 	}
 	d.there = newMirror()
 	d.saw(iptables.Stamp{})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/nfacct"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -21,6 +22,8 @@ type Params struct {
 	// Others are kernels of other backends, from which Cleanup removes our
 	// chains too.
 	Others []iptables.Kernel
+	// Counters are the kernel's, for what rules count; nil: they count nothing.
+	Counters nfacct.Table
 	// Families are those to serve, both if empty. Probe takes away what the
 	// kernel cannot do.
 	Families []model.Family
@@ -41,6 +44,10 @@ type Observer interface {
 	IPTablesRules(table string, f model.Family, owned, written int)
 	IPTablesAudit(took time.Duration, drifted bool)
 	IPTablesContended(writes int)
+	// IPTablesCounters gives functions that read, at any time and from any
+	// goroutine, how many packets the rules have counted. It is called only if
+	// they count.
+	IPTablesCounters(invalidDropped, localhostAccepted func() (uint64, error))
 }
 
 // Driver is the iptables data plane. Its methods belong to one goroutine, but
@@ -50,6 +57,8 @@ type Driver struct {
 	k        iptables.Kernel
 	families []model.Family
 	cluster  bool // the kernel can choose by hash of the client (xt_cluster)
+	counts   bool // rules count (Params.Counters, and the kernel can)
+	ensured  bool // the counters are there, as far as we know
 	observer Observer
 	waited   uint64 // for the lock, as told to the observer
 
@@ -87,8 +96,13 @@ func New(p Params) *Driver {
 	return d
 }
 
-// Observe names who is told of failures and sizes.
-func (d *Driver) Observe(o Observer) { d.observer = o }
+// Observe names who is told of failures and sizes. It comes after Probe.
+func (d *Driver) Observe(o Observer) {
+	d.observer = o
+	if d.counts {
+		o.IPTablesCounters(d.packets(invalidCounter), d.packets(localhostCounter))
+	}
+}
 
 // Name implements dataplane.Driver.
 func (d *Driver) Name() string { return Name }
@@ -109,9 +123,10 @@ func (d *Driver) Width(dataplane.Key) int { return 0 }
 func (d *Driver) Linger(dataplane.Key) time.Duration { return 0 }
 
 // ViewChanged implements dataplane.Driver: the chains of Services hold the test
-// for pods. Addresses and the mark are in fixed chains, which Base renders.
+// for pods, and count what comes by localhost. Addresses and the mark are in fixed
+// chains, which Base renders.
 func (d *Driver) ViewChanged(old, now *model.NodeView) bool {
-	return old.MasqueradeAll != now.MasqueradeAll || old.Local.Mode != now.Local.Mode ||
+	return d.counts && old.LocalhostNodePorts != now.LocalhostNodePorts || old.MasqueradeAll != now.MasqueradeAll || old.Local.Mode != now.Local.Mode ||
 		old.Local.Interface != now.Local.Interface || !slices.Equal(old.Local.CIDRs, now.Local.CIDRs)
 }
 

@@ -21,6 +21,8 @@ type witness struct {
 	audits map[bool]int // by drifted
 	rules  map[string][2]int
 	waited int
+	// counters read the dropped invalid packets and the accepted localhost ones.
+	counters []func() (uint64, error)
 }
 
 func newWitness() *witness {
@@ -33,6 +35,9 @@ func (w *witness) IPTablesRules(table string, f model.Family, owned, written int
 }
 func (w *witness) IPTablesAudit(_ time.Duration, drifted bool) { w.audits[drifted]++ }
 func (w *witness) IPTablesContended(n int)                     { w.waited += n }
+func (w *witness) IPTablesCounters(invalid, localhost func() (uint64, error)) {
+	w.counters = []func() (uint64, error){invalid, localhost}
+}
 
 // builtOn is a bed with the whole catalogue in a kernel, and one change pending.
 func builtOn(t *testing.T, d *Driver) *dataplanetest.Bed {

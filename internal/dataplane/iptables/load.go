@@ -16,6 +16,7 @@ import (
 func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
 	d.busy.Store(true)
 	defer d.busy.Store(false)
+	d.ensured = false // what is wrong with the rules may be that a counter is gone
 	began := d.p.Now()
 	before, err := d.k.Stamp(ctx)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
+	"github.com/fairlead/fairlead/internal/kernel/nfacct"
 )
 
 // netns is a network namespace of a test's own, with a lock file of its own.
@@ -33,6 +34,25 @@ func ownNetns(t testing.TB, b iptables.Backend) *netns {
 	}
 	t.Cleanup(func() { _ = n.Close() })
 	return n
+}
+
+// counters are the namespace's.
+func (n *netns) counters(t testing.TB) nfacct.Table {
+	t.Helper()
+	c, err := nfacct.Open(nfacct.Config{NetNS: n.FD()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// inside runs f on a thread in the namespace.
+func (n *netns) inside(t testing.TB, f func() error) {
+	t.Helper()
+	if err := n.Do(f); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // sh runs a shell command in the namespace; $IPT and $IP6T are the programs.

@@ -39,6 +39,13 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	if !d.cluster {
 		caps.Notes = append(caps.Notes, "consistent hash remembers clients instead: the kernel lacks the match cluster (CONFIG_NETFILTER_XT_MATCH_CLUSTER)")
 	}
+	note, err := d.probeCounters(ctx)
+	if err != nil {
+		return caps, fmt.Errorf("probe iptables: %w", err)
+	}
+	if note != "" {
+		caps.Notes = append(caps.Notes, note)
+	}
 	return caps, nil
 }
 

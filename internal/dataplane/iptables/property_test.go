@@ -60,7 +60,11 @@ func TestPartialRestoresEqualScratch(t *testing.T) {
 func TestRestoreTakesWhatSavePrints(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b iptables.Backend) {
 		ns := ownNetns(t, b)
-		bed := dataplanetest.NewBed(New(Params{Kernel: ns.Conn}), dataplanetest.View())
+		d := New(Params{Kernel: ns.Conn, Counters: ns.counters(t)})
+		if _, err := d.Probe(t.Context()); err != nil || !d.counts {
+			t.Fatalf("probe: %v; rules count: %t", err, d.counts)
+		}
+		bed := dataplanetest.NewBed(d, dataplanetest.View())
 		bed.Load(t)
 		bed.WantAll(dataplanetest.Catalogue([]model.Family{model.IPv4, model.IPv6}))
 		bed.Sync(t)

@@ -16,6 +16,7 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 		return
 	}
 	r := frontend{writer: writer{f.Key.Family, emit}, f: f, view: view, name: readable(portName(f))}
+	r.count = d.counts && r.family == model.IPv4 && view.LocalhostNodePorts
 	id := portName(f)
 	if f.Key.Range() { // its endpoints have no port, so it shares no chain with the Service port's own
 		id += " range"
@@ -127,6 +128,8 @@ type frontend struct {
 	name string                   // for comments
 	hash func(more string) string // ends chain names
 	pick picker
+	// count what comes to NodePorts on 127.0.0.1
+	count bool
 }
 
 // says is the comment by which people find a Service.
@@ -167,11 +170,16 @@ func (r *frontend) target(verdict, local model.Verdict) string {
 		return name
 	}
 	name := "KUBE-EXT-" + r.hash("")
-	if r.f.LocalOnly {
-		r.chain(kindExternal, nat, name, r.localOnly(verdict, local)...)
-	} else {
-		r.chain(kindExternal, nat, name, r.pick.rules(r.f.Backends, r.marks())...)
+	var list []string
+	if r.count {
+		list = append(list, toLocalhost)
 	}
+	if r.f.LocalOnly {
+		list = append(list, r.localOnly(verdict, local)...)
+	} else {
+		list = r.pick.rules(r.f.Backends, append(list, r.marks()...))
+	}
+	r.chain(kindExternal, nat, name, list...)
 	if !r.f.Guarded {
 		return name
 	}

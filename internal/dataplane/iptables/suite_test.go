@@ -14,7 +14,7 @@ import (
 func TestSuiteOnModel(t *testing.T) {
 	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
 		k := iptables.NewFake()
-		return subject(t, k, func(t testing.TB) { foreign(t, k, "*nat", "-A INPUT -p tcp -j RETURN", "COMMIT") }, modelEdits(k))
+		return subject(t, Params{Kernel: k}, func(t testing.TB) { foreign(t, k, "*nat", "-A INPUT -p tcp -j RETURN", "COMMIT") }, modelEdits(k))
 	})
 }
 
@@ -22,7 +22,7 @@ func TestSuiteOnKernel(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b iptables.Backend) {
 		dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
 			ns := ownNetns(t, b)
-			return subject(t, ns.Conn, func(t testing.TB) { touch(t, ns) }, edits(ns))
+			return subject(t, Params{Kernel: ns.Conn, Counters: ns.counters(t)}, func(t testing.TB) { touch(t, ns) }, edits(ns))
 		})
 	})
 }
@@ -51,12 +51,17 @@ func modelEdits(k iptables.Kernel) []dataplanetest.Edit {
 }
 
 // subject wraps a kernel so that the suite can make it fail.
-func subject(t *testing.T, k iptables.Kernel, touch func(testing.TB), edits []dataplanetest.Edit) *dataplanetest.Subject {
+func subject(t *testing.T, p Params, touch func(testing.TB), edits []dataplanetest.Edit) *dataplanetest.Subject {
 	t.Helper()
-	faulty := &iptables.Faulty{Kernel: k}
+	faulty := &iptables.Faulty{Kernel: p.Kernel}
+	d := New(Params{Kernel: faulty, Counters: p.Counters})
 	s := &dataplanetest.Subject{
-		Driver:   New(Params{Kernel: faulty}),
-		Restart:  func() dataplane.Driver { return New(Params{Kernel: k}) },
+		Driver: d,
+		Restart: func() dataplane.Driver { // without a Probe, which would write beside the first one
+			again := New(p)
+			again.counts = d.counts
+			return again
+		},
 		Families: []model.Family{model.IPv4, model.IPv6},
 		Edits:    edits,
 		Touch:    touch,
@@ -78,6 +83,9 @@ func subject(t *testing.T, k iptables.Kernel, touch func(testing.TB), edits []da
 	}
 	if caps, err := s.Driver.Probe(t.Context()); err != nil || len(caps.Families) != 2 {
 		t.Fatalf("probe: %v, %v", caps, err)
+	}
+	if want := p.Counters != nil; d.counts != want {
+		t.Fatalf("rules count: %t, want %t", d.counts, want)
 	}
 	return s
 }

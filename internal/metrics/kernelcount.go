@@ -1,0 +1,37 @@
+package metrics
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// kernelCount is a counter that the kernel keeps. It is read at each scrape: a
+// copy kept here would be behind, and wake the agent for nothing.
+type kernelCount struct {
+	desc *prometheus.Desc
+	read atomic.Pointer[func() (uint64, error)] // nil: nobody counts, so there is no row
+}
+
+var _ prometheus.Collector = (*kernelCount)(nil)
+
+func (b *builder) kernelCount(name string) *kernelCount {
+	c := &kernelCount{desc: b.desc(name, counter)}
+	b.serve(b.table[name], c)
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *kernelCount) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+// Collect implements prometheus.Collector. A counter that cannot be read is left
+// out: an error would take all other metrics with it.
+func (c *kernelCount) Collect(ch chan<- prometheus.Metric) {
+	read := c.read.Load()
+	if read == nil {
+		return
+	}
+	if n, err := (*read)(); err == nil {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(n))
+	}
+}
