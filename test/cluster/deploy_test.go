@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/test/netlab"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +21,8 @@ import (
 
 // deployFile is what a user applies; the whole suite's service account comes from it.
 const deployFile = "../../deploy/fairlead.yaml"
+
+const healthPort = 31999
 
 // inPod gives a program the files of its pod, by mounts that nobody else sees: its service account and its ConfigMap.
 const inPod = `mount -t tmpfs pod /run && mkdir -p /run/secrets/kubernetes.io/serviceaccount &&
@@ -51,14 +55,18 @@ func testDeployed(t *testing.T, e *env) {
 	e.eventually("the Service answers", e.reach(web, 8080, "pod-a1", "pod-b1"))
 	e.eventually("the liveness probe", e.probe(c.LivenessProbe))
 	e.eventually("the readiness probe", e.probe(c.ReadinessProbe))
-	e.createService("one", external("192.0.2.7"))
-	e.createService("two", external("192.0.2.7"))
-	e.eventually("an Event about an address that two Services claim", e.warned())
+	taken, err := e.lab.Node().Listen(t.Context(), netip.AddrPortFrom(netip.IPv4Unspecified(), healthPort))
+	must(t, err)
+	defer taken.Close()
+	e.createService("unlucky", func(s *corev1.ServiceSpec) {
+		s.Type, s.ExternalTrafficPolicy, s.HealthCheckNodePort = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, healthPort
+	})
+	e.eventually("an Event about a health check port that somebody else has", e.warned())
 	e.agent.mustLive()
 	e.agent.terminate()
 }
 
-// podFiles writes what the kubelet would mount and gives the folder.
+// podFiles writes what the kubelet would mount, with the pods' ranges that a user writes, and gives the folder.
 func (e *env) podFiles(ds *appsv1.DaemonSet) string {
 	e.t.Helper()
 	pod := e.t.TempDir()
@@ -76,6 +84,7 @@ func (e *env) podFiles(ds *appsv1.DaemonSet) string {
 		files, err := e.cluster.Admin.CoreV1().ConfigMaps(ds.Namespace).Get(e.t.Context(), v.ConfigMap.Name, metav1.GetOptions{})
 		must(e.t, err)
 		for name, text := range files.Data {
+			text = strings.Replace(text, `clusterCIDR: ""`, "clusterCIDR: "+netlab.ClusterCIDR4+","+netlab.ClusterCIDR6, 1)
 			must(e.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 	}

@@ -293,3 +293,48 @@ func TestNarrowedWithoutAnAnswer(t *testing.T) {
 		}
 	})
 }
+
+// A packet that is sent again, because nobody answered the first, follows its flow
+// to an endpoint that is gone by now. Its client must not be remembered for it.
+func TestRepeatedPacketTeachesNothing(t *testing.T) {
+	for _, f := range bothFamilies {
+		t.Run(f.String(), func(t *testing.T) {
+			tw := newTown(t)
+			at := tw.target(t, f, "vip 2")
+			silent := tw.backends(t, f, "pod-b1")
+			silent[0].Port = 9 // nobody listens
+			fe := model.Frontend{Key: model.FrontendKey{Family: f, Protocol: model.UDP, Addr: at.Addr(), Port: at.Port()},
+				Kind: model.ClusterIP, Verdict: model.Forward, Backends: silent, AffinityTimeout: time.Hour}
+			sync := func() {
+				tw.bed.Want(model.ServiceKey{Name: "sticky"}, fe)
+				tw.bed.Sync(t)
+			}
+			sync()
+			client, err := tw.lab.Client().Dial(t.Context(), "udp", at.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			send := func() {
+				for range 2 { // what the first one met may be told to the second
+					if _, err := client.Write([]byte("who")); !errors.Is(err, unix.ECONNREFUSED) {
+						return
+					}
+				}
+			}
+			send()
+			for end := time.Now().Add(answerIn); len(rememberedBy(t, tw.k, f)) == 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("the client is not remembered")
+				}
+			}
+			fe.Backends = tw.backends(t, f, "pod-a1")
+			sync()
+			send()
+			tw.count(t, "client2", at, 1) // the packet before has arrived by then
+			if left := rememberedBy(t, tw.k, f); len(left) != 1 {
+				t.Errorf("%d clients are remembered, want client2 alone", len(left))
+			}
+		})
+	}
+}

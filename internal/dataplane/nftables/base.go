@@ -140,7 +140,7 @@ func postrouting(l lang, v *model.NodeView) []rule {
 }
 
 func learnIfNew(lang, *model.NodeView) []rule {
-	return []rule{join(newConnection(), translated(), does(nft.Jump("learn")))}
+	return []rule{join(newConnection(), translatedNow(), does(nft.Jump("learn")))}
 }
 
 // learn finds the time for which the Frontend, named by the original

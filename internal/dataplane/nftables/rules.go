@@ -85,9 +85,18 @@ func newConnection() rule { return ct(unix.NFT_CT_STATE, ctStateNew) }
 // translated matches packets whose destination we (or somebody) rewrote.
 func translated() rule { return ct(unix.NFT_CT_STATUS, ctStatusDNAT) }
 
+// translatedNow matches the one packet of a flow whose destination was rewritten on
+// its way to this hook. The next ones, a SYN that was sent again among them, belong
+// to a flow that left the node before: the kernel calls it confirmed.
+func translatedNow() rule {
+	return rule{nft.Ct(unix.NFT_CT_STATUS, nft.Word(0)), nft.KeepBits(nft.Word(0), ctStatusDNAT|ctStatusConfirmed),
+		nft.Equal(nft.Word(0), nft.HostU32(ctStatusDNAT))}
+}
+
 const (
-	ctStateNew   = 8
-	ctStatusDNAT = 0x20
+	ctStateNew        = 8
+	ctStatusConfirmed = 8
+	ctStatusDNAT      = 0x20
 )
 
 func ct(key, bits uint32) rule {

@@ -28,8 +28,13 @@ type clients struct {
 
 // restConfig reads the kubeconfig, or what a pod is given.
 func restConfig(c *Config) (*rest.Config, error) {
-	// Neither file nor master given means in-cluster; the function knows.
-	rc, err := clientcmd.BuildConfigFromFlags(c.Master, c.Kubeconfig)
+	var rc *rest.Config
+	var err error
+	if c.Kubeconfig == "" && c.Master == "" {
+		rc, err = rest.InClusterConfig()
+	} else {
+		rc, err = clientcmd.BuildConfigFromFlags(c.Master, c.Kubeconfig)
+	}
 	if err != nil {
 		from := "pod's service account"
 		if c.Kubeconfig != "" {
