@@ -2,15 +2,18 @@ package netlab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // Host is one namespace of a Lab: a client, a node or a pod.
@@ -27,6 +30,25 @@ type Host struct {
 	handle netns.NsHandle
 	links  *netlink.Handle
 	sctp   sync.Map // netip.Addr to *sync.Mutex: see askSCTP
+	ports  atomic.Uint32
+}
+
+// nextPort gives the source ports of a host's flows in turn. A port that chance gives again would meet the flow that it belonged to
+// before, which goes on to its own endpoint for as long as conntrack remembers it.
+func (h *Host) nextPort() uint16 {
+	const first, last = 33000, 60999 // above NodePorts
+	return first + uint16(h.ports.Add(1)%(last-first+1))
+}
+
+// dialUDP connects from the next source port that is free.
+func (h *Host) dialUDP(ctx context.Context, address string) (conn net.Conn, err error) {
+	for range 100 {
+		from := net.Dialer{LocalAddr: &net.UDPAddr{Port: int(h.nextPort())}}
+		if conn, err = from.DialContext(ctx, "udp", address); !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+	}
+	return conn, err
 }
 
 // Do runs f on a thread that is inside the host's namespace. f must not start goroutines that need the namespace; sockets it opens stay
@@ -50,6 +72,10 @@ func (h *Host) Do(f func() error) error {
 func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var conn net.Conn
 	err := h.Do(func() (err error) {
+		if network == "udp" {
+			conn, err = h.dialUDP(ctx, address)
+			return err
+		}
 		conn, err = new(net.Dialer).DialContext(ctx, network, address)
 		return err
 	})

@@ -146,7 +146,7 @@ type sctpFlow struct {
 }
 
 func (h *Host) sctpFlow(to netip.AddrPort) *sctpFlow {
-	return &sctpFlow{h, to, sctpPacket{source: uint16(20000 + rand.IntN(40000)), dest: to.Port(), chunk: chunkInit, initiateTag: rand.Uint32() | 1}}
+	return &sctpFlow{h, to, sctpPacket{source: h.nextPort(), dest: to.Port(), chunk: chunkInit, initiateTag: rand.Uint32() | 1}}
 }
 
 // ask sends one INIT and waits for its answer. A raw socket's ICMP error does not say which port it is for, so there is one request at a
