@@ -169,8 +169,8 @@ func (d *Driver) sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepTries bounds how often a client that meanwhile chose another endpoint
-// makes us look again.
+// sweepTries bounds how often we look again, because a client meanwhile chose
+// another endpoint, or its time ran out between the two halves of a deletion.
 const sweepTries = 3
 
 func (d *Driver) sweepFamily(ctx context.Context, f model.Family) error {
@@ -195,7 +195,7 @@ func (d *Driver) sweepFamily(ctx context.Context, f model.Family) error {
 		for i := range stale {
 			d.batch.DelElement(set, &nft.Element{Key: stale[i].Key})
 		}
-		if err = d.commit(ctx); !errors.Is(err, unix.EEXIST) {
+		if err = d.commit(ctx); !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}

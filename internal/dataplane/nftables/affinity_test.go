@@ -182,6 +182,29 @@ func TestUnsweptIsFoundByLoad(t *testing.T) {
 	}
 }
 
+// A client's time runs out, or it chooses again, while it is being forgotten.
+func TestSweepLooksAgain(t *testing.T) {
+	for _, why := range []unix.Errno{unix.ENOENT, unix.EEXIST} {
+		t.Run(why.Error(), func(t *testing.T) {
+			faulty := &nft.Faulty{Kernel: nft.NewFake()}
+			b, fe := stickyTown(t, faulty, model.IPv4, model.ClusterIP)
+			commits := 0
+			faulty.OnCommit = func(*nft.Batch) nft.Fault {
+				if commits++; commits == 2 { // the first is the change itself
+					return nft.Fault{Err: why}
+				}
+				return nft.Fault{}
+			}
+			fe.Backends = fe.Backends[:3]
+			b.Want(fe.Service, fe)
+			b.Sync(t)
+			if left := rememberedBy(t, faulty, model.IPv4); len(left) != 15 {
+				t.Errorf("%d clients remember something, want 15", len(left))
+			}
+		})
+	}
+}
+
 // Real clients stay where they are, and leave an endpoint that is gone.
 func TestAffinityOfPackets(t *testing.T) {
 	tw := newTown(t)
