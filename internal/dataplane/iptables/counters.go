@@ -42,7 +42,7 @@ func (d *Driver) probeCounters(ctx context.Context) (note string, err error) {
 		return without + err.Error(), nil
 	}
 	for _, f := range d.families {
-		err := d.try(ctx, f, feature{table: nat, rule: countLocal}, feature{table: filter, rule: countInvalid})
+		err := d.try(ctx, f, counting()...)
 		if errors.As(err, new(*iptables.RestoreError)) {
 			note = without + "the kernel lacks the match nfacct (CONFIG_NETFILTER_XT_MATCH_NFACCT)"
 			return note, d.removeCounters(ctx)
@@ -53,6 +53,10 @@ func (d *Driver) probeCounters(ctx context.Context) (note string, err error) {
 	}
 	d.counts = true
 	return "", nil
+}
+
+func counting() []feature {
+	return []feature{{table: nat, rule: countLocal}, {table: filter, rule: countInvalid}}
 }
 
 // ensureCounters makes the counters, which must be there before a rule that feeds

@@ -17,6 +17,14 @@ import (
 // served; if none is left the error says what is missing.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	var caps dataplane.Caps
+	if d.probeAll(ctx) {
+		for _, f := range bothFamilies {
+			if d.serves(f) {
+				caps.Families = append(caps.Families, f)
+			}
+		}
+		return caps, nil
+	}
 	var problems []error
 	for _, f := range bothFamilies {
 		if !d.serves(f) {
@@ -47,6 +55,37 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 		caps.Notes = append(caps.Notes, note)
 	}
 	return caps, nil
+}
+
+// probeAll tries everything at once, and nearly every kernel can: x_tables
+// programs copy the whole table in each run, so that on a restart with 10 000
+// Services one feature after another would cost as much as everything else.
+func (d *Driver) probeAll(ctx context.Context) bool {
+	counts := d.p.Counters != nil
+	if counts && d.ensureCounters() != nil {
+		return false
+	}
+	for _, f := range bothFamilies {
+		if !d.serves(f) {
+			continue
+		}
+		all := append(features(f), byHash(f))
+		if counts {
+			all = append(all, counting()...)
+		}
+		if d.try(ctx, f, all...) != nil {
+			return false
+		}
+	}
+	d.cluster, d.counts = true, counts
+	return true
+}
+
+// byHash is the match without which consistent hash remembers clients instead.
+func byHash(f model.Family) feature {
+	p := picker{proto: model.TCP, family: f, hash: true, cluster: true}
+	two := []model.Backend{{Addr: probeAddr(f), Port: 1, Weight: 1}, {Addr: probeAddr(f), Port: 2, Weight: 1}}
+	return feature{table: nat, rule: p.rules(two, nil)[0]}
 }
 
 // probeTries bounds how often a run that failed for another reason is repeated.
@@ -83,9 +122,7 @@ func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
 	all := features(f)
 	err := d.try(ctx, f, all...)
 	if err == nil {
-		hash := picker{proto: model.TCP, family: f, hash: true, cluster: true}
-		two := []model.Backend{{Addr: probeAddr(f), Port: 1, Weight: 1}, {Addr: probeAddr(f), Port: 2, Weight: 1}}
-		err := d.try(ctx, f, feature{table: nat, rule: hash.rules(two, nil)[0]})
+		err := d.try(ctx, f, byHash(f))
 		if errors.As(err, new(*iptables.RestoreError)) {
 			d.cluster, err = false, nil
 		}
