@@ -41,13 +41,15 @@ func benchFrontend(i, k, change int) model.Frontend {
 // BenchmarkScale measures CPU, the programs' included: a whole build, one
 // endpoint changed, one Service more, one hundred changed, and a Load.
 // FAIRLEAD_BENCH_SERVICES sets the size.
-func BenchmarkScale(b *testing.B) {
+func BenchmarkScale(b *testing.B) { eachBackendAtSize(b, benchScale) }
+
+func eachBackendAtSize(b *testing.B, bench func(b *testing.B, backend iptables.Backend, size int)) {
 	size, err := strconv.Atoi(os.Getenv("FAIRLEAD_BENCH_SERVICES"))
 	if err != nil {
 		size = 1000
 	}
 	for _, backend := range []iptables.Backend{iptables.Legacy, iptables.NFT} {
-		b.Run(string(backend), func(b *testing.B) { benchScale(b, backend, size) })
+		b.Run(string(backend), func(b *testing.B) { bench(b, backend, size) })
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -19,15 +17,7 @@ import (
 // partial restore of one changed Service, which names KUBE-SERVICES whole. It is a
 // model: with nf_tables programs and 10 000 Services kube-proxy itself never ends
 // its first restore, so that it cannot be measured there.
-func BenchmarkKEP3453(b *testing.B) {
-	size, err := strconv.Atoi(os.Getenv("FAIRLEAD_BENCH_SERVICES"))
-	if err != nil {
-		size = 1000
-	}
-	for _, backend := range []iptables.Backend{iptables.Legacy, iptables.NFT} {
-		b.Run(string(backend), func(b *testing.B) { benchKEP(b, backend, size) })
-	}
-}
+func BenchmarkKEP3453(b *testing.B) { eachBackendAtSize(b, benchKEP) }
 
 func benchKEP(b *testing.B, backend iptables.Backend, size int) {
 	ns, flat := ownNetns(b, backend), kepModel{size: size}
