@@ -41,15 +41,19 @@ func (f *follower) cleanFlows(t *engine.Turn) {
 	if t.View != nil {
 		c.SetNodePortAddrs(t.View.NodePortAddrs)
 	}
-	var decided []model.Frontend
-	for i := range t.Decided {
-		decided = append(decided, t.Decided[i].Result.Frontends...)
-	}
-	if len(decided)+len(t.Gone) > 0 {
+	if decided := frontends(t.Decided); len(decided)+len(t.Gone) > 0 {
 		c.Update(decided, t.Gone)
 	}
 	if t.Complete && !f.swept { // never before: an unknown Service's flows are not stale
 		f.swept = true
 		c.Sweep()
 	}
+}
+
+// frontends of all decisions.
+func frontends(decided []engine.Decided) (out []model.Frontend) {
+	for i := range decided {
+		out = append(out, decided[i].Result.Frontends...)
+	}
+	return out
 }

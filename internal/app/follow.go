@@ -42,6 +42,8 @@ func (f *follower) turn(t *engine.Turn) {
 	f.tellDrift(t)
 	if t.Err == nil {
 		f.committed(t)
+	} else if f.a.conntrack != nil && !dataplane.NothingDone(t.Err) {
+		f.a.conntrack.Perhaps(frontends(t.Decided))
 	}
 	f.line(t)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,6 +52,7 @@ type Cleaner struct {
 	// The rest belongs to Run's goroutine.
 	known     map[model.FrontendKey][]netip.AddrPort // where the flows of each key may go, sorted
 	ended     map[model.FrontendKey][]netip.AddrPort // keys that are nobody's any more: where their flows went
+	was       map[model.FrontendKey][]netip.AddrPort // where flows may have gone too, since the last word on their key
 	ranges    ranges                                 // of both
 	nodePorts map[netip.Addr]struct{}
 	suspects  suspects
@@ -63,8 +65,33 @@ type Cleaner struct {
 // inbox is bounded by the number of keys: the latest word on each counts.
 type inbox struct {
 	changes   map[model.FrontendKey]change
+	was       map[model.FrontendKey][]netip.AddrPort // see Cleaner.was
 	nodePorts []netip.Addr
 	sweep     bool
+}
+
+func (in *inbox) open() {
+	if in.changes == nil {
+		in.changes, in.was = map[model.FrontendKey]change{}, map[model.FrontendKey][]netip.AddrPort{}
+	}
+}
+
+// put takes the latest word on a key. Flows may have begun by an earlier one.
+func (in *inbox) put(k model.FrontendKey, ch change) {
+	if earlier := in.changes[k].stay; len(earlier) > 0 {
+		in.was[k] = union(in.was[k], earlier)
+	}
+	in.changes[k] = ch
+}
+
+// union of two lists, sorted.
+func union(a, b []netip.AddrPort) []netip.AddrPort {
+	if len(a) == 0 || len(b) == 0 {
+		return append(a, b...)
+	}
+	out := slices.Concat(a, b)
+	slices.SortFunc(out, netip.AddrPort.Compare)
+	return slices.Compact(out)
 }
 
 // change is where the flows of a key may go from now on.
@@ -95,7 +122,7 @@ func New(p Params) *Cleaner {
 	}
 	return &Cleaner{p: p, bell: make(chan struct{}, 1),
 		known: map[model.FrontendKey][]netip.AddrPort{}, ended: map[model.FrontendKey][]netip.AddrPort{},
-		ranges: ranges{}, suspects: newSuspects()}
+		was: map[model.FrontendKey][]netip.AddrPort{}, ranges: ranges{}, suspects: newSuspects()}
 }
 
 // Update tells what was committed: Frontends decided, and keys that no longer
@@ -103,21 +130,32 @@ func New(p Params) *Cleaner {
 func (c *Cleaner) Update(decided []model.Frontend, gone []model.FrontendKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.in.changes == nil {
-		c.in.changes = map[model.FrontendKey]change{}
-	}
+	c.in.open()
 	for _, k := range gone {
 		if c.concerns(k) {
-			c.in.changes[k] = change{gone: true}
+			c.in.put(k, change{gone: true})
 		}
 	}
 	for i := range decided {
 		if f := &decided[i]; c.concerns(f.Key) {
-			c.in.changes[f.Key] = change{stay: stay(f)}
+			c.in.put(f.Key, change{stay: stay(f)})
 		}
 	}
 	if len(c.in.changes) > 0 {
 		c.ring()
+	}
+}
+
+// Perhaps tells what may have been committed, by a write that failed: a flow may
+// have begun by it, even if another word on its key comes before this is known.
+func (c *Cleaner) Perhaps(decided []model.Frontend) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.in.open()
+	for i := range decided {
+		if f := &decided[i]; c.concerns(f.Key) {
+			c.in.was[f.Key] = union(c.in.was[f.Key], stay(f))
+		}
 	}
 }
 

@@ -246,6 +246,36 @@ func TestGoneIsForgotten(t *testing.T) {
 	r.left(t, dns1)
 }
 
+// A Service came and went, or moved, before the Cleaner looked, or before it was
+// known that its write had been done: the flows of the time between go too.
+func TestFlowsOfTheTimeBetween(t *testing.T) {
+	other := "udp 10.0.0.1:1001 10.96.0.1:53 10.1.0.9:5353" // nobody's doing
+	for name, came := range map[string]func(r *rig, what string){
+		"before the Cleaner looked": func(r *rig, what string) { r.update(nil, what) },
+		"by a write that failed":    func(r *rig, what string) { r.Perhaps([]model.Frontend{frontend(what)}) },
+		"by a write that failed, looked at meanwhile": func(r *rig, what string) {
+			r.Perhaps([]model.Frontend{frontend(what)})
+			r.turn(t.Context())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(Params{})
+			r.Sweep()
+			r.turn(t.Context())
+			r.table.Add(flow(dns1))
+			r.table.Add(flow(other))
+			came(r, "udp 10.96.0.1:53 10.1.0.1:5353")
+			r.update([]string{"udp 10.96.0.1:53"})
+			r.turn(t.Context())
+			r.left(t, other)
+			r.table.Add(flow(dns1)) // somebody else translates so now
+			r.Sweep()
+			r.turn(t.Context())
+			r.left(t, other, dns1)
+		})
+	}
+}
+
 // What a change costs in dumps, and which.
 func TestDumps(t *testing.T) {
 	many := func(n, port int) (out string) {

@@ -55,6 +55,9 @@ func (c *Cleaner) learn() {
 			c.nodePorts[a] = struct{}{}
 		}
 	}
+	for k, list := range in.was {
+		c.was[k] = union(c.was[k], list)
+	}
 	for k, ch := range in.changes {
 		c.learnKey(k, ch)
 	}
@@ -71,7 +74,9 @@ func (c *Cleaner) learn() {
 }
 
 func (c *Cleaner) learnKey(k model.FrontendKey, ch change) {
-	old, had := c.known[k]
+	stayed, had := c.known[k]
+	old := union(stayed, c.was[k])
+	delete(c.was, k)
 	c.ranges.add(k)
 	if ch.gone {
 		delete(c.known, k)
@@ -88,7 +93,7 @@ func (c *Cleaner) learnKey(k model.FrontendKey, ch change) {
 		delete(c.ended, k)
 		// Flows may have begun before somebody answered for the key, and so have
 		// no translation, for good (#48370).
-		if k.Protocol != model.TCP && (!had || len(old) == 0 && len(ch.stay) > 0) {
+		if k.Protocol != model.TCP && (!had || len(stayed) == 0 && len(ch.stay) > 0) {
 			c.suspects.keys[k] = struct{}{}
 		}
 	}
