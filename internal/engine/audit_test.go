@@ -31,7 +31,7 @@ func (b *bench) takes(i int) time.Duration {
 		if _, in := b.drv.snapshot()[key(kindVerdict, svcEvent(i, 80).Service.Value.ClusterIPs[0].String()+":80/TCP")]; in {
 			break
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // virtual time (synctest)
 	}
 	return time.Since(t0)
 }
@@ -51,7 +51,7 @@ func TestAuditGivesWayToAChange(t *testing.T) {
 		if repaired() {
 			t.Error("the audit was over: this test shows nothing")
 		}
-		time.Sleep(auditPause + 2*time.Second)
+		time.Sleep(auditPause + 2*time.Second) // virtual time (synctest)
 		if !repaired() || len(b.last().Drift) != 1 || !b.last().Full {
 			t.Errorf("the audit was not made up for: %+v", b.last())
 		}
@@ -65,13 +65,13 @@ func TestAuditGivesWayToAChange(t *testing.T) {
 func TestAuditAmongManyChanges(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		repaired := b.slowly()
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // virtual time (synctest)
 		late, began := 0, time.Now()
 		for i := 2; !repaired(); i++ {
 			if b.takes(i) > 10*time.Millisecond {
 				late++
 			}
-			time.Sleep(300 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond) // virtual time (synctest)
 			if time.Since(began) > 2*maxGaveWay*auditPause {
 				t.Fatal("no audit")
 			}
@@ -80,7 +80,7 @@ func TestAuditAmongManyChanges(t *testing.T) {
 			t.Errorf("%d changes waited for one audit", late)
 		}
 		loads := b.drv.count().loads
-		time.Sleep(time.Hour - time.Minute)
+		time.Sleep(time.Hour - time.Minute) // virtual time (synctest)
 		synctest.Wait()
 		if n := b.drv.count().loads - loads; n != 0 {
 			t.Errorf("%d loads in the hour after the audit", n)
@@ -94,7 +94,7 @@ func TestLoadAfterAnAlarmDoesNotGiveWay(t *testing.T) {
 		repaired := b.slowly()
 		loads := b.drv.count().loads
 		b.drv.foreign(func(map[dataplane.Key]string) {})
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // virtual time (synctest)
 		if took := b.takes(2); took < 400*time.Millisecond || took > 600*time.Millisecond {
 			t.Errorf("the change went in after %v", took)
 		}

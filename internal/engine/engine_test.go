@@ -285,7 +285,7 @@ func TestLostAnswer(t *testing.T) {
 				t.Fatal("the write was not done")
 			}
 			b.put(sliceEvent(1, 1))
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // virtual time (synctest): the retry
 			synctest.Wait()
 			if now := b.drv.snapshot(); !maps.Equal(now, before) {
 				t.Fatalf("the kernel holds %v, wanted %v", now, before)

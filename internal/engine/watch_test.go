@@ -42,7 +42,7 @@ func TestWatchBeginsAgain(t *testing.T) {
 				loads := b.drv.count().loads
 				b.drv.cut <- end
 				synctest.Wait()
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // virtual time (synctest)
 				synctest.Wait()
 				if now := b.drv.count(); now.loads != loads || now.watches != 2 {
 					t.Fatalf("nobody wrote: %d loads more, %d watches", now.loads-loads, now.watches)
@@ -51,7 +51,7 @@ func TestWatchBeginsAgain(t *testing.T) {
 				synctest.Wait() // the end is known, and nothing has changed
 				if between := b.edit(); between() {
 					t.Fatal("repaired without a watch: this test shows nothing")
-				} else if time.Sleep(time.Second); !between() {
+				} else if time.Sleep(time.Second); !between() { // virtual time (synctest)
 					t.Fatal("what was changed between two watches is not repaired")
 				}
 				if after := b.edit(); !after() {
@@ -78,18 +78,18 @@ func TestWatchThatFailsForLong(t *testing.T) {
 			t.Fatalf("%d tries and %d loads in half an hour", tries, b.drv.count().loads-before.loads)
 		}
 		unwatched := b.edit()
-		time.Sleep(30 * time.Second)
+		time.Sleep(30 * time.Second) // virtual time (synctest)
 		if !unwatched() {
 			t.Fatal("a foreign change goes unseen without a watch")
 		}
 		b.drv.mu.Lock()
 		b.drv.failWatch = nil
 		b.drv.mu.Unlock()
-		time.Sleep(30 * time.Second)
+		time.Sleep(30 * time.Second) // virtual time (synctest)
 		if again := b.edit(); !again() {
 			t.Fatal("no watch although it can be again")
 		}
-		time.Sleep(steadyWatch)
+		time.Sleep(steadyWatch) // virtual time (synctest)
 		b.drv.cut <- nil
 		time.Sleep(200 * time.Millisecond) // forgotten are the failures of old
 		synctest.Wait()
@@ -114,7 +114,7 @@ func TestWatchFailsBeforeTheFirstBuild(t *testing.T) {
 		}
 		run(t, b, func() {
 			b.put(svcEvent(1, 80), synced)
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // virtual time (synctest)
 			synctest.Wait()
 			if now := b.drv.count(); now.applies != 0 || now.watches > 20 || looks.Load() > 5000 {
 				t.Fatalf("%d transactions, %d watches, %d looks at the clock", now.applies, now.watches, looks.Load())
@@ -122,7 +122,7 @@ func TestWatchFailsBeforeTheFirstBuild(t *testing.T) {
 			b.drv.mu.Lock()
 			b.drv.failWatch = nil
 			b.drv.mu.Unlock()
-			time.Sleep(2 * time.Minute)
+			time.Sleep(2 * time.Minute) // virtual time (synctest)
 			synctest.Wait()
 			if _, in := b.drv.snapshot()[key(kindVerdict, "10.96.0.1:80/TCP")]; !in {
 				t.Fatalf("nothing was built in %d loads, %d watches", b.drv.count().loads, b.drv.count().watches)

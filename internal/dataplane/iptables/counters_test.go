@@ -54,7 +54,7 @@ func nodePort() model.Frontend {
 func (w *witness) holds(t *testing.T, when string, invalid, localhost uint64) {
 	t.Helper()
 	var got [2]uint64
-	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) { // bounded poll: packets tell nobody
 		for i, read := range w.counters {
 			n, err := read()
 			if err != nil {

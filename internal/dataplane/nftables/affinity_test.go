@@ -157,6 +157,9 @@ func TestUnsweptIsFoundByLoad(t *testing.T) {
 				t.Error("nobody hears of it")
 			}
 			faulty.OnRead = nil
+			if _, err := b.Apply(t.Context(), b.Pending()); !errors.Is(err, dataplane.ErrConflict) {
+				t.Errorf("an Apply before the Load that is owed says %v", err)
+			}
 			if changed, err := b.Driver.Changed(t.Context()); !changed || err != nil {
 				t.Errorf("nobody asks for a Load: %v, %v", changed, err)
 			}
@@ -346,7 +349,7 @@ func TestRepeatedPacketTeachesNothing(t *testing.T) {
 				}
 			}
 			send()
-			for end := time.Now().Add(answerIn); len(rememberedBy(t, tw.k, f)) == 0; time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(answerIn); len(rememberedBy(t, tw.k, f)) == 0; time.Sleep(time.Millisecond) { // bounded poll: packets tell nobody
 				if time.Now().After(end) {
 					t.Fatal("the client is not remembered")
 				}

@@ -29,6 +29,9 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		}
 		d.seen.compared(g)
 	}
+	if d.unsure {
+		return dataplane.Applied{}, fmt.Errorf("apply: a sweep is owed, and a Load does it: %w", dataplane.ErrConflict)
+	}
 	d.perhaps = nil // or a Load would have come first
 	d.plan.sort(b.Ops)
 	for f := range bothFamilies {
