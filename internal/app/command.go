@@ -58,7 +58,7 @@ func dispatch(ctx context.Context, cfg *config.Config, version string) error {
 	case cfg.WriteConfigTo != "":
 		return writeConfig(cfg)
 	case cfg.Cleanup:
-		return Cleanup(ctx, log.Logger)
+		return clean(ctx, log.Logger, cleanupFlags{})
 	}
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
@@ -66,9 +66,19 @@ func dispatch(ctx context.Context, cfg *config.Config, version string) error {
 	if cfg.InitOnly {
 		return initSysctls(cfg, log.Logger)
 	}
+	socket, err := takeNamespace(ctx, cfg, version, log.Logger)
+	if err != nil {
+		return err
+	}
+	if socket != nil {
+		defer func() { _ = socket.Close() }()
+	}
 	a, err := newAgent(cfg, log, version)
 	if err != nil {
 		return err
+	}
+	if socket != nil {
+		a.add("control socket", socket.Run)
 	}
 	return a.run(ctx)
 }
@@ -82,16 +92,6 @@ func writeConfig(cfg *config.Config) error {
 		return errors.Join(fmt.Errorf("write the default config to %s: %w", cfg.WriteConfigTo, err), f.Close())
 	}
 	return f.Close()
-}
-
-func cleanupCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "cleanup", Short: "Remove every rule that fairlead has made, in every mode", Args: cobra.NoArgs,
-		Long: "cleanup removes everything fairlead has put into the kernel, also after a crash and\nwithout any memory of what was there. Services stop working on this node.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Cleanup(cmd.Context(), newLogger(config.Logging{}).Logger)
-		},
-	}
 }
 
 func versionCommand(version string) *cobra.Command {

@@ -1,10 +1,7 @@
 package app
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -15,7 +12,6 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
-	kerneliptables "github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
@@ -57,30 +53,6 @@ func openDriver(cfg *config.Config) (dataplane.Driver, readCount, error) {
 		}
 	}
 	return nil, nil, fmt.Errorf("proxy mode %q is not built", cfg.Mode)
-}
-
-// Cleanup removes every trace of every mode from the current network namespace.
-// It needs no memory of what was there and may be called twice.
-func Cleanup(ctx context.Context, log *slog.Logger) error {
-	var errs []error
-	for _, m := range builtModes() {
-		d, _, err := m.open(&config.Config{})
-		if errors.Is(err, kerneliptables.ErrNoPrograms) {
-			continue // then nobody has written with them
-		}
-		if err == nil {
-			err = d.Cleanup(ctx)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("clean up %s: %w", m.name, err))
-			continue
-		}
-		log.Info("removed what this mode had made", "mode", m.name)
-	}
-	if err := cleanupDNS(ctx); err != nil {
-		errs = append(errs, fmt.Errorf("clean up the DNS interception: %w", err))
-	}
-	return errors.Join(errs...)
 }
 
 // withFaults makes a share of commits fail, for the scenario kit's fault runs:

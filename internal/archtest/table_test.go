@@ -68,6 +68,8 @@ func edgeRows() []row {
 			why: "the listeners follow commits; the straight line must not wait for a socket"},
 		{pkg: "internal/health", internal: []string{"model"},
 			why: "health reads commits; it must be able to say that the engine hangs"},
+		{pkg: "internal/control", outside: []string{"golang.org/x/net/netutil", "golang.org/x/sys/unix"},
+			why: "the control socket carries questions and answers and knows none of their subjects"},
 		{pkg: "internal/metrics", internal: []string{"model"}, outside: []string{"github.com/prometheus/client_golang/"},
 			why: "metrics are fed plain values, so that no package depends on how they are kept"},
 	}

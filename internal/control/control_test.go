@@ -1,0 +1,166 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
+)
+
+var somebody = Who{PID: 4711, Version: "v0.4", Mode: "nftables", Node: "worker-7", Since: time.Date(2026, 11, 22, 2, 11, 0, 0, time.Local)}
+
+func take(t *testing.T) *Socket {
+	t.Helper()
+	s, err := Take(t.Context(), somebody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestSecondAgent is told who has the namespace, and takes over once that one has gone.
+func TestSecondAgent(t *testing.T) {
+	netnstest.Enter(t)
+	if _, err := Ask(t.Context()); !errors.Is(err, ErrNoAgent) {
+		t.Fatalf("nobody there: %v", err)
+	}
+	first := take(t)
+	_, err := Take(t.Context(), Who{})
+	var taken *TakenError
+	if !errors.As(err, &taken) {
+		t.Fatalf("a second agent: %v", err)
+	}
+	want := somebody
+	want.PID = os.Getpid() // the kernel knows better
+	if w := taken.Who; w.PID != want.PID || w.Version != want.Version || w.Mode != want.Mode || !w.Since.Equal(want.Since) {
+		t.Errorf("the holder is %+v, want %+v", w, want)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	take(t)
+}
+
+// TestOtherNamespace: rules belong to a network namespace, and so does the lock.
+func TestOtherNamespace(t *testing.T) {
+	netnstest.Enter(t)
+	take(t)
+	other := netnstest.New(t)
+	if err := other.Do(func() error { _, err := Ask(t.Context()); return err }); !errors.Is(err, ErrNoAgent) {
+		t.Errorf("in another namespace: %v", err)
+	}
+}
+
+func TestWords(t *testing.T) {
+	now := time.Now()
+	for want, w := range map[string]Who{
+		"pid 4711 (v0.4, since 2026-01-02 02:11)":       {PID: 4711, Version: "v0.4", Since: time.Date(2026, 1, 2, 2, 11, 0, 0, time.Local)},
+		"pid 4711 (v0.4, since " + now.Format("15:04)"): {PID: 4711, Version: "v0.4", Since: now},
+		"pid 4711 (it does not answer)":                 {PID: 4711},
+	} {
+		if got := (&TakenError{w}).Error(); got != want+" already manages this network namespace" {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestSilentAgent: one that hangs still holds the namespace.
+func TestSilentAgent(t *testing.T) {
+	netnstest.Enter(t)
+	l, err := net.Listen("unix", Name) // accepts nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if w, err := Ask(ctx); err != nil || w.PID != os.Getpid() || w.Version != "" {
+		t.Errorf("got %+v, %v", w, err)
+	}
+}
+
+// TestAnotherUser may neither ask the agent nor pass for one.
+func TestAnotherUser(t *testing.T) {
+	if os.Getenv("FAIRLEAD_TEST_SQUAT") != "" {
+		squat(t)
+		return
+	}
+	netnstest.Enter(t)
+	exe, err := os.ReadFile("/proc/self/exe") // the build's folder may be closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "fairlead-control-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(dir+"/test", exe, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	s := take(t)
+	cmd := exec.Command(dir+"/test", "-test.run=^TestAnotherUser$")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "FAIRLEAD_TEST_SQUAT=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Pdeathsig: syscall.SIGKILL}
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(); _ = cmd.Wait() }()
+	if got := readLine(out); got != "403 Forbidden" {
+		t.Errorf("a stranger's question is answered with %q", got)
+	}
+	_ = s.Close()
+	if _, err := io.WriteString(in, "squat\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := readLine(out); got != "bound" {
+		t.Fatalf("the squatter says %q", got)
+	}
+	var squatted *SquattedError
+	if _, err := Take(t.Context(), somebody); !errors.As(err, &squatted) || squatted.UID != 65534 || squatted.PID != cmd.Process.Pid {
+		t.Errorf("with a squatter: %v", err)
+	}
+}
+
+func readLine(r io.Reader) string {
+	var line []byte
+	for b := make([]byte, 1); ; {
+		if _, err := r.Read(b); err != nil || b[0] == '\n' {
+			return strings.TrimSpace(string(line))
+		}
+		line = append(line, b[0])
+	}
+}
+
+// squat is the other user.
+func squat(t *testing.T) {
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", Name)
+	}}}
+	resp, err := client.Get("http://fairlead/who")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	_, _ = os.Stdout.WriteString(resp.Status + "\n")
+	readLine(os.Stdin)
+	l, err := net.Listen("unix", Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, _ = os.Stdout.WriteString("bound\n")
+	readLine(os.Stdin)
+}

@@ -1,0 +1,66 @@
+package netnstest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main runs all tests of a package in a network namespace of their own, whose
+// loopback device is up, and gives the exit status. It is for tests whose code runs
+// on goroutines that cannot be moved into a namespace one by one.
+func Main(m *testing.M) int {
+	const inside = "FAIRLEAD_TEST_IN_NETNS"
+	if os.Getenv(inside) == "" {
+		return again(inside + "=1")
+	}
+	if err := loopbackUp(); err != nil {
+		fmt.Fprintln(os.Stderr, "prepare the namespace:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// again runs this program with the same arguments in a new namespace.
+func again(env string) int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), env)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if os.Getuid() != 0 { // a user namespace gives the right to make a network namespace
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "tests in a network namespace:", err)
+		return 1
+	}
+	return 0
+}
+
+// loopbackUp fails if the device is up already: then this is not a new namespace.
+func loopbackUp() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(s) }()
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(s, unix.SIOCGIFFLAGS, lo); err != nil {
+		return err
+	}
+	if lo.Uint16()&unix.IFF_UP != 0 {
+		return errors.New("lo is up already: not a new namespace")
+	}
+	lo.SetUint16(lo.Uint16() | unix.IFF_UP)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
+}
