@@ -5,7 +5,8 @@ package archtest
 
 func mayExec() map[string]string {
 	return map[string]string{
-		"internal/kernel/iptables": "the programs are iptables' only stable interface; other modes run nothing",
+		"internal/kernel/iptables":  "the programs are iptables' only stable interface; other modes run nothing",
+		"internal/kernel/netnstest": "runs a test binary again in a new namespace; no product code imports it",
 	}
 }
 
