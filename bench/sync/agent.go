@@ -41,7 +41,7 @@ func start(mode string) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := engine.New(engine.Params{Driver: d, ChunkOps: d.ChunkOps(), Families: caps.Families, Mailbox: a.mail, NodeName: "node0", Sources: []string{"bench"},
+	e := engine.New(engine.Params{Driver: d, ChunkOps: caps.ChunkOps, Families: caps.Families, Mailbox: a.mail, NodeName: "node0", Sources: []string{"bench"},
 		View:   policy.ViewInputs{NodePortPrimary: true, ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.128.0.0/9")}, MasqueradeBit: 14},
 		OnTurn: func(t *engine.Turn) { a.turns <- summary(t) }})
 	go func() { a.done <- e.Run(ctx) }()

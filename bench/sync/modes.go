@@ -11,39 +11,30 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// driver is a data plane with its own idea of how large a batch should be.
-type driver struct {
-	dataplane.Driver
-	chunk int
-}
-
-// ChunkOps is engine.Params.ChunkOps; 0 leaves it to the engine.
-func (d driver) ChunkOps() int { return d.chunk }
-
 // open makes the driver of a mode: nftables, iptables-legacy or iptables-nft. It
 // does not pace: the benchmark asks what a change costs, and changes one by one.
-func open(mode string) (driver, func() uint64, error) {
+func open(mode string) (dataplane.Driver, func() uint64, error) {
 	backend, isIPTables := strings.CutPrefix(mode, iptables.Name+"-")
 	switch {
 	case mode == nftables.Name:
 		k, err := nft.Open(nft.Config{})
 		if err != nil {
-			return driver{}, nil, err
+			return nil, nil, err
 		}
 		count := nft.NewCounter(k)
-		return driver{Driver: nftables.New(nftables.Params{Kernel: count})}, func() uint64 { return count.Counts().Reads }, nil
+		return nftables.New(nftables.Params{Kernel: count}), func() uint64 { return count.Counts().Reads }, nil
 	case !isIPTables:
-		return driver{}, nil, fmt.Errorf("mode %q: want nftables, iptables-legacy or iptables-nft", mode)
+		return nil, nil, fmt.Errorf("mode %q: want nftables, iptables-legacy or iptables-nft", mode)
 	}
 	programs, err := kerneliptables.Installed(kerneliptables.Backend(backend))
 	if err != nil {
-		return driver{}, nil, err
+		return nil, nil, err
 	}
 	k, err := kerneliptables.Open(kerneliptables.Config{Backend: kerneliptables.Backend(backend), Programs: programs})
 	if err != nil {
-		return driver{}, nil, err
+		return nil, nil, err
 	}
 	count := kerneliptables.NewCounter(k)
 	d := iptables.New(iptables.Params{Kernel: count, Contended: k.Contended})
-	return driver{d, d.ChunkOps()}, func() uint64 { return uint64(count.Counts().Reads) }, nil
+	return d, func() uint64 { return uint64(count.Counts().Reads) }, nil
 }

@@ -40,6 +40,7 @@ func (f *follower) turn(t *engine.Turn) {
 	f.tellProblems(t.Problems, t.Well)
 	f.tellQuarantine(t.Quarantined)
 	f.tellDrift(t)
+	f.tellRebuilt(t.Rebuilt)
 	if t.Err == nil {
 		f.committed(t)
 	} else if f.a.conntrack != nil && !dataplane.NothingDone(t.Err) {
@@ -181,12 +182,14 @@ func (f *follower) tellDrift(t *engine.Turn) {
 		"operations", t.Operations, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
 }
 
-func (f *follower) name(k dataplane.Key) string {
-	if s, ok := f.a.driver.(dataplane.KeyStringer); ok {
-		return s.KeyString(k)
+// tellRebuilt says which families were made anew as a whole, and why.
+func (f *follower) tellRebuilt(list []engine.Rebuilt) {
+	for _, r := range list {
+		f.a.log.Warn("the rules of a family were made anew in one transaction", "family", r.Family, "reason", r.Why)
 	}
-	return k.String()
 }
+
+func (f *follower) name(k dataplane.Key) string { return f.a.driver.KeyString(k) }
 
 // kind is the first word of an object's name: "table", "chain", "services".
 func (f *follower) kind(k dataplane.Key) string {

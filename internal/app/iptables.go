@@ -77,19 +77,3 @@ func withRestoreFaults(k kernel.Kernel) kernel.Kernel {
 	killed := errors.New("signal: killed (a fault that was asked for)")
 	return &kernel.Faulty{Kernel: k, OnRestore: kernel.RandomRestores(r, share, kernel.Fault{Err: killed}, kernel.Fault{Err: killed, After: true})}
 }
-
-// chunkOps is how large a driver wants its batches; 0 leaves it to the engine.
-func chunkOps(d dataplane.Driver) int {
-	if c, ok := d.(interface{ ChunkOps() int }); ok {
-		return c.ChunkOps()
-	}
-	return 0
-}
-
-// pace is how many times the length of a write the pause after it lasts.
-func pace(d dataplane.Driver) int {
-	if p, ok := d.(interface{ Pace() int }); ok {
-		return p.Pace()
-	}
-	return 0
-}

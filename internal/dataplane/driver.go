@@ -13,13 +13,16 @@ type Driver interface {
 	// Name is the value of --proxy-mode.
 	Name() string
 
-	// Probe finds out what the kernel can do, by trying, and leaves no trace.
+	// Probe finds out what the kernel can do, by trying, and leaves no trace. Its
+	// errors end the agent; those of the other methods do not.
 	Probe(ctx context.Context) (Caps, error)
 
-	// Base renders what exists whatever the Services are. Pure.
+	// Base renders what exists whatever the Services are. Pure: it counts nothing
+	// and remembers nothing that changes a later result.
 	Base(view model.NodeView, emit func(Object))
 
-	// Render renders one Frontend; same input, same Objects. Pure. Objects that
+	// Render renders one Frontend; same input, same Objects. Pure, as Base is: what
+	// a driver must know of sizes it takes from a Batch or from a Load. Objects that
 	// others refer to come first. Several Frontends may emit the same Object:
 	// delta counts references. Of the view it may look only at what ViewChanged
 	// compares, for the engine renders Frontends again only then.
@@ -37,9 +40,11 @@ type Driver interface {
 	Linger(k Key) time.Duration
 
 	// Load reports every object that the kernel holds in what is ours, unknown
-	// ones included. It returns ErrInterrupted if the kernel changed meanwhile.
-	// If it fails, ctx's end included, the driver is as it was: the engine gives
-	// up an audit when a change comes, applies that and audits later.
+	// ones included, and writes nothing. It returns ErrInterrupted if the kernel
+	// changed meanwhile, and a RebuildError, after it has reported the other
+	// families, if what a family holds cannot be repaired object by object. If it
+	// fails otherwise, ctx's end included, the driver is as it was: the engine
+	// gives up an audit when a change comes, applies that and audits later.
 	Load(ctx context.Context, emit func(Key, string)) error
 
 	// Apply does all of the batch or nothing of it, if the kernel allows.
@@ -47,9 +52,9 @@ type Driver interface {
 	// one of the classes below.
 	Apply(ctx context.Context, b Batch) (Applied, error)
 
-	// Watch calls changed whenever somebody may have changed what is ours,
-	// until ctx ends; first if that was before it began, but after our last
-	// successful Apply or Load. If it ends earlier the engine begins it again
+	// Watch calls changed once at its start if anything was written since our last
+	// successful Apply or Load, then after each write of somebody else that may
+	// concern us, until ctx ends. If it ends earlier the engine begins it again
 	// after a while. It is only an alarm: Apply itself refuses to write over a
 	// change it has not seen (ErrConflict).
 	Watch(ctx context.Context, changed func()) error
@@ -60,12 +65,22 @@ type Driver interface {
 
 	// Cleanup removes every trace. Idempotent; needs no memory.
 	Cleanup(ctx context.Context) error
+
+	// KeyString names an object readably.
+	KeyString(k Key) string
 }
 
-// Caps is what Probe found.
+// Caps is what Probe found, and how the driver likes to be used.
 type Caps struct {
 	Families []model.Family // usable ones, IPv4 first
 	Notes    []string       // what the operator should know, one line each
+	// ChunkOps is how many kernel operations one transaction of a build should
+	// have at most; 0 leaves it to the engine.
+	ChunkOps int
+	// Pace asks the engine to pause after a write for so many times as long as the
+	// write took, because a write costs what exists, not what changed; 0 asks for
+	// no pause.
+	Pace int
 }
 
 // Has tells whether a family is usable.
@@ -82,6 +97,3 @@ func (c Caps) Has(f model.Family) bool {
 type Applied struct {
 	Operations int // kernel objects created, changed or deleted (pool slots count one each)
 }
-
-// KeyStringer is implemented by drivers that can name an object readably.
-type KeyStringer interface{ KeyString(Key) string }

@@ -13,9 +13,9 @@ import (
 type Kind uint8
 
 // KindRoot is the container of everything a driver owns in one family (the nft
-// table). A changed root (Have and Want both set, different) means that it is
-// deleted with all it holds and built anew, with everything that is wanted, in
-// one transaction. A Load that finds a root unlike ours reports nothing else.
+// table). It is never changed, only made and deleted: a family whose container is
+// unlike ours is rebuilt (RebuildError). A root that is deleted takes everything
+// in it away.
 const KindRoot Kind = 1
 
 // Key identifies a kernel object of one driver.
@@ -25,7 +25,7 @@ type Key struct {
 	ID     string // the driver's own encoding; packed bytes are fine
 }
 
-// String is for logs and tests; drivers give a readable form by KeyString.
+// String is for tests; Driver.KeyString gives a readable form.
 func (k Key) String() string { return fmt.Sprintf("%d/%s/%x", k.Kind, k.Family, k.ID) }
 
 // Object is one thing that the kernel should hold. Value is never empty (a set
@@ -52,4 +52,10 @@ type Op struct {
 // that its kernel needs (see Kind).
 type Batch struct {
 	Ops []Op
+	// Rebuild names families that are made anew in this one transaction: of them
+	// Ops hold everything that is wanted, all as creations (Have ""), in the order
+	// of their kinds, and what is not among them goes. The engine never splits such
+	// a batch. How it is done is the driver's: what packets have taught the kernel
+	// (which client has which endpoint) should survive.
+	Rebuild []model.Family
 }

@@ -76,9 +76,8 @@ func (t *Tracker[K, O]) compact() {
 }
 
 // ReplaceActual makes what the kernel holds be exactly loaded, and queues every
-// difference. It returns the keys whose state was not what we believed, with
-// what we believed in Want and what is there in Have.
-func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time) (drift []Diff[K]) {
+// difference. It returns the keys whose actual value differs from what we believed.
+func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time) (drift []Drift[K]) {
 	t.epoch++
 	for k, v := range loaded {
 		e := t.entry(k)
@@ -87,7 +86,7 @@ func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time
 			continue
 		}
 		if !samePool(e.have, v, t.p.Width(k)) {
-			drift = append(drift, Diff[K]{Key: k, Have: v, Want: e.have})
+			drift = append(drift, Drift[K]{Key: k, Believed: e.have, Found: v})
 		}
 		e.have = v
 		t.settle(e, now)
@@ -96,11 +95,52 @@ func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time
 		if e.epoch == t.epoch || e.have == "" {
 			continue
 		}
-		drift = append(drift, Diff[K]{Key: k, Want: e.have})
+		drift = append(drift, Drift[K]{Key: k, Believed: e.have})
 		e.have = ""
 		t.settle(e, now)
 	}
 	return drift
+}
+
+// Anew gives everything that is wanted of the chosen keys, as creations from the
+// lowest rank up. What only lingers is not among it.
+func (t *Tracker[K, O]) Anew(chosen func(K) bool) []Diff[K] {
+	var places places
+	each := func(do func(*entry[K])) {
+		for _, e := range t.entries {
+			if _, lingers := t.lingering[e]; !lingers && e.want != "" && chosen(e.key) {
+				do(e)
+			}
+		}
+	}
+	each(func(e *entry[K]) { places.count(int(t.p.Rank(e.key))) })
+	out := make([]Diff[K], places.layOut())
+	each(func(e *entry[K]) { out[places.take(int(t.p.Rank(e.key)))] = Diff[K]{Key: e.key, Want: e.want} })
+	return out
+}
+
+// CommitAnew records that the kernel now holds, of the chosen keys, exactly what
+// Anew gave.
+func (t *Tracker[K, O]) CommitAnew(chosen func(K) bool, done []Diff[K]) {
+	t.epoch++
+	for _, d := range done {
+		e := t.entry(d.Key)
+		e.epoch, e.have = t.epoch, d.Want
+		t.enqueue(e)
+	}
+	for k, e := range t.entries {
+		if e.epoch == t.epoch || !chosen(k) {
+			continue
+		}
+		e.have = ""
+		if _, lingers := t.lingering[e]; lingers {
+			delete(t.lingering, e)
+			e.want = ""
+		}
+		t.enqueue(e)
+		t.forget(e)
+	}
+	t.compact()
 }
 
 // settle re-derives what is pending for an entry whose have was just read.

@@ -18,6 +18,12 @@ type Diff[K comparable] struct {
 	Have, Want string
 }
 
+// Drift is a key whose actual value is not what we believed; "" is absent.
+type Drift[K comparable] struct {
+	Key             K
+	Believed, Found string
+}
+
 // Params describe the keys.
 type Params[K comparable] struct {
 	// Width is the slot size of a pool key (see align), 0 for plain keys.

@@ -10,15 +10,11 @@ type diff = delta.Diff[dataplane.Key]
 // chunks cuts pending differences into transactions of about ChunkOps kernel
 // operations, so that other programs' transactions wait 20 ms for ours at a cold
 // start, not seconds (dataplane.md E9, #139328). Order is kept: an object comes
-// after what it refers to, deletions come last. A root that must be replaced
-// takes everything into one transaction: packets then never see it half built.
+// after what it refers to, deletions come last.
 func (e *Engine) chunks(all []diff) [][]diff {
 	var out [][]diff
 	start, size := 0, 0
 	for i, d := range all {
-		if d.Key.Kind == dataplane.KindRoot && d.Have != "" && d.Want != "" {
-			return [][]diff{all}
-		}
 		n := e.cost(d)
 		if size > 0 && size+n > e.p.ChunkOps {
 			out = append(out, all[start:i])

@@ -59,16 +59,16 @@ type Engine struct {
 
 	waiting  map[string]struct{} // sources not yet synced
 	started  time.Time
-	loaded   bool          // have was read from the kernel at least once
-	suspect  bool          // have must be read again before the next write
-	distrust bool          // rebuild the root
-	doubt    bool          // a write failed, and perhaps only its answer was lost
-	ours     bool          // what the next Load finds different is our own doing: no drift
-	audit    time.Time     // next audit
-	routine  bool          // suspect for no reason but that: the Load may give way
-	gaveWay  int           // how often it has
-	lastEnd  time.Time     // of the last turn that wrote
-	pause    time.Duration // after it
+	loaded   bool                    // have was read from the kernel at least once
+	suspect  bool                    // have must be read again before the next write
+	rebuild  map[model.Family]string // families to be made anew, and why
+	doubt    bool                    // a write failed, and perhaps only its answer was lost
+	ours     bool                    // what the next Load finds different is our own doing: no drift
+	audit    time.Time               // next audit
+	routine  bool                    // suspect for no reason but that: the Load may give way
+	gaveWay  int                     // how often it has
+	lastEnd  time.Time               // of the last turn that wrote
+	pause    time.Duration           // after it
 	retryAt  time.Time
 	failures int
 	held     map[owner]*quarantine
@@ -101,7 +101,7 @@ func New(p Params) *Engine {
 		alarm: make(chan struct{}, 1), inspect: make(chan func()),
 		svcs:    map[model.ServiceKey]*model.Service{},
 		waiting: map[string]struct{}{}, held: map[owner]*quarantine{}, suspect: true,
-		troubled: map[any][]string{},
+		troubled: map[any][]string{}, rebuild: map[model.Family]string{},
 	}
 	for _, s := range p.Sources {
 		e.waiting[s] = struct{}{}

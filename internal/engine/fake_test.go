@@ -33,7 +33,7 @@ type memDriver struct {
 }
 
 // counts is what the driver was asked to do.
-type counts struct{ loads, applies, ops, changed, roots, biggest, watches int }
+type counts struct{ loads, applies, ops, changed, rebuilds, biggest, watches int }
 
 func (d *memDriver) count() counts {
 	d.mu.Lock()
@@ -56,24 +56,24 @@ func (d *memDriver) Probe(context.Context) (dataplane.Caps, error) { return data
 func (d *memDriver) ViewChanged(o, n *model.NodeView) bool         { return o.MasqueradeAll != n.MasqueradeAll }
 
 func (d *memDriver) Base(_ model.NodeView, emit func(dataplane.Object)) {
-	emit(dataplane.Object{Key: dataplane.Key{Kind: dataplane.KindRoot}, Value: "root"})
+	emit(dataplane.Object{Key: key(dataplane.KindRoot, ""), Value: "root"})
 }
 
 func (d *memDriver) Render(f *model.Frontend, _ *model.NodeView, emit func(dataplane.Object)) {
 	id := f.Key.String()
 	if f.Verdict != model.Forward {
-		emit(dataplane.Object{Key: dataplane.Key{Kind: kindVerdict, ID: id}, Value: f.Verdict.String()})
+		emit(dataplane.Object{Key: key(kindVerdict, id), Value: f.Verdict.String()})
 		return
 	}
 	class := fmt.Sprintf("lb-%d", len(f.Backends))
-	emit(dataplane.Object{Key: dataplane.Key{Kind: kindChain, ID: class}, Value: "rules"})
+	emit(dataplane.Object{Key: key(kindChain, class), Value: "rules"})
 	pool := ""
 	for _, b := range f.Backends {
 		a := b.Addr.As4()
 		pool += string(a[:])
 	}
-	emit(dataplane.Object{Key: dataplane.Key{Kind: kindPool, ID: id}, Value: pool})
-	emit(dataplane.Object{Key: dataplane.Key{Kind: kindVerdict, ID: id}, Value: "goto " + class})
+	emit(dataplane.Object{Key: key(kindPool, id), Value: pool})
+	emit(dataplane.Object{Key: key(kindVerdict, id), Value: "goto " + class})
 }
 
 func (d *memDriver) Width(k dataplane.Key) int {
@@ -129,12 +129,12 @@ func (d *memDriver) Apply(_ context.Context, b dataplane.Batch) (dataplane.Appli
 		}
 	}
 	next, n := maps.Clone(d.kernel), 0
+	for _, f := range b.Rebuild {
+		maps.DeleteFunc(next, func(k dataplane.Key, _ string) bool { return k.Family == f })
+		d.rebuilds++
+	}
 	slices.SortStableFunc(b.Ops, func(x, y dataplane.Op) int { return int(x.Key.Kind) - int(y.Key.Kind) })
 	for _, op := range b.Ops {
-		if op.Key.Kind == dataplane.KindRoot && op.Have != "" {
-			next, op.Have = map[dataplane.Key]string{}, ""
-			d.roots++
-		}
 		if next[op.Key] != op.Have {
 			return dataplane.Applied{}, &dataplane.InvalidError{Keys: []dataplane.Key{op.Key}, Err: errors.New("not as you think")}
 		}
@@ -201,6 +201,8 @@ func (d *memDriver) Changed(context.Context) (bool, error) {
 }
 
 func (d *memDriver) Cleanup(context.Context) error { return nil }
+
+func (d *memDriver) KeyString(k dataplane.Key) string { return k.String() }
 
 // foreign lets somebody else write, and rings.
 func (d *memDriver) foreign(edit func(map[dataplane.Key]string)) {

@@ -22,7 +22,7 @@ func (e *Engine) putAside(bad *dataplane.InvalidError) bool {
 	byOwner := map[owner][]string{}
 	for _, k := range bad.Keys {
 		for o := range e.tr.Owners(k) {
-			byOwner[o] = append(byOwner[o], e.keyString(k))
+			byOwner[o] = append(byOwner[o], e.p.Driver.KeyString(k))
 		}
 	}
 	if _, base := byOwner[owner{}]; base {
@@ -65,11 +65,4 @@ func (e *Engine) freeHeld() {
 			delete(e.held, o)
 		}
 	}
-}
-
-func (e *Engine) keyString(k dataplane.Key) string {
-	if s, ok := e.p.Driver.(dataplane.KeyStringer); ok {
-		return s.KeyString(k)
-	}
-	return k.String()
 }

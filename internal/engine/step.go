@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -12,6 +14,9 @@ import (
 
 // maxPause is the longest pause that Pace makes: kube-proxy's minSyncPeriod.
 const maxPause = time.Second
+
+// distrustAfter so many failures in a row everything is made anew.
+const distrustAfter = 6
 
 // maxRounds bounds how often one turn looks again after a conflict or a refusal.
 const maxRounds = 8
@@ -72,9 +77,10 @@ func (e *Engine) reconcile(ctx context.Context) error {
 			return nil
 		}
 		var invalid *dataplane.InvalidError
+		var rebuild *dataplane.RebuildError
 		switch {
-		case errors.Is(err, dataplane.ErrTooSmall):
-			e.suspect, e.ours = true, true
+		case errors.As(err, &rebuild):
+			e.mustRebuild(rebuild)
 		case errors.Is(err, dataplane.ErrConflict):
 			e.turn.Conflicts++
 			e.suspect = true
@@ -101,19 +107,19 @@ func (e *Engine) load(ctx context.Context) error {
 	var all []pair
 	e.turn.Reads++
 	ctx, stop := e.givingWay(ctx)
-	err := e.p.Driver.Load(ctx, func(k dataplane.Key, v string) {
-		if e.distrust { // a root unlike any wanted one: replaced, with everything in it
-			if k.Kind != dataplane.KindRoot {
-				return
-			}
-			v = "distrusted"
-		}
-		all = append(all, pair{k, v})
-	})
+	err := e.p.Driver.Load(ctx, func(k dataplane.Key, v string) { all = append(all, pair{k, v}) })
 	stop()
 	e.turn.Phases[PhaseLoad] += e.p.Now().Sub(t0)
+	var rebuild *dataplane.RebuildError
+	if errors.As(err, &rebuild) {
+		err = nil
+	}
 	if err = e.judge(ctx, err); err != nil {
 		return fmt.Errorf("load kernel state: %w", err)
+	}
+	clear(e.rebuild)
+	if rebuild != nil {
+		e.mustRebuild(rebuild)
 	}
 	drift := e.tr.ReplaceActual(func(yield func(dataplane.Key, string) bool) {
 		for _, p := range all {
@@ -124,23 +130,64 @@ func (e *Engine) load(ctx context.Context) error {
 	}, e.p.Now())
 	if e.loaded && !e.ours {
 		for _, d := range drift {
-			e.turn.Drift = append(e.turn.Drift, Drifted{Key: d.Key, Gone: d.Have == "", Foreign: d.Want == ""})
+			if _, unread := e.rebuild[d.Key.Family]; !unread {
+				e.turn.Drift = append(e.turn.Drift, Drifted{Key: d.Key, Gone: d.Found == "", Foreign: d.Believed == ""})
+			}
 		}
 	}
-	e.turn.Full, e.loaded, e.suspect, e.distrust, e.ours = true, true, false, false, false
+	if e.failures >= distrustAfter { // perhaps what is there is beyond repair
+		e.mustRebuild(&dataplane.RebuildError{Families: e.p.Families, Why: "distrust"})
+	}
+	e.turn.Full, e.loaded, e.suspect, e.ours = true, true, false, false
 	e.audit, e.gaveWay = e.p.Now().Add(e.p.Audit), 0
 	return nil
+}
+
+// mustRebuild notes the families that the next write makes anew.
+func (e *Engine) mustRebuild(why *dataplane.RebuildError) {
+	for _, f := range why.Families {
+		e.rebuild[f] = why.Why
+	}
 }
 
 // flush applies what is pending, in one transaction if it fits.
 func (e *Engine) flush(ctx context.Context) error {
 	t0 := e.p.Now()
 	defer func() { e.turn.Phases[PhaseApply] += e.p.Now().Sub(t0) }()
+	for _, f := range slices.Sorted(maps.Keys(e.rebuild)) {
+		if err := e.anew(ctx, f); err != nil {
+			return err
+		}
+	}
 	for _, c := range e.chunks(e.tr.Pending(e.canPrune())) {
 		if err := e.apply(ctx, c); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// anew rebuilds one family.
+func (e *Engine) anew(ctx context.Context, f model.Family) error {
+	ofFamily := func(k dataplane.Key) bool { return k.Family == f }
+	all := e.tr.Anew(ofFamily)
+	if len(all) == 0 {
+		delete(e.rebuild, f)
+		return nil
+	}
+	ops := make([]dataplane.Op, len(all))
+	for i, d := range all {
+		ops[i] = dataplane.Op(d)
+	}
+	done, err := e.p.Driver.Apply(ctx, dataplane.Batch{Ops: ops, Rebuild: []model.Family{f}})
+	e.turn.Batches++
+	if err != nil {
+		return err
+	}
+	e.turn.Operations += done.Operations
+	e.turn.Rebuilt = append(e.turn.Rebuilt, Rebuilt{Family: f, Why: e.rebuild[f]})
+	delete(e.rebuild, f)
+	e.tr.CommitAnew(ofFamily, all)
 	return nil
 }
 
@@ -242,6 +289,5 @@ func (e *Engine) afterwards(ctx context.Context, err error) error {
 	e.doubt = !dataplane.NothingDone(err)
 	e.retryAt = e.p.Now().Add(backoff(e.failures))
 	e.suspect = e.suspect || e.failures >= 3 // perhaps we are wrong about what is there
-	e.distrust = e.failures >= 6             // perhaps what is there is beyond repair: build anew, in one transaction
 	return nil
 }

@@ -39,6 +39,7 @@ type Turn struct {
 	Well                       []string        // objects that had problems and have none now
 	Drift                      []Drifted       // objects that were not as we left them
 	Quarantined                []Quarantined   // new ones
+	Rebuilt                    []Rebuilt       // families that were made anew
 
 	Decided []Decided           // Services decided since the last committed turn
 	Gone    []model.FrontendKey // keys that no longer belong to the Service that had them
@@ -64,6 +65,12 @@ type Quarantined struct {
 	Service model.ServiceKey // zero: the base objects
 	Objects []string
 	Err     error
+}
+
+// Rebuilt is one family that was made anew, as a whole, in one transaction.
+type Rebuilt struct {
+	Family model.Family
+	Why    string
 }
 
 // Drifted is one object that somebody else changed.

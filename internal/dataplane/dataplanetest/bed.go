@@ -22,6 +22,8 @@ type Bed struct {
 	View   model.NodeView
 	// Now is the bed's clock; it moves only by hand.
 	Now time.Time
+	// Rebuild are the families that the next Sync makes anew, as the last Load said.
+	Rebuild []model.Family
 	// Checked is called after each successful Sync; nil for nothing.
 	Checked func(testing.TB)
 }
@@ -77,9 +79,18 @@ func (b *Bed) Apply(ctx context.Context, diffs []delta.Diff[dataplane.Key]) (dat
 // Sync applies all that is pending; it must succeed.
 func (b *Bed) Sync(t testing.TB) dataplane.Applied {
 	t.Helper()
+	var sum dataplane.Applied
+	for _, f := range b.Rebuild {
+		done, err := b.Anew(t.Context(), f)
+		if err != nil {
+			t.Fatalf("rebuild %s: %v", f, err)
+		}
+		sum.Operations += done.Operations
+	}
+	b.Rebuild = nil
 	diffs := b.Pending()
 	if len(diffs) == 0 {
-		return dataplane.Applied{}
+		return sum
 	}
 	done, err := b.Apply(t.Context(), diffs)
 	if err != nil {
@@ -88,11 +99,27 @@ func (b *Bed) Sync(t testing.TB) dataplane.Applied {
 	if b.Checked != nil {
 		b.Checked(t)
 	}
+	done.Operations += sum.Operations
 	return done
 }
 
+// Anew rebuilds one family.
+func (b *Bed) Anew(ctx context.Context, f model.Family) (dataplane.Applied, error) {
+	ofFamily := func(k dataplane.Key) bool { return k.Family == f }
+	diffs := b.Track.Anew(ofFamily)
+	batch := dataplane.Batch{Rebuild: []model.Family{f}}
+	for _, d := range diffs {
+		batch.Ops = append(batch.Ops, dataplane.Op(d))
+	}
+	done, err := b.Driver.Apply(ctx, batch)
+	if err == nil {
+		b.Track.CommitAnew(ofFamily, diffs)
+	}
+	return done, err
+}
+
 // Load compares with the kernel and gives what was not as believed.
-func (b *Bed) Load(t testing.TB) []delta.Diff[dataplane.Key] {
+func (b *Bed) Load(t testing.TB) []delta.Drift[dataplane.Key] {
 	t.Helper()
 	drift, err := b.TryLoad(t.Context())
 	if err != nil {
@@ -101,11 +128,16 @@ func (b *Bed) Load(t testing.TB) []delta.Diff[dataplane.Key] {
 	return drift
 }
 
-// TryLoad is Load for when it may fail; then nothing has changed.
-func (b *Bed) TryLoad(ctx context.Context) ([]delta.Diff[dataplane.Key], error) {
+// TryLoad is Load for when it may fail; then nothing has changed. A RebuildError is
+// no failure: the next Sync rebuilds what it names.
+func (b *Bed) TryLoad(ctx context.Context) ([]delta.Drift[dataplane.Key], error) {
 	there, err := read(ctx, b.Driver)
-	if err != nil {
+	var rebuild *dataplane.RebuildError
+	if err != nil && !errors.As(err, &rebuild) {
 		return nil, err
+	}
+	if rebuild != nil {
+		b.Rebuild = rebuild.Families
 	}
 	return b.Track.ReplaceActual(maps.All(there), b.Now), nil
 }
@@ -153,10 +185,7 @@ func canonical(v string, width int) string {
 
 // Name is the readable name of a key.
 func Name(d dataplane.Driver, k dataplane.Key) string {
-	if n, ok := d.(dataplane.KeyStringer); ok {
-		return n.KeyString(k)
-	}
-	return k.String()
+	return d.KeyString(k)
 }
 
 // Same fails unless both snapshots are equal but for objects that only linger.

@@ -116,7 +116,7 @@ func testBuild(t *testing.T, s *Subject) {
 func settled(t *testing.T, b *Bed) {
 	t.Helper()
 	for _, d := range b.Load(t) {
-		t.Errorf("%s is %q, believed %q", Name(b.Driver, d.Key), d.Have, d.Want)
+		t.Errorf("%s is %q, believed %q", Name(b.Driver, d.Key), d.Found, d.Believed)
 	}
 	for _, d := range b.Pending() {
 		t.Errorf("pending: %s from %q to %q", Name(b.Driver, d.Key), d.Have, d.Want)

@@ -2,7 +2,6 @@ package iptables
 
 import (
 	"log/slog"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -75,10 +74,7 @@ type Driver struct {
 	written atomic.Uint64
 }
 
-var (
-	_ dataplane.Driver      = (*Driver)(nil)
-	_ dataplane.KeyStringer = (*Driver)(nil)
-)
+var _ dataplane.Driver = (*Driver)(nil)
 
 // New makes a Driver. It touches nothing.
 func New(p Params) *Driver {
@@ -106,15 +102,6 @@ func (d *Driver) Observe(o Observer) {
 
 // Name implements dataplane.Driver.
 func (d *Driver) Name() string { return Name }
-
-// ChunkOps tells the engine not to cut its work up: x_tables replaces the whole
-// table with each write, and for nf_tables Apply cuts by what its programs take.
-func (d *Driver) ChunkOps() int { return math.MaxInt32 }
-
-// Pace asks the engine to pause after a write, so that writes take a sixteenth of
-// the time at most: iptables-restore costs what exists, and changes that come
-// meanwhile go with the next write. A single change goes in at once.
-func (d *Driver) Pace() int { return 16 }
 
 // Width implements dataplane.Driver: there are no pools.
 func (d *Driver) Width(dataplane.Key) int { return 0 }

@@ -72,7 +72,7 @@ func chainOf(k dataplane.Key) (c chainRef, rule string) {
 	return chainRef{k.Family, table(k.ID[0]), chain}, rule
 }
 
-// KeyString implements dataplane.KeyStringer: "chain nat KUBE-SVC-X (IPv4)",
+// KeyString implements dataplane.Driver: "chain nat KUBE-SVC-X (IPv4)",
 // "rule filter FORWARD -j KUBE-FORWARD (IPv4)".
 func (d *Driver) KeyString(k dataplane.Key) string {
 	if k.Kind <= dataplane.KindRoot || k.Kind >= kinds || len(k.ID) < 2 {

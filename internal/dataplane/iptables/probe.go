@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 // match and target that we ever write, and deletes it. A family that fails is not
 // served; if none is left the error says what is missing.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
-	var caps dataplane.Caps
+	caps := manners()
 	if d.probeAll(ctx) {
 		for _, f := range bothFamilies {
 			if d.serves(f) {
@@ -56,6 +57,13 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	}
 	return caps, nil
 }
+
+// manners are how the engine should use the driver. It does not cut its work up:
+// x_tables replaces the whole table with each write, and for nf_tables Apply cuts by
+// what its programs take. It pauses after a write, so that writes take a sixteenth
+// of the time at most: iptables-restore costs what exists, and changes that come
+// meanwhile go with the next write. A single change goes in at once.
+func manners() dataplane.Caps { return dataplane.Caps{ChunkOps: math.MaxInt32, Pace: 16} }
 
 // probeAll tries everything at once, and nearly every kernel can: x_tables
 // programs copy the whole table in each run, so that on a restart with 10 000

@@ -33,7 +33,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		return dataplane.Applied{}, fmt.Errorf("apply: a sweep is owed, and a Load does it: %w", dataplane.ErrConflict)
 	}
 	d.perhaps = nil // or a Load would have come first
-	d.plan.sort(b.Ops)
+	d.plan.sort(b)
 	for f := range bothFamilies {
 		if d.plan.rebuild[f] {
 			d.room.choose(f, &d.plan, b.Ops)
@@ -51,11 +51,6 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		return dataplane.Applied{}, err
 	}
 	d.room.settled = true
-	for f := range bothFamilies {
-		if d.plan.rebuild[f] || d.plan.removed[f] {
-			clear(d.room.full[f][:])
-		}
-	}
 	if err := d.forget(ctx, b.Ops); err != nil {
 		return dataplane.Applied{}, fmt.Errorf("applied, but: %w", err)
 	}
@@ -67,6 +62,7 @@ type plan struct {
 	order   []int32
 	byKind  [2][kinds + 1]int32 // where in order the ops of a kind begin
 	rebuild [2]bool             // the table is made (anew): nothing that was there counts
+	anew    [2]bool             // the table is deleted first, if there is one
 	removed [2]bool             // the table goes, with all that is in it
 }
 
@@ -80,8 +76,12 @@ func famIndex(f model.Family) int {
 var bothFamilies = [2]model.Family{model.IPv4, model.IPv6}
 
 // sort counts ops into buckets; inside one they keep their order.
-func (p *plan) sort(ops []dataplane.Op) {
+func (p *plan) sort(b dataplane.Batch) {
+	ops := b.Ops
 	*p = plan{order: slices.Grow(p.order[:0], len(ops))[:len(ops)]}
+	for _, f := range b.Rebuild {
+		p.anew[famIndex(f)] = true
+	}
 	var count [2][kinds]int32
 	for i := range ops {
 		o := &ops[i]
@@ -197,7 +197,11 @@ func (w *writer) each(k dataplane.Kind, do func(o *dataplane.Op)) {
 func (w *writer) roots() {
 	w.each(dataplane.KindRoot, func(o *dataplane.Op) {
 		ref := tableRef(o.Key.Family)
-		if o.Have != "" {
+		switch {
+		case w.d.plan.anew[w.f]: // to make it first costs nothing if it is there, and else the deletion would fail
+			w.d.batch.NewTable(ref, nil)
+			w.d.batch.DelTable(ref)
+		case o.Have != "":
 			w.d.batch.DelTable(ref)
 		}
 		if o.Want != "" {
@@ -226,8 +230,7 @@ func (w *writer) elements(add bool) {
 	*w.n += s.ops
 }
 
-// sets: a changed set is never asked for, because Load reports the whole table
-// as damaged then.
+// sets: a changed set is never asked for, because Load asks for a rebuild then.
 func (w *writer) sets() {
 	w.each(kindSet, func(o *dataplane.Op) {
 		if def := defNamed(o.Key.ID); def != nil && o.Want != "" {
@@ -305,11 +308,12 @@ func (w *writer) goneChains(do func(nft.ChainRef)) {
 // explain turns what the kernel said into the error classes of the contract.
 func (d *Driver) explain(err error, ops []dataplane.Op) error {
 	var refused *nft.BatchError
+	if full := d.room.overflow(err, ops); full != nil {
+		return fmt.Errorf("apply: %w: %w", full, err)
+	}
 	switch {
 	case errors.Is(err, nft.ErrGeneration):
 		return fmt.Errorf("apply: %w", dataplane.ErrConflict)
-	case d.room.overflow(err, ops):
-		return fmt.Errorf("apply: a set is full: %w: %w: %w", dataplane.ErrTooSmall, dataplane.ErrConflict, err)
 	case !errors.As(err, &refused):
 		return fmt.Errorf("apply %d differences: %w", len(ops), err)
 	case slices.Contains([]unix.Errno{unix.EPERM, unix.EOPNOTSUPP, unix.EACCES}, refused.Errno):

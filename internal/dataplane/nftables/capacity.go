@@ -42,7 +42,6 @@ func (s *setDef) size(scale int) uint32 { return s.firstSize() << scale }
 // size, that of the fullest shard.
 type capacity struct {
 	scale   [2][kinds]int
-	full    [2][kinds]bool   // grow before anything else
 	expect  [2][counters]int // what Render gave before the first Apply: a full build comes in chunks, but should not grow in steps
 	settled bool             // the first Apply is over
 }
@@ -65,8 +64,6 @@ func (c *capacity) rendered(k dataplane.Key, n int) {
 	}
 }
 
-func (c *capacity) isFull(f int) bool { return slices.Contains(c.full[f][:], true) }
-
 // choose sets the scales of a table that is about to be made by these ops.
 func (c *capacity) choose(f int, p *plan, ops []dataplane.Op) {
 	var have [counters]int
@@ -84,11 +81,7 @@ func (c *capacity) choose(f int, p *plan, ops []dataplane.Op) {
 		if def.split {
 			n = slices.Max(have[kinds:])
 		}
-		least := 0
-		if c.full[f][def.kind] {
-			least = min(c.scale[f][def.kind]+1, maxScale)
-		}
-		c.scale[f][def.kind] = max(least, def.scaleFor(n))
+		c.scale[f][def.kind] = def.scaleFor(n)
 	}
 }
 
@@ -124,21 +117,28 @@ func (c *capacity) read(f model.Family, sets []nft.Set) {
 	}
 }
 
-// overflow notes the set that is full, if that is what err says.
-func (c *capacity) overflow(err error, ops []dataplane.Op) bool {
+// overflow asks for a rebuild if err says that a set is full. It then holds
+// everything, so that choose finds the right size.
+func (c *capacity) overflow(err error, ops []dataplane.Op) *dataplane.RebuildError {
 	var refused *nft.BatchError
 	if !errors.As(err, &refused) {
-		return false
+		return nil
 	}
-	found := false
+	var out *dataplane.RebuildError
 	for _, e := range refused.Errors {
 		if e.Errno != unix.ENFILE || len(e.Tags) == 0 || e.Tags[0] < 0 || e.Tags[0] >= len(ops) {
 			continue
 		}
 		k := ops[e.Tags[0]].Key
-		if f := famIndex(k.Family); c.scale[f][k.Kind] < maxScale {
-			c.full[f][k.Kind], found = true, true
+		if c.scale[famIndex(k.Family)][k.Kind] >= maxScale {
+			continue
+		}
+		if out == nil {
+			out = &dataplane.RebuildError{Why: "a set is full"}
+		}
+		if !slices.Contains(out.Families, k.Family) {
+			out.Families = append(out.Families, k.Family)
 		}
 	}
-	return found
+	return out
 }

@@ -53,9 +53,9 @@ func TestStreamOfServicesRebuildsSeldom(t *testing.T) {
 			b.Want(dataplanetest.Service(i+j), benchFrontend(i+j, 1))
 		}
 		err := applyChunks(t, b)
-		for ; errors.Is(err, dataplane.ErrConflict); rebuilds++ {
-			b.Load(t)
-			_, err = b.Apply(t.Context(), b.Pending())
+		var full *dataplane.RebuildError
+		for ; errors.As(err, &full); rebuilds++ {
+			_, err = b.Anew(t.Context(), full.Families[0])
 		}
 		if err != nil {
 			t.Fatalf("after %d services: %v", i, err)

@@ -47,10 +47,7 @@ type Driver struct {
 	perhaps  []dataplane.Op // of an Apply that failed, and may have been done all the same
 }
 
-var (
-	_ dataplane.Driver      = (*Driver)(nil)
-	_ dataplane.KeyStringer = (*Driver)(nil)
-)
+var _ dataplane.Driver = (*Driver)(nil)
 
 // New makes a Driver. It touches nothing.
 func New(p Params) *Driver {

@@ -146,7 +146,7 @@ func parseStrayID(id string) (set string, e nft.Element) {
 	return set, e
 }
 
-// KeyString implements dataplane.KeyStringer: "services 10.96.0.1:80/TCP".
+// KeyString implements dataplane.Driver: "services 10.96.0.1:80/TCP".
 func (d *Driver) KeyString(k dataplane.Key) string {
 	switch k.Kind {
 	case dataplane.KindRoot:

@@ -14,9 +14,9 @@ import (
 )
 
 // Load implements dataplane.Driver. A table of ours that cannot be repaired
-// object by object (written by another release, damaged, or of a family that we
-// do not serve) is reported as its root alone: the difference is then a changed
-// or an unwanted root, and Apply replaces the whole table in one transaction.
+// object by object (written by another release, or damaged) asks for a rebuild; one
+// of a family that we do not serve is reported as its root alone, which is
+// unwanted, and Apply deletes the whole table.
 func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
 	gen, err := d.k.Generation(ctx)
 	if err != nil {
@@ -27,6 +27,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 		return loadError(err)
 	}
 	stick := newStickiness()
+	var rebuild *dataplane.RebuildError
 	for _, f := range bothFamilies {
 		for i := range tables {
 			if tables[i].Ref != tableRef(f) {
@@ -38,6 +39,12 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 			if err := l.table(ctx, &tables[i]); err != nil {
 				return loadError(err)
 			}
+			if l.damage != "" {
+				if rebuild == nil {
+					rebuild = &dataplane.RebuildError{Why: l.damage}
+				}
+				rebuild.Families = append(rebuild.Families, f)
+			}
 		}
 	}
 	now, err := d.k.Generation(ctx)
@@ -48,7 +55,13 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
 	d.seen.compared(now)
-	return d.settle(ctx, stick)
+	if err := d.settle(ctx, stick); err != nil {
+		return err
+	}
+	if rebuild != nil {
+		return rebuild
+	}
+	return nil
 }
 
 // settle takes over what a Load found of stickiness, and does the sweeps that are
@@ -57,7 +70,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 func (d *Driver) settle(ctx context.Context, found stickiness) error {
 	found.stale, found.except = d.stick.stale, d.stick.except
 	d.stick, d.unsure = found, false
-	d.plan.sort(d.perhaps)
+	d.plan.sort(dataplane.Batch{Ops: d.perhaps})
 	if err := d.forget(ctx, d.perhaps); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
@@ -121,23 +134,19 @@ func (l *loader) table(ctx context.Context, t *nft.Table) error {
 	if err != nil {
 		return err
 	}
-	if !l.d.serves(l.f) || value != layoutValue(layout) {
+	switch {
+	case !l.d.serves(l.f):
 		l.put(dataplane.KindRoot, "", value)
 		return nil
-	}
-	if l.d.room.isFull(famIndex(l.f)) {
-		l.put(dataplane.KindRoot, "", "damaged: full")
+	case value != layoutValue(layout):
+		l.damage = "another layout"
+		return nil
+	case t.Flags&nft.TableDormant != 0:
+		l.damage = "the table is dormant"
 		return nil
 	}
-	if t.Flags&nft.TableDormant != 0 {
-		l.damage = "dormant"
-	}
-	if err := l.structure(ctx); err != nil {
+	if err := l.structure(ctx); err != nil || l.damage != "" {
 		return err
-	}
-	if l.damage != "" {
-		l.put(dataplane.KindRoot, "", "damaged: "+l.damage)
-		return nil
 	}
 	l.put(dataplane.KindRoot, "", value)
 	l.emitStructure()
@@ -165,7 +174,7 @@ func (l *loader) structure(ctx context.Context) error {
 			continue
 		}
 		if spec := def.spec(l.f, sets[i].Ref.Name, l.d.room.scale[famIndex(l.f)][def.kind]); !spec.Matches(sets[i]) {
-			l.damage = "set " + sets[i].Ref.Name
+			l.damage = "the declaration of set " + sets[i].Ref.Name
 		}
 		l.sets[sets[i].Ref.Name] = true
 	}
@@ -178,7 +187,7 @@ func (l *loader) structure(ctx context.Context) error {
 		want, fixed := hooks[c.Ref.Name]
 		kind := kindOfChain(c, fixed)
 		if (fixed || kind != kindBaseChain) && !sameHook(want, c.Hook) {
-			l.damage = "chain " + c.Ref.Name
+			l.damage = "the hook of chain " + c.Ref.Name
 		}
 		l.kinds = append(l.kinds, kind)
 	}

@@ -199,19 +199,18 @@ func TestProbeLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// A set that is full makes the table grow, in one transaction, and say so by the
-// conflict that the engine answers with a Load.
+// A set that is full asks for a rebuild, which makes it larger in one transaction.
 func TestTableGrows(t *testing.T) {
 	ns := ownNetns(t)
 	b := built(t, ns, model.IPv4)
 	for i := range 7_000 {
 		b.Want(dataplanetest.Service(10_000+i), benchFrontend(i, 1))
 	}
-	pending := b.Pending()
-	if _, err := b.Apply(t.Context(), pending); !errors.Is(err, dataplane.ErrConflict) {
+	var full *dataplane.RebuildError
+	if _, err := b.Apply(t.Context(), b.Pending()); !errors.As(err, &full) {
 		t.Fatalf("a full set reads %v", err)
 	}
-	b.Load(t)
+	b.Rebuild = full.Families
 	b.Sync(t)
 	if drift := b.Load(t); len(drift)+len(b.Pending()) > 0 {
 		t.Errorf("%d objects differ, %d pending", len(drift), len(b.Pending()))
