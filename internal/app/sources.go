@@ -62,5 +62,6 @@ func viewInputs(cfg *config.Config) policy.ViewInputs {
 		Mode: policy.LocalModeName(cfg.DetectLocal.Mode), ClusterCIDRs: cfg.DetectLocal.ClusterCIDRs, Interface: iface,
 		MasqueradeAll: cfg.MasqueradeAll, MasqueradeBit: cfg.MasqueradeBit,
 		LocalhostPorts: cfg.LocalhostNodePorts, BindAddress: cfg.BindAddress,
+		NoExternalIPs: !cfg.FeatureGates["AllowServiceExternalIPs"],
 	}
 }

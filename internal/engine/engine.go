@@ -47,15 +47,14 @@ type Params struct {
 
 // Engine owns the straight line from event to kernel.
 type Engine struct {
-	p       Params
-	st      *state.State
-	claims  *policy.Claims
-	tr      *delta.Tracker[dataplane.Key, owner]
-	alarm   chan struct{}                       // a bell, size 1: somebody may have changed our rules
-	inspect chan func()                         // size 0: a closure that reads engine state, run between turns
-	svcs    map[model.ServiceKey]*model.Service // as last decided, for claims
-	view    model.NodeView
-	turn    Turn
+	p        Params
+	st       *state.State
+	services *policy.Services
+	tr       *delta.Tracker[dataplane.Key, owner]
+	alarm    chan struct{} // a bell, size 1: somebody may have changed our rules
+	inspect  chan func()   // size 0: a closure that reads engine state, run between turns
+	view     model.NodeView
+	turn     Turn
 
 	waiting  map[string]struct{} // sources not yet synced
 	started  time.Time
@@ -97,9 +96,8 @@ func New(p Params) *Engine {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{
-		p: p, st: state.New(), claims: policy.NewClaims(),
+		p: p, st: state.New(), services: policy.NewServices(),
 		alarm: make(chan struct{}, 1), inspect: make(chan func()),
-		svcs:    map[model.ServiceKey]*model.Service{},
 		waiting: map[string]struct{}{}, held: map[owner]*quarantine{}, suspect: true,
 		troubled: map[any][]string{}, rebuild: map[model.Family]string{},
 	}

@@ -25,10 +25,10 @@ func (e *Engine) fold(now time.Time) {
 	for _, s := range changes.Synced {
 		delete(e.waiting, s)
 	}
-	e.settleClaims(changes.Dirty)
 	if changes.View || !e.tr.Has(owner{}) {
 		e.refreshView(changes.Dirty, now)
 	}
+	e.settleClaims(changes.Dirty)
 	dirty := make([]model.ServiceKey, 0, len(changes.Dirty))
 	for k := range changes.Dirty {
 		dirty = append(dirty, k)
@@ -83,26 +83,16 @@ func (e *Engine) noteProblems(ev *model.Event) {
 	e.turn.Problems = append(e.turn.Problems, ev.Problems...)
 }
 
-// settleClaims moves the claims of changed Services, and makes dirty the Services
+// settleClaims takes changed Services to policy, and makes dirty the Services
 // that gained or lost a key by that.
 func (e *Engine) settleClaims(dirty map[model.ServiceKey]struct{}) {
 	for k := range maps.Clone(dirty) {
 		svc, _ := e.st.Service(k)
-		old := e.svcs[k]
-		if old == svc {
-			continue
-		}
-		for _, other := range e.claims.Replace(old, svc) {
+		affected, gone := e.services.Update(k, svc)
+		for _, other := range affected {
 			dirty[other] = struct{}{}
 		}
-		if svc == nil {
-			delete(e.svcs, k)
-		} else {
-			e.svcs[k] = svc
-		}
-		if gone := policy.LostKeys(old, svc); len(gone) > 0 {
-			e.turn.Gone = append(e.turn.Gone, gone...)
-		}
+		e.turn.Gone = append(e.turn.Gone, gone...)
 	}
 }
 
@@ -114,13 +104,12 @@ func (e *Engine) refreshView(dirty map[model.ServiceKey]struct{}, now time.Time)
 	e.view = policy.View(in)
 	e.setBase(now)
 	e.turn.View, e.turn.Node = &e.view, e.st.Node()
-	all := e.p.Driver.ViewChanged(&old, &e.view)
-	sameAddrs := slices.Equal(old.NodeAddrs, e.view.NodeAddrs)
-	if !all && sameAddrs {
-		return
+	for _, k := range e.services.SetNode(policy.Self{Name: e.p.NodeName, Zone: e.st.Zone(), Addrs: e.view.NodeAddrs,
+		ServiceCIDRs: e.view.ServiceCIDRs, NoExternalIPs: in.NoExternalIPs}) {
+		dirty[k] = struct{}{}
 	}
-	for k, svc := range e.svcs {
-		if all || svc.SourceGuarded { // node addresses decide whether a guarded VIP admits the node
+	if e.p.Driver.ViewChanged(&old, &e.view) {
+		for k := range e.services.Keys() {
 			dirty[k] = struct{}{}
 		}
 	}
@@ -137,18 +126,15 @@ func (e *Engine) setBase(now time.Time) {
 // decide runs policy and render for the given Services.
 func (e *Engine) decide(keys []model.ServiceKey, now time.Time) {
 	t0 := e.p.Now()
-	self := policy.Self{Name: e.p.NodeName, Zone: e.st.Zone(), Addrs: e.view.NodeAddrs}
 	objs := make([]delta.Object[dataplane.Key], 0, 16)
 	emit := func(o dataplane.Object) {
 		objs = append(objs, delta.Object[dataplane.Key]{Key: o.Key, Value: o.Value})
 	}
 	e.turn.Decided = slices.Grow(e.turn.Decided, len(keys))
 	for _, key := range keys {
-		svc, sl := e.st.Service(key)
-		in := policy.Inputs{Service: svc, Slices: sl, Node: self,
-			Owns: func(k model.FrontendKey) bool { return e.claims.Owns(k, key) }}
-		res := policy.Frontends(in)
-		e.turn.Problems = append(append(e.turn.Problems, e.claims.Lost(svc)...), res.Problems...)
+		_, sl := e.st.Service(key)
+		res := e.services.Decide(key, sl)
+		e.turn.Problems = append(e.turn.Problems, res.Problems...)
 		objs = objs[:0]
 		for i := range res.Frontends {
 			if f := &res.Frontends[i]; slices.Contains(e.p.Families, f.Key.Family) {
@@ -170,10 +156,8 @@ func (v View) State() *state.State { return v.e.st }
 
 // Decide gives policy's answer for one Service, as the engine would get it now.
 func (v View) Decide(key model.ServiceKey) policy.Result {
-	svc, sl := v.e.st.Service(key)
-	return policy.Frontends(policy.Inputs{Service: svc, Slices: sl,
-		Node: policy.Self{Name: v.e.p.NodeName, Zone: v.e.st.Zone(), Addrs: v.e.view.NodeAddrs},
-		Owns: func(k model.FrontendKey) bool { return v.e.claims.Owns(k, key) }})
+	_, sl := v.e.st.Service(key)
+	return v.e.services.Decide(key, sl)
 }
 
 // Node gives the view.

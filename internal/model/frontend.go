@@ -94,7 +94,12 @@ type Frontend struct {
 	Masquerade bool
 
 	AffinityTimeout time.Duration // 0 = none
-	ConsistentHash  bool          // choose by hash of the client address
+
+	// ConsistentHash: an endpoint is chosen by a hash of the client's address.
+	// HashTable and LocalHashTable then say which one, for Backends and
+	// LocalBackends; each is empty where its list is.
+	ConsistentHash            bool
+	HashTable, LocalHashTable HashTable
 
 	// Guarded: only SourceRanges may connect, nobody if there are none; everything
 	// else is dropped. Ranges are masked, sorted, none inside another.

@@ -31,7 +31,8 @@ func (k ServiceKey) Compare(o ServiceKey) int {
 
 // Service is one Kubernetes Service, both families, with only what some
 // consumer needs. Sources fill it with values they have validated: every
-// address is valid, unmapped and zone-free, every port is in 1..65535.
+// address is valid (but see ExternalIPs), unmapped and zone-free, every port is
+// in 1..65535.
 type Service struct {
 	Key     ServiceKey
 	Created int64 // creationTimestamp, Unix seconds; 0 if unknown. The older of two claimants of an address wins.
@@ -43,7 +44,9 @@ type Service struct {
 	Headless     bool
 	ExternalName string // without trailing dot; "" unless type ExternalName
 
-	ClusterIPs      []netip.Addr // at most one of each family
+	ClusterIPs []netip.Addr // at most one of each family
+	// ExternalIPs are in the places that they have in the manifest: what the source
+	// refused is the zero Addr.
 	ExternalIPs     []netip.Addr
 	LoadBalancerIPs []netip.Addr   // status ingress IPs with ipMode VIP or unset
 	SourceRanges    []netip.Prefix // spec.loadBalancerSourceRanges, masked; a /0 of a family means "all of it"

@@ -9,8 +9,10 @@ import (
 )
 
 // Claims knows which Service holds which FrontendKey when several ask for one:
-// an address as ClusterIP beats the same one as external or load balancer IP
-// (CVE-2020-8554), then the older Service, then the lower name.
+// who has the address as its ClusterIP, else who has it as its load balancer's,
+// else who wrote it into its external IPs (CVE-2020-8554); of two of one sort the
+// older Service, then the lower name. It must be told of Services as Admit gives
+// them.
 //
 // Of ranges an address has one for each protocol, however disjoint two may be:
 // that is all a data plane can look up by address and protocol alone, since the
@@ -117,8 +119,21 @@ func (c *Claims) add(k model.FrontendKey, mine claim) (touched []model.ServiceKe
 		return 1
 	})
 	c.contested[k] = list
+	return c.hold(k, list)
+}
+
+// hold lets the first of the claimants have a key. If it is another than before,
+// all of them are touched: the others are told who has it.
+func (c *Claims) hold(k model.FrontendKey, list []claim) (touched []model.ServiceKey) {
+	before := c.holder[k].service
 	c.holder[k] = list[0]
-	return []model.ServiceKey{cur.service, list[0].service}
+	if list[0].service == before {
+		return nil
+	}
+	for _, x := range list {
+		touched = append(touched, x.service)
+	}
+	return touched
 }
 
 func (c *Claims) remove(k model.FrontendKey, svc model.ServiceKey) (touched []model.ServiceKey) {
@@ -130,26 +145,34 @@ func (c *Claims) remove(k model.FrontendKey, svc model.ServiceKey) (touched []mo
 		}
 		return nil
 	}
-	c.holder[k] = list[0]
-	for _, x := range list {
-		touched = append(touched, x.service)
-	}
 	if len(list) == 1 {
 		delete(c.contested, k)
 	} else {
 		c.contested[k] = list
 	}
-	return touched
+	return c.hold(k, list)
 }
 
 func (a claim) better(b claim) bool {
-	if ac, bc := a.kind == model.ClusterIP, b.kind == model.ClusterIP; ac != bc {
-		return ac
+	if ra, rb := claimRank(a.kind), claimRank(b.kind); ra != rb {
+		return ra < rb
 	}
 	if a.created != b.created {
 		return a.created < b.created
 	}
 	return a.service.Compare(b.service) < 0
+}
+
+// claimRank orders kinds by who wrote the address: the API server's allocator, a
+// controller, or whoever may write a Service.
+func claimRank(kind model.FrontendKind) int {
+	switch kind {
+	case model.ClusterIP:
+		return 0
+	case model.LoadBalancer:
+		return 1
+	}
+	return 2
 }
 
 // eachKey gives every FrontendKey that a Service asks for.

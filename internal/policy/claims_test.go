@@ -72,9 +72,9 @@ func TestClaimsOlderWins(t *testing.T) {
 	r := newRegistry()
 	expect(t, "first", r.put(external("s2", 200, "1.2.3.4")), "")
 	expect(t, "holder", r.holder(shared), "s2")
-	expect(t, "affected by a younger one", r.put(external("s3", 300, "1.2.3.4")), "s2")
+	expect(t, "affected by a younger one", r.put(external("s3", 300, "1.2.3.4")), "")
 	expect(t, "holder", r.holder(shared), "s2")
-	expect(t, "affected by an older one", r.put(external("s1", 100, "1.2.3.4")), "s2")
+	expect(t, "affected by an older one", r.put(external("s1", 100, "1.2.3.4")), "s2 s3")
 	expect(t, "holder", r.holder(shared), "s1")
 	lost := r.claims.Lost(r.now[named("s3")])
 	if len(lost) != 1 || lost[0].String() != "Service default/s3: spec.externalIPs: 1.2.3.4:80/TCP is already taken by Service default/s1" {
@@ -107,6 +107,38 @@ func TestClaimsKinds(t *testing.T) {
 		r := newRegistry()
 		r.put(external("s1", 100, "1.2.3.4"))
 		expect(t, "affected", r.put(model.Service{Key: named("s2"), Created: 200, ClusterIPs: addrs("1.2.3.4")}), "s1")
+		expect(t, "holder", r.holder(shared), "s2")
+	})
+	balanced := func(name string, created int64, ip string) model.Service {
+		return model.Service{Key: named(name), Created: created, ClusterIPs: addrs("10.96.1." + name[1:]), LoadBalancerIPs: addrs(ip)}
+	}
+	t.Run("load balancer IP beats an older external IP", func(t *testing.T) {
+		r := newRegistry()
+		r.put(external("s1", 100, "1.2.3.4"))
+		expect(t, "affected", r.put(balanced("s2", 200, "1.2.3.4")), "s1")
+		expect(t, "holder", r.holder(shared), "s2")
+		expect(t, "lost", r.claims.Lost(r.now[named("s1")])[0].Field, "spec.externalIPs")
+		expect(t, "affected as the load balancer's goes", r.replace(named("s2"), nil), "s1")
+		expect(t, "holder", r.holder(shared), "s1")
+	})
+	t.Run("load balancer IP with a wide external range beside it", func(t *testing.T) {
+		r := newRegistry()
+		wide := external("s1", 100, "1.2.3.4")
+		wide.Extras.PortRange = "1-65535"
+		r.put(wide)
+		r.put(balanced("s2", 200, "1.2.3.4"))
+		expect(t, "holder", r.holder(shared), "s2")
+	})
+	t.Run("ClusterIP beats an older load balancer IP", func(t *testing.T) {
+		r := newRegistry()
+		r.put(balanced("s1", 100, "1.2.3.4"))
+		r.put(model.Service{Key: named("s2"), Created: 200, ClusterIPs: addrs("1.2.3.4")})
+		expect(t, "holder", r.holder(shared), "s2")
+	})
+	t.Run("of two load balancers the older", func(t *testing.T) {
+		r := newRegistry()
+		r.put(balanced("s1", 200, "1.2.3.4"))
+		r.put(balanced("s2", 100, "1.2.3.4"))
 		expect(t, "holder", r.holder(shared), "s2")
 	})
 	t.Run("NodePort", func(t *testing.T) {

@@ -3,7 +3,6 @@ package policy_test
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -12,45 +11,32 @@ import (
 	"github.com/fairlead/fairlead/internal/state"
 )
 
-// folder takes events through state, claims and policy as the engine does, and
-// keeps every Service's last decision.
+// folder takes events through state and policy as the engine does, and keeps
+// every Service's last decision.
 type folder struct {
-	st     *state.State
-	claims *policy.Claims
-	svcs   map[model.ServiceKey]*model.Service
-	addrs  []netip.Addr
-	have   map[model.ServiceKey]string
+	st       *state.State
+	services *policy.Services
+	have     map[model.ServiceKey]string
 }
 
 func newFolder() *folder {
-	return &folder{st: state.New(), claims: policy.NewClaims(),
-		svcs: map[model.ServiceKey]*model.Service{}, have: map[model.ServiceKey]string{}}
+	return &folder{st: state.New(), services: policy.NewServices(), have: map[model.ServiceKey]string{}}
 }
 
 func (f *folder) apply(events []model.Event) {
 	c := f.st.Apply(events)
-	for k := range maps.Clone(c.Dirty) {
-		svc, _ := f.st.Service(k)
-		if f.svcs[k] == svc {
-			continue
-		}
-		for _, o := range f.claims.Replace(f.svcs[k], svc) {
-			c.Dirty[o] = struct{}{}
-		}
-		if svc == nil {
-			delete(f.svcs, k)
-		} else {
-			f.svcs[k] = svc
-		}
-	}
 	if c.View {
 		v := policy.View(policy.ViewInputs{Node: f.st.Node(), Host: f.st.Host(), CIDRs: f.st.ServiceCIDRs()})
-		for k, svc := range f.svcs {
-			if svc.SourceGuarded && !slices.Equal(v.NodeAddrs, f.addrs) {
-				c.Dirty[k] = struct{}{}
-			}
+		for _, k := range f.services.SetNode(policy.Self{Name: "n1", Zone: f.st.Zone(), Addrs: v.NodeAddrs, ServiceCIDRs: v.ServiceCIDRs}) {
+			c.Dirty[k] = struct{}{}
 		}
-		f.addrs = v.NodeAddrs
+	}
+	for k := range maps.Clone(c.Dirty) {
+		svc, _ := f.st.Service(k)
+		affected, _ := f.services.Update(k, svc)
+		for _, o := range affected {
+			c.Dirty[o] = struct{}{}
+		}
 	}
 	for k := range c.Dirty {
 		f.decide(k)
@@ -58,10 +44,8 @@ func (f *folder) apply(events []model.Event) {
 }
 
 func (f *folder) decide(k model.ServiceKey) {
-	svc, sl := f.st.Service(k)
-	res := policy.Frontends(policy.Inputs{Service: svc, Slices: sl,
-		Node: policy.Self{Name: "n1", Zone: f.st.Zone(), Addrs: f.addrs},
-		Owns: func(key model.FrontendKey) bool { return f.claims.Owns(key, k) }})
+	_, sl := f.st.Service(k)
+	res := f.services.Decide(k, sl)
 	var b strings.Builder
 	for i := range res.Frontends {
 		fmt.Fprintln(&b, line(&res.Frontends[i]))
@@ -71,6 +55,9 @@ func (f *folder) decide(k model.ServiceKey) {
 	}
 	if fl := flags(&res); fl != "" {
 		fmt.Fprintln(&b, "no local", fl)
+	}
+	for _, p := range res.Problems {
+		fmt.Fprintln(&b, p)
 	}
 	delete(f.have, k)
 	if b.Len() > 0 {
@@ -93,6 +80,7 @@ type world struct {
 	slices   map[string]*model.Slice
 	zone     string
 	nodeIP   string
+	cidr     string
 }
 
 func (w *world) event(what string) model.Event {
@@ -107,13 +95,15 @@ func (w *world) event(what string) model.Event {
 	case "node":
 		return model.Event{Node: &model.Keyed[string, model.Node]{Key: "n1", Value: &model.Node{
 			Name: "n1", Zone: w.zone, Addrs: addrs(w.nodeIP)}}}
+	case "cidrs":
+		return model.Event{CIDRs: &model.ServiceCIDRs{Prefixes: prefixes(strings.Fields(w.cidr)...)}}
 	}
 	panic(kind)
 }
 
 // whats names everything there is in any of the worlds, in order.
 func whats(worlds ...*world) []string {
-	all := map[string]struct{}{"node/n1": {}}
+	all := map[string]struct{}{"node/n1": {}, "cidrs/all": {}}
 	for _, w := range worlds {
 		for k := range w.services {
 			all["service/"+k] = struct{}{}

@@ -21,7 +21,13 @@ type Inputs struct {
 type Self struct {
 	Name  string
 	Zone  string
-	Addrs []netip.Addr // the node's own addresses
+	Addrs []netip.Addr // the node's own addresses, sorted
+
+	// ServiceCIDRs are the cluster's Service ranges; empty if unknown.
+	ServiceCIDRs []netip.Prefix
+	// NoExternalIPs: spec.externalIPs are not served (the feature gate
+	// AllowServiceExternalIPs is off).
+	NoExternalIPs bool
 }
 
 // Result is the whole decision for one Service.
@@ -53,12 +59,13 @@ type Note struct {
 // NodePort.
 func Frontends(in Inputs) Result {
 	var res Result
+	in.Service, res.Problems = Admit(in.Service, &in.Node)
 	svc := in.Service
 	if svc == nil || !svc.Proxied {
 		return res
 	}
-	var ranges []portRange
-	ranges, res.Problems = portRanges(svc)
+	ranges, problems := portRanges(svc)
+	res.Problems = append(res.Problems, problems...)
 	for i := range svc.Ports {
 		var r portRange
 		if ranges != nil {

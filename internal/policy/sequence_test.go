@@ -32,7 +32,7 @@ func (d dice) yes(inN int) bool { return d(inN) == 0 }
 
 // mutate makes the next world from one: a few things come, change or go.
 func (d dice) mutate(from *world) *world {
-	w := &world{services: map[string]*model.Service{}, slices: map[string]*model.Slice{}, zone: from.zone, nodeIP: from.nodeIP}
+	w := &world{services: map[string]*model.Service{}, slices: map[string]*model.Slice{}, zone: from.zone, nodeIP: from.nodeIP, cidr: from.cidr}
 	for k, v := range from.services {
 		w.services[k] = v
 	}
@@ -40,7 +40,7 @@ func (d dice) mutate(from *world) *world {
 		w.slices[k] = v
 	}
 	for range 1 + d(3) {
-		switch d(8) {
+		switch d(9) {
 		case 0:
 			delete(w.services, fmt.Sprintf("s%d", 1+d(4)))
 		case 1, 2, 3:
@@ -53,6 +53,8 @@ func (d dice) mutate(from *world) *world {
 			w.slices[name] = d.slice(name)
 		case 7:
 			w.zone, w.nodeIP = string(rune('a'+d(3))), fmt.Sprintf("192.168.1.%d", 1+d(2))
+		case 8:
+			w.cidr = []string{"10.96.0.0/12", "1.2.3.2/31"}[d(2)]
 		}
 	}
 	return w
@@ -66,7 +68,7 @@ func (d dice) service(name string) *model.Service {
 		s.Ports = append(s.Ports, model.ServicePort{Name: "q", Protocol: model.UDP, Port: 53, NodePort: uint16(30000 + d(2))})
 	}
 	if d.yes(2) {
-		s.ExternalIPs = addrs(fmt.Sprintf("1.2.3.%d", d(3)))
+		s.ExternalIPs = addrs([]string{"1.2.3.0", "1.2.3.1", "1.2.3.2", "192.168.1.1", "169.254.1.1"}[d(5)])
 	}
 	if d.yes(2) {
 		s.LoadBalancerIPs = addrs(fmt.Sprintf("1.2.3.%d", d(3)))

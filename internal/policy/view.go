@@ -19,6 +19,7 @@ type ViewInputs struct {
 	MasqueradeBit   uint8
 	LocalhostPorts  bool       // --iptables-localhost-nodeports
 	BindAddress     netip.Addr // overrides the node IP of its family unless unspecified
+	NoExternalIPs   bool       // see Self
 
 	// From the outside world.
 	Node  *model.Node // nil if unknown
@@ -67,10 +68,16 @@ func (in *ViewInputs) detector() model.LocalDetector {
 	return model.LocalDetector{}
 }
 
+// ipvsLink is where kube-proxy's ipvs mode puts the addresses of Services, and
+// leaves them when it stops: they are not the node's own.
+const ipvsLink = "kube-ipvs0"
+
 func (in *ViewInputs) nodeAddrs() []netip.Addr {
 	var out []netip.Addr
 	for _, h := range in.Host.Addrs {
-		out = append(out, h.Prefix.Addr())
+		if h.Link != ipvsLink {
+			out = append(out, h.Prefix.Addr())
+		}
 	}
 	if in.Node != nil {
 		out = append(out, in.Node.Addrs...)
@@ -91,7 +98,7 @@ func (in *ViewInputs) nodePortAddrs() []netip.Addr {
 		if mine := ofFamily(in.NodePortCIDRs, model.FamilyOf(a)); len(mine) > 0 && !contains(mine, a) {
 			continue // CIDRs of one family say nothing about the other, as in kube-proxy
 		}
-		if a.IsLinkLocalUnicast() || a.IsLoopback() && (a.Is6() || !in.LocalhostPorts) {
+		if h.Link == ipvsLink || a.IsLinkLocalUnicast() || a.IsLoopback() && (a.Is6() || !in.LocalhostPorts) {
 			continue
 		}
 		out = append(out, a)
@@ -124,7 +131,7 @@ func (in *ViewInputs) primaryOf(fam model.Family) []netip.Addr {
 	}
 	var out []netip.Addr
 	for _, h := range in.Host.Addrs {
-		if a := h.Prefix.Addr(); model.FamilyOf(a) == fam && a.IsGlobalUnicast() {
+		if a := h.Prefix.Addr(); model.FamilyOf(a) == fam && a.IsGlobalUnicast() && h.Link != ipvsLink {
 			out = append(out, a)
 		}
 	}

@@ -59,6 +59,18 @@ func TestNodePortAddrs(t *testing.T) {
 	}
 }
 
+// What kube-proxy's ipvs mode left on its dummy link are Services' addresses, not
+// the node's: no NodePort answers there, and no external IP is refused for it.
+func TestAddressesLeftByIPVS(t *testing.T) {
+	left := model.HostAddrs{Addrs: []model.HostAddr{{Prefix: prefixes("203.0.113.9/32")[0], Link: "kube-ipvs0"}, {Prefix: prefixes("192.168.1.5/24")[0], Link: "eth0"}}}
+	for _, primary := range []bool{true, false} {
+		v := policy.View(policy.ViewInputs{Host: left, NodePortPrimary: primary})
+		if got := fmt.Sprint(v.NodeAddrs, v.NodePortAddrs); got != "[192.168.1.5] [192.168.1.5]" {
+			t.Errorf("primary %t: %s", primary, got)
+		}
+	}
+}
+
 // KEP-6032: on ::1 a program must listen, and does so only if asked to.
 func TestListenLocalhost(t *testing.T) {
 	for _, c := range []struct {

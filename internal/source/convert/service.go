@@ -39,7 +39,7 @@ func (c *Converter) Service(o *corev1.Service) (*model.Service, []model.Problem)
 	if kind != corev1.ServiceTypeExternalName && !s.Headless {
 		s.ClusterIPs = clusterIPs(spec, r)
 	}
-	s.ExternalIPs = vips("spec.externalIPs", spec.ExternalIPs, r)
+	s.ExternalIPs = externalIPs(spec.ExternalIPs, r)
 	s.LoadBalancerIPs = ingressIPs(o.Status.LoadBalancer.Ingress, r)
 	s.SourceRanges = guards("spec.loadBalancerSourceRanges", spec.LoadBalancerSourceRanges, r)
 	s.Ports = c.servicePorts(spec, kind, r)

@@ -120,7 +120,8 @@ func TestServiceAddresses(t *testing.T) {
 			`spec.externalIPs[1]: "nonsense" is not an IP address`,
 			"spec.externalIPs[2]: 0.0.0.0 is the unspecified address",
 			"spec.externalIPs[3]: 203.0.113.7 is listed twice",
-		}, func(s *model.Service) any { return s.ExternalIPs }, addrs("203.0.113.7", "2001:db8::7")},
+		}, func(s *model.Service) any { return s.ExternalIPs },
+			[]netip.Addr{addrs("203.0.113.7")[0], {}, {}, {}, addrs("2001:db8::7")[0]}},
 		{"load balancer", func(o *corev1.Service) {
 			o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
 				{IP: "192.0.2.1"}, {Hostname: "lb.example"}, {IP: "x"}, {IP: "192.0.2.2", IPMode: ptr(corev1.LoadBalancerIPModeProxy)},

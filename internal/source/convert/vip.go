@@ -42,18 +42,22 @@ func clusterIPs(spec *corev1.ServiceSpec, r *report) []netip.Addr {
 	return out
 }
 
-func vips(field string, texts []string, r *report) []netip.Addr {
+// externalIPs keeps each address in its place; where one cannot be used stands
+// the zero Addr, so that later complaints name the right entry.
+func externalIPs(texts []string, r *report) []netip.Addr {
+	const field = "spec.externalIPs"
 	var out []netip.Addr
 	for i, text := range texts {
 		a, err := parseVIP(text)
 		switch {
 		case err != nil:
 			r.add(at(field, i), "%v", err)
+			a = netip.Addr{}
 		case slices.Contains(out, a):
 			r.add(at(field, i), "%s is listed twice", a)
-		default:
-			out = append(out, a)
+			a = netip.Addr{}
 		}
+		out = append(out, a)
 	}
 	return out
 }

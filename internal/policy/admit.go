@@ -1,0 +1,101 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Admit gives the Service without the addresses that it must not take on this
+// node, and a Problem for each of them; the Service itself if there are none.
+// Who serves it, and who claims its addresses, must go by what Admit gives.
+//
+// External IPs are written by whoever may write a Service, so one of them must
+// not take a connection that is meant for the node or for another Service
+// (CVE-2020-8554). Load balancer addresses are written by controllers, which may
+// name an address of the node: k3s' servicelb does.
+func Admit(svc *model.Service, node *Self) (*model.Service, []model.Problem) {
+	if svc == nil || !svc.Proxied || len(svc.ExternalIPs) == 0 && len(svc.LoadBalancerIPs) == 0 {
+		return svc, nil
+	}
+	r := refusals{svc: svc, node: node}
+	balancers := r.filter(func(int) string { return field(model.LoadBalancer) }, svc.LoadBalancerIPs, neverServed)
+	var external []netip.Addr
+	if node.NoExternalIPs {
+		r.noExternalIPs()
+	} else {
+		external = r.filter(func(i int) string { return fmt.Sprintf("%s[%d]", field(model.ExternalIP), i) }, svc.ExternalIPs, r.notExternal)
+	}
+	if len(balancers) == len(svc.LoadBalancerIPs) && len(external) == len(svc.ExternalIPs) {
+		return svc, nil
+	}
+	admitted := *svc
+	admitted.LoadBalancerIPs, admitted.ExternalIPs = balancers, external
+	return &admitted, r.problems
+}
+
+type refusals struct {
+	svc      *model.Service
+	node     *Self
+	problems []model.Problem
+}
+
+func (r *refusals) complain(field, format string, args ...any) {
+	r.problems = append(r.problems, model.Problem{Object: "Service " + r.svc.Key.String(), Field: field, Reason: fmt.Sprintf(format, args...)})
+}
+
+// filter gives the addresses against which why says nothing, and complains of the
+// others. What the source refused already is the zero Addr.
+func (r *refusals) filter(field func(int) string, list []netip.Addr, why func(netip.Addr) string) (out []netip.Addr) {
+	for i, a := range list {
+		if !a.IsValid() {
+			continue
+		}
+		if reason := why(a); reason != "" {
+			r.complain(field(i), "%s is %s: it is not served", a, reason)
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func (r *refusals) noExternalIPs() {
+	if slices.ContainsFunc(r.svc.ExternalIPs, netip.Addr.IsValid) {
+		r.complain(field(model.ExternalIP), "not served, because the feature gate AllowServiceExternalIPs is off")
+	}
+}
+
+// notExternal says why an address may not be an external IP; "" if it may.
+func (r *refusals) notExternal(a netip.Addr) string {
+	if why := neverServed(a); why != "" {
+		return why
+	}
+	switch {
+	case slices.Contains(r.svc.LoadBalancerIPs, a):
+		return "" // served as that
+	case slices.Contains(r.node.Addrs, a):
+		return "an address of this node"
+	case contains(r.node.ServiceCIDRs, a):
+		return "inside the cluster's Service ranges"
+	}
+	return ""
+}
+
+// neverServed says why an address can be no Service's from outside the cluster,
+// whoever wrote it; "" if it can.
+func neverServed(a netip.Addr) string {
+	switch {
+	case a.IsUnspecified():
+		return "the unspecified address"
+	case a.IsLoopback():
+		return "a loopback address"
+	case a.IsLinkLocalUnicast():
+		return "a link-local address"
+	case a.IsMulticast():
+		return "a multicast address"
+	}
+	return ""
+}

@@ -1,0 +1,77 @@
+package policy
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Services knows every Service and this node, and from that which addresses each
+// may have here (Admit) and who holds what several ask for (Claims). What one
+// Service's decision is depends on the others through it alone.
+type Services struct {
+	known  map[model.ServiceKey]admitted
+	claims *Claims
+	node   Self
+}
+
+// admitted is a Service as it came, and as Admit gave it.
+type admitted struct{ asked, served *model.Service }
+
+// NewServices makes an empty table.
+func NewServices() *Services {
+	return &Services{known: map[model.ServiceKey]admitted{}, claims: NewClaims()}
+}
+
+// SetNode takes what is known of this node, and gives the Services that must be
+// updated and decided again for it. Those with hints are not among them: who keeps
+// the slices knows them.
+func (s *Services) SetNode(node Self) (dirty []model.ServiceKey) {
+	same := slices.Equal(s.node.Addrs, node.Addrs) && slices.Equal(s.node.ServiceCIDRs, node.ServiceCIDRs) &&
+		s.node.NoExternalIPs == node.NoExternalIPs
+	s.node = node
+	if same {
+		return nil
+	}
+	for k, a := range s.known {
+		now, _ := Admit(a.asked, &s.node)
+		// Whether a guarded address lets the node itself in depends on its addresses.
+		if a.asked.SourceGuarded || !slices.Equal(now.ExternalIPs, a.served.ExternalIPs) {
+			dirty = append(dirty, k)
+		}
+	}
+	return dirty
+}
+
+// Update takes a Service as it is now, nil if it is gone. It gives the other
+// Services that must be decided again, because they gained or lost a key by that,
+// and the keys that this one does not ask for any more.
+func (s *Services) Update(key model.ServiceKey, svc *model.Service) (affected []model.ServiceKey, gone []model.FrontendKey) {
+	old := s.known[key].served
+	served, _ := Admit(svc, &s.node)
+	if served == old {
+		return nil, nil
+	}
+	if svc == nil {
+		delete(s.known, key)
+	} else {
+		s.known[key] = admitted{svc, served}
+	}
+	return s.claims.Replace(old, served), LostKeys(old, served)
+}
+
+// Keys iterates over all Services, in no order.
+func (s *Services) Keys() iter.Seq[model.ServiceKey] { return maps.Keys(s.known) }
+
+// Decide gives the whole decision for one Service as it was last updated.
+func (s *Services) Decide(key model.ServiceKey, list []*model.Slice) Result {
+	a := s.known[key]
+	res := Frontends(Inputs{Service: a.asked, Slices: list, Node: s.node,
+		Owns: func(k model.FrontendKey) bool { return s.claims.Owns(k, key) }})
+	if lost := s.claims.Lost(a.served); len(lost) > 0 {
+		res.Problems = append(lost, res.Problems...)
+	}
+	return res
+}
