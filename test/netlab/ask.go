@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // Protocol is a transport, in the lower case that the scenario files use.
@@ -120,7 +122,7 @@ func (f *Flow) exchange(ctx context.Context) (line string, err error) {
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		deadline = time.Now().Add(5 * time.Second)
+		deadline = time.Now().Add(patience.Of(5 * time.Second))
 	}
 	if err := f.conn.SetDeadline(deadline); err != nil {
 		return "", err

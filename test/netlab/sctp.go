@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // Many kernels (this project's CI among them) have SCTP in conntrack and NAT, which is what a Service proxy uses, but no SCTP sockets.
@@ -152,7 +154,7 @@ func (h *Host) sctpFlow(to netip.AddrPort) *sctpFlow {
 // ask sends one INIT and waits for its answer. A raw socket's ICMP error does not say which port it is for, so there is one request at a
 // time to one address; the wait for one's turn does not count against the deadline.
 func (f *sctpFlow) ask(ctx context.Context) (line string, own netip.Addr, err error) {
-	budget := 5 * time.Second
+	budget := patience.Of(5 * time.Second)
 	if deadline, ok := ctx.Deadline(); ok {
 		budget = time.Until(deadline)
 	}

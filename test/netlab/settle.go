@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // settle waits until every link carries packets in both families. A bridge port starts to forward only when the kernel's link watch has
 // run, and a neighbour solicitation lost before that is repeated after a whole second: a test would see a time-out that is not its own.
 func (l *Lab) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(10*time.Second))
 	defer cancel()
 	for _, name := range l.names {
 		h := l.hosts[name]
@@ -31,7 +33,7 @@ func (l *Lab) settle(ctx context.Context) error {
 
 func (h *Host) reach(ctx context.Context, to netip.AddrPort) error {
 	for {
-		once, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		once, cancel := context.WithTimeout(ctx, patience.Of(100*time.Millisecond))
 		r := h.Ask(once, UDP, to)
 		cancel()
 		if r.Outcome == Answered {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 //go:embed nodes.yaml
@@ -63,11 +64,11 @@ endpoints: [{addresses: [%q], nodeName: node-a, conditions: {ready: true}}]
 
 // Wait returns when the current generation answers in both families, asked on node-a itself.
 func (c *Canary) Wait(ctx context.Context, lab *netlab.Lab, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(limit))
 	defer cancel()
 	for _, vip := range []netip.AddrPort{canaryVIP4, canaryVIP6} {
 		for {
-			once, stop := context.WithTimeout(ctx, 200*time.Millisecond)
+			once, stop := context.WithTimeout(ctx, patience.Of(200*time.Millisecond))
 			rep := lab.Node().Ask(once, netlab.TCP, vip)
 			stop()
 			if rep.Outcome == netlab.Answered && rep.Port == c.port() {

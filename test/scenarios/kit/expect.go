@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // Bounds of one expectation. A request that should be answered may take requestTimeout; one that should not is believed after quietTimeout,
@@ -42,7 +43,7 @@ func (e *flowExpectation) check(ctx context.Context, r *run) error {
 	if !ok {
 		return permanent{fmt.Errorf("no flow %q is open", e.name)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, quietTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(quietTimeout))
 	defer cancel()
 	rep := f.Ask(ctx)
 	switch e.answer.kind {
@@ -112,7 +113,7 @@ func (e *printsExpectation) check(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(commandTimeout))
 	defer cancel()
 	out, err := h.Run(ctx, "sh", "-c", e.command)
 	if err != nil {

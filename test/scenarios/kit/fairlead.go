@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // Limits for the agent: to be in sync after its start, to end after SIGTERM, to bring one change into the kernel.
@@ -70,7 +71,7 @@ func (f *Fairlead) launch(ctx context.Context) error {
 		return err
 	}
 	f.proc = proc
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(startLimit))
 	defer cancel()
 	for {
 		err := f.synced(ctx)
@@ -81,7 +82,7 @@ func (f *Fairlead) launch(ctx context.Context) error {
 		case <-f.proc.Done():
 			return fmt.Errorf("the agent ended by itself: %v\n%s", f.proc.Err(), f.tail())
 		case <-ctx.Done():
-			return fmt.Errorf("not in sync within %s: %w\n%s", startLimit, err, f.tail())
+			return fmt.Errorf("not in sync within %s: %w\n%s", patience.Of(startLimit), err, f.tail())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -116,8 +117,8 @@ func (f *Fairlead) Restart(ctx context.Context, kill bool) error {
 
 // Halt implements Subject.
 func (f *Fairlead) Halt(context.Context) error {
-	if !f.proc.Terminate(endLimit) {
-		return fmt.Errorf("the agent did not end within %s of SIGTERM\n%s", endLimit, f.tail())
+	if !f.proc.Terminate(patience.Of(endLimit)) {
+		return fmt.Errorf("the agent did not end within %s of SIGTERM\n%s", patience.Of(endLimit), f.tail())
 	}
 	return nil
 }
@@ -170,7 +171,7 @@ func (f *Fairlead) write(file File) error {
 
 // Cleanup implements Subject.
 func (f *Fairlead) Cleanup(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(commandTimeout))
 	defer cancel()
 	_, err := f.setup.Lab.Node().Run(ctx, f.Binary, "cleanup")
 	return err
@@ -184,9 +185,9 @@ func (f *Fairlead) Stop(ctx context.Context) error {
 	defer os.RemoveAll(f.dir)
 	f.dir = ""
 	if f.proc != nil {
-		f.proc.Terminate(endLimit)
+		f.proc.Terminate(patience.Of(endLimit))
 	}
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(commandTimeout))
 	defer cancel()
 	if err := f.Cleanup(ctx); err != nil {
 		return fmt.Errorf("clean up: %w", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // fromExpectation makes fresh requests, each from a source port of its own.
@@ -26,7 +27,7 @@ func (e *fromExpectation) check(ctx context.Context, r *run) error {
 		return err
 	}
 	ask := func() netlab.Reply {
-		ctx, cancel := context.WithTimeout(ctx, e.answer.timeout(e.proto))
+		ctx, cancel := context.WithTimeout(ctx, patience.Of(e.answer.timeout(e.proto)))
 		defer cancel()
 		return h.Ask(ctx, e.proto, e.to)
 	}

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // Get fetches a URL from inside a host's namespace on a connection of its own.
 func Get(ctx context.Context, h *netlab.Host, url string) (status int, header http.Header, body string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(2*time.Second))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // run is one variant being run in one lab.
@@ -158,7 +159,7 @@ func (r *run) command(ctx context.Context, s step) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(commandTimeout))
 	defer cancel()
 	_, err = h.Run(ctx, "sh", "-c", s.rest[len(s.args[0]):])
 	return err
@@ -182,7 +183,7 @@ func (r *run) open(ctx context.Context, s step) error {
 	if len(a) == 6 {
 		proto = netlab.Protocol(a[5])
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(requestTimeout))
 	defer cancel()
 	f, err := h.Open(ctx, proto, to)
 	if err == nil {
@@ -193,7 +194,7 @@ func (r *run) open(ctx context.Context, s step) error {
 
 // listable checks after every step that the host's own nft can print what is in the kernel: other software and people read it that way.
 func (r *run) listable(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(commandTimeout))
 	defer cancel()
 	if _, err := r.lab.Node().Run(ctx, "nft", "list", "ruleset"); err != nil {
 		return fmt.Errorf("list the ruleset: %w", err)

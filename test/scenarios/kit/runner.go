@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // Config says what to run.
@@ -55,7 +56,7 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 		cfg.Labs = 4
 	}
 	if cfg.Patience == 0 {
-		cfg.Patience = pollFor
+		cfg.Patience = patience.Of(pollFor)
 	}
 	var jobs []job
 	for _, mode := range cfg.Modes {
@@ -140,7 +141,7 @@ func (cfg Config) work(ctx context.Context, queue <-chan job, report func(job, R
 }
 
 func (cfg Config) one(ctx context.Context, lab *netlab.Lab, subject Subject, j job) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(2*time.Minute))
 	defer cancel()
 	r := &run{v: j.variant, lab: lab, subject: subject, mode: j.mode, restarts: cfg.RestartBetweenSteps, patience: cfg.Patience,
 		flows: map[string]*flow{}, traffic: map[string]*traffic{}}

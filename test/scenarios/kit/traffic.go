@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // traffic is a client that asks all the time, one fresh connection after the other, while the steps go on.
@@ -42,7 +43,7 @@ func (r *run) startTraffic(ctx context.Context, s step) error {
 	r.traffic[a[0]] = t
 	t.done.Go(func() {
 		for ctx.Err() == nil {
-			once, stop := context.WithTimeout(ctx, requestTimeout)
+			once, stop := context.WithTimeout(ctx, patience.Of(requestTimeout))
 			rep := h.Ask(once, proto, to)
 			stop()
 			if ctx.Err() == nil {

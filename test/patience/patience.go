@@ -1,0 +1,21 @@
+// Package patience scales the limits of tests: a limit is right for the machine that
+// it was chosen on, and a test kernel in an emulator is ten to forty times slower.
+package patience
+
+import (
+	"os"
+	"strconv"
+	"time"
+)
+
+// Env names the factor, a decimal number of at least 1. Package vm measures it.
+const Env = "FAIRLEAD_PATIENCE"
+
+// Of gives how long to wait here for what takes at most d on a usual machine.
+func Of(d time.Duration) time.Duration {
+	factor, err := strconv.ParseFloat(os.Getenv(Env), 64)
+	if err != nil || factor < 1 {
+		return d
+	}
+	return time.Duration(float64(d) * factor)
+}

@@ -1,0 +1,169 @@
+package vm
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config says what to run, and under which kernel.
+type Config struct {
+	Kernel string // a folder of Cache/kernels: "6.1" or "6.12"
+	Cache  string // what fetch.sh made
+	Init   string // the guest's PID 1, a static binary (package test/vm/init)
+	Order  Order  // Args, Dir, Env, Repo; the rest is filled in
+	Output io.Writer
+	Memory int // MiB; 0 = 1536
+	// Icount makes the guest's clock count instructions: what it times is then
+	// repeatable to 1-3 % whatever else this machine does, and only good for ratios.
+	Icount bool
+}
+
+// ExitError is a program in the guest that ended with another code than 0.
+type ExitError int
+
+// Error implements error.
+func (e ExitError) Error() string {
+	return "the program in the test kernel ended with exit code " + strconv.Itoa(int(e))
+}
+
+// The guest tells where the program's output begins, and in the end its exit code.
+const (
+	beginMark = "VM-BEGIN"
+	exitMark  = "VM-EXIT "
+)
+
+// ErrNoExit: the guest went away without telling an exit code: it did not boot, it
+// crashed, or ctx ended.
+var ErrNoExit = errors.New("the test kernel ended without an exit code")
+
+// Run boots the kernel, runs the order to its end and gives its exit code as an
+// ExitError. The end of ctx ends the machine.
+func Run(ctx context.Context, cfg Config) error {
+	dir := filepath.Join(cfg.Cache, "kernels", cfg.Kernel)
+	boot, err := os.MkdirTemp("", "fairlead-vm-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(boot) }() // a leftover in the temporary folder harms nobody
+	initrd := filepath.Join(boot, "initrd")
+	if err := writeInitrd(initrd, dir, &cfg); err != nil {
+		return fmt.Errorf("prepare kernel %s: %w", cfg.Kernel, err)
+	}
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", arguments(dir, initrd, &cfg)...)
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Stderr = cfg.Output
+	serial, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the emulator (test/vm/fetch.sh installs it): %w", err)
+	}
+	code, told := relay(serial, cfg.Output)
+	ended := cmd.Wait()
+	switch {
+	case told && code == 0:
+		return nil
+	case told:
+		return ExitError(code)
+	}
+	return errors.Join(ErrNoExit, ended, ctx.Err())
+}
+
+// relay copies what the program prints to the guest's console, and finds the exit
+// code behind it. If the program never began, it copies what the boot left there.
+func relay(serial io.Reader, out io.Writer) (code int, told bool) {
+	var boot strings.Builder
+	begun := false
+	lines := bufio.NewReader(serial)
+	for {
+		line, err := lines.ReadString('\n')
+		line = strings.TrimRight(line, "\r\n")
+		text, isExit := strings.CutPrefix(line, exitMark)
+		switch n, bad := strconv.Atoi(strings.TrimSpace(text)); {
+		case isExit && bad == nil:
+			code, told = n, true
+		case !begun && strings.HasSuffix(line, beginMark): // the firmware leaves bytes in front
+			begun = true
+		case told: // the kernel's last words
+		case !begun:
+			boot.WriteString(line + "\n")
+		case line != "" || err == nil:
+			fmt.Fprintln(out, line)
+		}
+		if err == nil {
+			continue
+		}
+		if !begun {
+			fmt.Fprint(out, boot.String())
+		}
+		return code, told
+	}
+}
+
+func writeInitrd(path, dir string, cfg *Config) error {
+	releases, err := filepath.Glob(filepath.Join(dir, "lib/modules/*"))
+	if err != nil || len(releases) != 1 {
+		return fmt.Errorf("want one folder in %s/lib/modules (test/vm/fetch.sh makes it): %w", dir, err)
+	}
+	o := cfg.Order
+	o.Modules, o.Release, o.Host, o.Cached = filepath.Dir(releases[0]), filepath.Base(releases[0]), Work(), cfg.Cache
+	order, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	var a archive
+	for _, name := range [...]string{"proc", "dev", "root", "m"} {
+		a.dir(name)
+	}
+	a.file("order.json", order)
+	init, err := os.ReadFile(cfg.Init)
+	if err != nil {
+		return err
+	}
+	a.file("init", init)
+	modules := filepath.Join(dir, "boot-modules")
+	names, err := os.ReadFile(filepath.Join(modules, "order"))
+	if err != nil {
+		return err
+	}
+	a.file("m/order", names)
+	for _, name := range strings.Fields(string(names)) {
+		content, err := os.ReadFile(filepath.Join(modules, name))
+		if err != nil {
+			return err
+		}
+		a.file("m/"+name, content)
+	}
+	return os.WriteFile(path, a.bytes(), 0o600)
+}
+
+func arguments(dir, initrd string, cfg *Config) []string {
+	memory := cfg.Memory
+	if memory == 0 {
+		memory = 1536
+	}
+	share := func(tag, path, more string) string {
+		return fmt.Sprintf("local,path=%s,mount_tag=%s,security_model=none,multidevs=remap%s", path, tag, more)
+	}
+	args := []string{"-accel", "tcg", "-cpu", "max,la57=off", "-smp", "1", "-m", strconv.Itoa(memory),
+		"-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio", "-net", "none",
+		"-kernel", filepath.Join(dir, "vmlinuz"), "-initrd", initrd,
+		"-virtfs", share("host", "/", ",readonly=on"), "-virtfs", share("repo", cfg.Order.Repo, ""), "-virtfs", share("cache", cfg.Cache, ""),
+		// mitigations cost an emulator time and protect nobody here.
+		"-append", "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off tsc=reliable"}
+	if cfg.Icount {
+		args = append(args, "-icount", "shift=1,sleep=off")
+	}
+	return args
+}
