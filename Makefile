@@ -38,7 +38,7 @@ test: deps build ## every test: unit, property, real kernel, real API server
 	@bash scripts/test.sh
 
 .PHONY: conformance
-conformance: lab ## the scenario kit: MODE=nftables [SUBJECT=kube-proxy] [RUN=regexp]
+conformance: lab ## the scenario kit: MODE=nftables [SUBJECT=kube-proxy] [RUN=regexp] [KERNEL=6.1|6.12]
 	@bash scripts/conformance.sh "$(MODE)" "$(SUBJECT)" "$(RUN)"
 
 SOAK ?= 5m

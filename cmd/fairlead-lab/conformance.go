@@ -62,6 +62,8 @@ func conformanceCommand() *cobra.Command {
 	f.StringVar(&binary, "bin", envOr("FAIRLEAD_BIN", "bin/fairlead"), "the agent")
 	f.StringVar(&faults, "faults", os.Getenv("FAIRLEAD_FAULTS"), "share of kernel commits that fail in the agent, such as 0.1")
 	f.IntVar(&cfg.Labs, "labs", 4, "labs at the same time")
+	f.IntVar(&cfg.Part, "part", 0, "which part of the variants, from 0, when several machines share them")
+	f.IntVar(&cfg.Parts, "parts", 0, "how many parts there are; 0 = this machine takes all")
 	f.BoolVar(&cfg.RestartBetweenSteps, "restart-between-steps", false, "restart the agent between any two steps")
 	f.BoolVarP(&verbose, "verbose", "v", false, "a line for each variant, failures at once")
 	return cmd

@@ -59,7 +59,7 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	if a.driver, a.reads, err = openDriver(cfg); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if a.caps, err = probe(ctx, a.driver); err != nil {
 		return nil, fmt.Errorf("proxy mode %s: %w", cfg.Mode, err)

@@ -18,6 +18,8 @@ type Config struct {
 	Modes     []string
 	// Run selects variants by their full name; nil means all.
 	Run *regexp.Regexp
+	// Part and Parts divide the variants over several machines: this one takes each that is Part modulo Parts. Parts 0 takes all.
+	Part, Parts int
 	// NewSubject makes the subject for one lab.
 	NewSubject func() Subject
 	// SubjectName is the word for `not NAME:` headers.
@@ -58,16 +60,7 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	if cfg.Patience == 0 {
 		cfg.Patience = patience.Of(pollFor)
 	}
-	var jobs []job
-	for _, mode := range cfg.Modes {
-		for _, s := range cfg.Scenarios {
-			for _, v := range s.Variants() {
-				if cfg.Run == nil || cfg.Run.MatchString(v.Name()) {
-					jobs = append(jobs, job{len(jobs), v, mode})
-				}
-			}
-		}
-	}
+	jobs := cfg.jobs()
 	if len(jobs) == 0 {
 		return nil, errors.New("run scenarios: none selected")
 	}
@@ -96,6 +89,25 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	err := feed(ctx, queue, jobs)
 	wg.Wait()
 	return results, errors.Join(append(errs, err)...)
+}
+
+// jobs are the selected variants, each in every mode.
+func (cfg Config) jobs() (out []job) {
+	selected := 0
+	for _, mode := range cfg.Modes {
+		for _, s := range cfg.Scenarios {
+			for _, v := range s.Variants() {
+				if cfg.Run != nil && !cfg.Run.MatchString(v.Name()) {
+					continue
+				}
+				if cfg.Parts == 0 || selected%cfg.Parts == cfg.Part {
+					out = append(out, job{len(out), v, mode})
+				}
+				selected++
+			}
+		}
+	}
+	return out
 }
 
 func feed(ctx context.Context, queue chan<- job, jobs []job) error {
