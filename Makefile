@@ -10,7 +10,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 export FAIRLEAD_BIN := $(CURDIR)/$(BIN)
 
 # Packages whose tests program a real kernel, in namespaces that they make.
-KERNEL_PKGS := ./internal/kernel/... ./internal/dataplane/... ./internal/conntrack/... ./internal/node/... ./test/netlab/... ./test/scenarios/...
+KERNEL_PKGS := ./internal/kernel/... ./internal/dataplane/... ./internal/conntrack/... ./internal/node/... ./test/netlab/... ./test/scenarios/... ./test/takeover/...
 
 .DEFAULT_GOAL := help
 .PHONY: help

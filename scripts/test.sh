@@ -11,7 +11,7 @@ group() { # name, go test arguments...
 	go test -json "$@" | bin/summary "$name" | tee "bin/$name.txt"
 	[ "${PIPESTATUS[1]}" = 0 ] || failed=1
 }
-kernel='internal/kernel/|internal/dataplane/|internal/conntrack|internal/node|internal/dns|test/netlab|test/scenarios|test/headless'
+kernel='internal/kernel/|internal/dataplane/|internal/conntrack|internal/node|internal/dns|test/netlab|test/scenarios|test/takeover|test/headless'
 mapfile -t all < <(go list ./...)
 mapfile -t unit < <(printf '%s\n' "${all[@]}" | grep -vE "$kernel")
 mapfile -t real < <(printf '%s\n' "${all[@]}" | grep -E "$kernel")

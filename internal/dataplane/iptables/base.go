@@ -20,6 +20,9 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 		b.fixed()
 		b.lines()
 		for _, j := range jumps() {
+			if j.only != 0 && j.only != f {
+				continue
+			}
 			b.put(kindJump, chainRef{f, j.table, j.chain}.line(j.rule), present)
 		}
 	}
@@ -91,6 +94,9 @@ func (b *base) fixed() {
 	for _, t := range tables {
 		b.chain(kindBase, t, canaryChain)
 	}
+	if b.family == model.IPv4 {
+		b.chain(kindBase, mangle, localnet, "-j DROP")
+	}
 }
 
 // jump is a rule in a built-in chain.
@@ -98,10 +104,20 @@ type jump struct {
 	table table
 	chain string
 	rule  string
+	only  model.Family // 0: both
 }
 
-// jumps are kube-proxy's, letter by letter, so that its own are taken over. They
-// are put in front of what is there, the last one first.
+// fromOutside are packets for 127.0.0.0/8 that did not come from this node. NodePorts
+// on 127.0.0.1 need route_localnet, and with it the kernel lets such packets in,
+// to everything that listens on loopback only (CVE-2020-8558, kubernetes#90259). The
+// mangle table sees them before any translation, so that answers to the node's own
+// connections to 127.0.0.1 still carry another destination, and what is dropped
+// reaches no NodePort either. kube-proxy's rule stands behind nat and lets through
+// what claims to come from 127.0.0.0/8.
+const fromOutside = "-d 127.0.0.0/8 ! -i lo"
+
+// jumps are kube-proxy's, letter by letter, so that its own are taken over, and
+// one of ours. They are put in front of what is there, the last one first.
 func jumps() []jump {
 	said := func(s string) string { return comment(s)[1:] }
 	portals := said("kubernetes service portals") + " -j " + servicesChain
@@ -109,18 +125,19 @@ func jumps() []jump {
 	guard := isNew + comment("kubernetes load balancer firewall") + " -j " + firewallChain
 	services := isNew + comment("kubernetes service portals") + " -j " + servicesChain
 	return []jump{
-		{nat, "PREROUTING", portals},
-		{nat, "OUTPUT", portals},
-		{nat, "POSTROUTING", said("kubernetes postrouting rules") + " -j " + postrouting},
-		{filter, "INPUT", external},
-		{filter, "INPUT", said("kubernetes health check service ports") + " -j " + nodePortsChain},
-		{filter, "INPUT", guard},
-		{filter, "FORWARD", external},
-		{filter, "FORWARD", services},
-		{filter, "FORWARD", said("kubernetes forwarding rules") + " -j " + forwardChain},
-		{filter, "FORWARD", guard},
-		{filter, "OUTPUT", external},
-		{filter, "OUTPUT", services},
-		{filter, "OUTPUT", guard},
+		{table: nat, chain: "PREROUTING", rule: portals},
+		{table: nat, chain: "OUTPUT", rule: portals},
+		{table: nat, chain: "POSTROUTING", rule: said("kubernetes postrouting rules") + " -j " + postrouting},
+		{table: filter, chain: "INPUT", rule: external},
+		{table: filter, chain: "INPUT", rule: said("kubernetes health check service ports") + " -j " + nodePortsChain},
+		{table: filter, chain: "INPUT", rule: guard},
+		{table: filter, chain: "FORWARD", rule: external},
+		{table: filter, chain: "FORWARD", rule: services},
+		{table: filter, chain: "FORWARD", rule: said("kubernetes forwarding rules") + " -j " + forwardChain},
+		{table: filter, chain: "FORWARD", rule: guard},
+		{table: filter, chain: "OUTPUT", rule: external},
+		{table: filter, chain: "OUTPUT", rule: services},
+		{table: filter, chain: "OUTPUT", rule: guard},
+		{table: mangle, chain: "PREROUTING", rule: fromOutside + comment("block incoming localnet connections") + " -j " + localnet, only: model.IPv4},
 	}
 }

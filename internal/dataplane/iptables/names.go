@@ -32,6 +32,7 @@ const (
 	externalPort = "KUBE-X-PORTS"
 	firewallNode = "KUBE-W-NODEPORTS"
 	firewallPort = "KUBE-W-PORTS"
+	localnet     = "KUBE-LOCALNET" // drops what comes for 127.0.0.0/8 from outside
 )
 
 // shortHash is kube-proxy's: 16 characters of base32 of SHA-256.
@@ -126,7 +127,7 @@ func fixedChains() map[table][]string {
 	return map[table][]string{
 		nat:    {nodePortsChain, postrouting, canaryChain},
 		filter: {forwardChain, externalNode, firewallNode, canaryChain},
-		mangle: {canaryChain},
+		mangle: {localnet, canaryChain},
 	}
 }
 

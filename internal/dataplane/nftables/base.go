@@ -32,7 +32,7 @@ func fixedChains() []fixedChain {
 		{name: "guard-check", rules: guardCheck},
 		{name: "guard-check-nodeports", rules: guardCheckNodePorts},
 		{name: "guard", rules: guard},
-		{name: "guard-prerouting", hook: hook("filter", nft.HookPrerouting, beforeNAT), rules: jumpIfNew("guard")},
+		{name: "guard-prerouting", hook: hook("filter", nft.HookPrerouting, beforeNAT), rules: guardPrerouting},
 		{name: "guard-output", hook: hook("filter", nft.HookOutput, beforeNAT), rules: jumpIfNew("guard")},
 		{name: "dispatch", rules: dispatch},
 		{name: "nat-prerouting", hook: hook("nat", nft.HookPrerouting, dstNAT), rules: jump("dispatch")},
@@ -75,6 +75,21 @@ func guard(l lang, _ *model.NodeView) []rule {
 		join(vip, rule{in("fw-guarded")}, does(nft.Goto("guard-check"))),
 		join(l.toNodePort(), port, rule{in("fw-guarded-nodeports")}, does(nft.Goto("guard-check-nodeports"))),
 	}
+}
+
+// guardPrerouting drops what comes for 127.0.0.0/8 from outside. NodePorts on
+// 127.0.0.1 need route_localnet, and with it the kernel lets such packets in, to
+// everything that listens on loopback only (CVE-2020-8558, kubernetes#90259). It
+// sees them before any translation, so that answers to the node's own connections
+// to 127.0.0.1 still carry another destination. The kernel always drops ::1.
+func guardPrerouting(l lang, v *model.NodeView) []rule {
+	rules := jumpIfNew("guard")(l, v)
+	if l.f != nft.IPv4 {
+		return rules
+	}
+	localnet := rule{nft.DestAddr(l.f, nft.Word(0)), nft.Bitwise(nft.Word(0), nft.Word(0), []byte{255, 0, 0, 0}, make([]byte, 4)),
+		nft.Equal(nft.Word(0), []byte{127, 0, 0, 0})}
+	return append([]rule{join(localnet, inputDevice(nft.AppendIfName(nil, "lo"), true), does(nft.Drop()))}, rules...)
 }
 
 func guardCheck(l lang, _ *model.NodeView) []rule {

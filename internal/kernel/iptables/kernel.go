@@ -71,7 +71,7 @@ type Restore struct {
 // blind for a rule replaced by another of the same size, which the audit finds.
 type Stamp struct {
 	Generation uint32
-	Tables     [4]TableStamp // nat and filter of IPv4, then of IPv6
+	Tables     [5]TableStamp // nat, filter and mangle of IPv4, then nat and filter of IPv6
 }
 
 // TableStamp is what x_tables tells of a table without copying it.

@@ -140,7 +140,7 @@ func (s *sizes) stamp() (Stamp, error) {
 	for i, q := range [...]struct {
 		fd, level int
 		table     string
-	}{{s.v4, unix.SOL_IP, "nat"}, {s.v4, unix.SOL_IP, "filter"}, {s.v6, unix.SOL_IPV6, "nat"}, {s.v6, unix.SOL_IPV6, "filter"}} {
+	}{{s.v4, unix.SOL_IP, "nat"}, {s.v4, unix.SOL_IP, "filter"}, {s.v4, unix.SOL_IP, "mangle"}, {s.v6, unix.SOL_IPV6, "nat"}, {s.v6, unix.SOL_IPV6, "filter"}} {
 		if q.fd < 0 {
 			continue
 		}

@@ -1,0 +1,106 @@
+package takeover_test
+
+import (
+	"context"
+	"io"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/scenarios/kit"
+)
+
+var (
+	private      = netip.MustParseAddrPort("127.0.0.1:9999")
+	nodePortHere = netip.MustParseAddrPort("127.0.0.1:30080")
+)
+
+// TestNeighbourDoesNotReachLoopback is CVE-2020-8558 (kubernetes#90259): NodePorts on 127.0.0.1 need route_localnet, and with it a
+// neighbour on the link that routes 127.0.0.1 to the node reaches what listens there for the node alone.
+func TestNeighbourDoesNotReachLoopback(t *testing.T) {
+	bin := binary(t)
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			lab := newLab(t)
+			node, neighbour := lab.Node(), lab.Client()
+			listenLocally(t, node)
+			becomeNeighbour(t, neighbour, node)
+			if reply := ask(t, node, private); reply != netlab.Broken { // it answers with something that no echo server says
+				t.Fatalf("the node's own request to %s: %s", private, reply)
+			}
+			agent := start(t, bin, kit.Setup{Lab: lab, Mode: mode, Files: []kit.File{{Name: "web.yaml", Data: manifests}},
+				Flags: []string{"--nodeport-addresses", "127.0.0.0/8,172.18.0.0/24"}})
+			if reply := ask(t, node, nodePortHere); reply != netlab.Answered {
+				t.Errorf("the node's own request to NodePort %s: %s", nodePortHere, reply)
+			}
+			if set := strings.TrimSpace(sh(t, node, "cat /proc/sys/net/ipv4/conf/all/route_localnet")); set != "1" {
+				t.Fatalf("route_localnet is %s: nothing is proved", set)
+			}
+			for _, to := range []netip.AddrPort{private, nodePortHere} {
+				if reply := ask(t, neighbour, to); reply != netlab.TimedOut {
+					t.Errorf("a neighbour's request to %s: %s, want %s", to, reply, netlab.TimedOut)
+				}
+			}
+			if err := agent.Halt(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if reply := ask(t, neighbour, private); reply != netlab.TimedOut {
+				t.Errorf("with the agent stopped, a neighbour's request: %s", reply)
+			}
+			if err := agent.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestTheAttackWorksWithoutTheRule proves that the reproduction can fail: route_localnet alone lets the neighbour in.
+func TestTheAttackWorksWithoutTheRule(t *testing.T) {
+	lab := newLab(t)
+	listenLocally(t, lab.Node())
+	becomeNeighbour(t, lab.Client(), lab.Node())
+	if reply := ask(t, lab.Client(), private); reply != netlab.TimedOut {
+		t.Errorf("without route_localnet: %s", reply)
+	}
+	sh(t, lab.Node(), "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet")
+	if reply := ask(t, lab.Client(), private); reply != netlab.Broken {
+		t.Errorf("with route_localnet and no rule: %s, want an answer", reply)
+	}
+}
+
+// listenLocally serves what is meant for the node alone.
+func listenLocally(t *testing.T, node *netlab.Host) {
+	t.Helper()
+	listener, err := node.Listen(t.Context(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "for this node alone\n")
+			_ = conn.Close()
+		}
+	}()
+}
+
+// becomeNeighbour makes a host send its packets for 127.0.0.1 to the node.
+func becomeNeighbour(t *testing.T, h, node *netlab.Host) {
+	t.Helper()
+	sh(t, h, "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet; ip addr del 127.0.0.1/8 dev lo; ip route add 127.0.0.0/8 via "+
+		node.Addrs.V4.String()+" dev eth0 src "+h.Addrs.V4.String())
+}
+
+// ask makes one request. Two seconds are long for an answer on the same machine and short enough to wait for none.
+func ask(t *testing.T, h *netlab.Host, to netip.AddrPort) netlab.Outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	return h.Ask(ctx, netlab.TCP, to).Outcome
+}
