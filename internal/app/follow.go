@@ -20,8 +20,8 @@ type follower struct {
 	a        *agent
 	ports    map[model.ServiceKey]health.ServicePort
 	noLocal  map[model.ServiceKey][2]bool // internal, external
-	problems map[string]string            // by object: last text told
-	reads    int                          // of the kernel, told to metrics so far
+	problems *problemLog
+	reads    int // of the kernel, told to metrics so far
 	hadNode  bool
 	tried    bool // the engine has tried to sync
 	synced   bool // and succeeded
@@ -30,7 +30,7 @@ type follower struct {
 
 func newFollower(a *agent) *follower {
 	return &follower{a: a, ports: map[model.ServiceKey]health.ServicePort{},
-		noLocal: map[model.ServiceKey][2]bool{}, problems: map[string]string{}}
+		noLocal: map[model.ServiceKey][2]bool{}, problems: newProblemLog(a.log.Logger, time.Now)}
 }
 
 // turn is engine.Params.OnTurn.

@@ -44,6 +44,9 @@ func (e *Engine) note(events []model.Event) {
 	for i := range events {
 		ev := &events[i]
 		e.noteProblems(ev)
+		if _, waited := e.waiting[ev.Listed]; waited {
+			e.waiting[ev.Listed] = true
+		}
 		switch {
 		case ev.Service != nil:
 			e.turn.ServiceEvents++

@@ -28,6 +28,7 @@ func New() *Mailbox {
 // a node can be mistaken for the name of a source.
 type (
 	nodeKey   string
+	listedKey string
 	syncedKey string
 	originKey string
 	soleKey   uint8
@@ -52,6 +53,8 @@ func keyOf(e *model.Event) any {
 		return hostKey
 	case e.CIDRs != nil:
 		return cidrsKey
+	case e.Listed != "":
+		return listedKey(e.Listed)
 	case e.Synced != "":
 		return syncedKey(e.Synced)
 	case e.Origin != "":

@@ -52,6 +52,7 @@ func TestKindsDoNotMix(t *testing.T) {
 		service("x", 1),
 		{Slice: &model.Keyed[model.SliceKey, model.Slice]{Key: sliceKey}},
 		{Node: &model.Keyed[string, model.Node]{Key: "x"}},
+		{Listed: "x"},
 		{Synced: "x"},
 		{Origin: "x"},
 		{Host: &model.HostAddrs{}},
