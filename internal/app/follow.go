@@ -23,8 +23,7 @@ type follower struct {
 	problems *problemLog
 	reads    int // of the kernel, told to metrics so far
 	hadNode  bool
-	tried    bool // the engine has tried to sync
-	synced   bool // and succeeded
+	synced   bool // everything that should exist has been in the kernel once
 	swept    bool // conntrack was compared with everything once
 }
 
@@ -95,22 +94,22 @@ func (f *follower) tellHealth(t *engine.Turn) {
 	} else if t.View != nil && f.hadNode { // our Node was deleted (KEP-3836)
 		h.NodeEligible(false)
 	}
-	if !f.tried {
-		f.tried = true
-		h.Started(t.Done) // from here on waiting counts, also if nothing ever succeeds
+	if !t.Complete { // nothing is late, and nothing is in sync, before all that should exist is known
+		return
 	}
+	h.Started(t.Done)
 	if t.Err != nil {
 		if t.Full || errors.Is(t.Err, dataplane.ErrConflict) {
-			h.AuditFailed()
+			h.AuditFailed(t.Done)
 		}
 		return
 	}
+	f.a.mail.Committed()
+	h.Synced(t.Done)
 	if !f.synced {
 		f.synced = true
 		f.a.log.Info("in sync", "services", t.Services, "operations", t.Operations, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
 	}
-	h.Synced(t.Done, t.Started)
-	h.AuditOK() // a commit succeeds only on a kernel state that we know
 }
 
 // committed tells those who serve what is now in the kernel.
