@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
-	"github.com/fairlead/fairlead/internal/model"
 )
 
 // Apply implements dataplane.Driver: one iptables-restore per family with only
@@ -16,7 +16,7 @@ import (
 // cubic time over large inputs, so a large batch goes in parts there, chains that
 // are not yet reachable first.
 func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applied, error) {
-	if len(b.Ops) == 0 {
+	if len(b.Ops)+len(b.Rebuild) == 0 {
 		return dataplane.Applied{}, nil
 	}
 	d.busy.Store(true)
@@ -34,9 +34,17 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		}
 	}
 	defer d.tellContention()
+	if len(b.Rebuild) > 0 {
+		unwanted, err := d.unwanted(ctx, b)
+		if err != nil {
+			return dataplane.Applied{}, fmt.Errorf("apply: %w", err)
+		}
+		b.Ops = append(b.Ops[:len(b.Ops):len(b.Ops)], unwanted...)
+	}
 	n := 0
 	for _, f := range bothFamilies {
 		p := newPlan(f, &d.there)
+		p.batch = b.Ops
 		for i := range b.Ops {
 			if b.Ops[i].Key.Family == f {
 				p.take(i, &b.Ops[i])
@@ -45,7 +53,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		if p.ops == 0 {
 			continue
 		}
-		if err := d.write(ctx, p, b.Ops); err != nil {
+		if err := d.write(ctx, p); err != nil {
 			return dataplane.Applied{}, err
 		}
 		n += p.ops
@@ -53,8 +61,24 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	return dataplane.Applied{Operations: n}, nil
 }
 
+// unwanted gives the operations that take away what the families of a rebuild hold
+// and the batch does not want.
+func (d *Driver) unwanted(ctx context.Context, b dataplane.Batch) ([]dataplane.Op, error) {
+	wanted := make(map[dataplane.Key]bool, len(b.Ops))
+	for i := range b.Ops {
+		wanted[b.Ops[i].Key] = true
+	}
+	var out []dataplane.Op
+	err := d.Load(ctx, func(k dataplane.Key, have string) {
+		if slices.Contains(b.Rebuild, k.Family) && !wanted[k] {
+			out = append(out, dataplane.Op{Key: k, Have: have})
+		}
+	})
+	return out, err
+}
+
 // write does one family's plan.
-func (d *Driver) write(ctx context.Context, p *plan, ops []dataplane.Op) error {
+func (d *Driver) write(ctx context.Context, p *plan) error {
 	p.settle()
 	if err := d.look(ctx, p); err != nil {
 		return err
@@ -64,7 +88,7 @@ func (d *Driver) write(ctx context.Context, p *plan, ops []dataplane.Op) error {
 		if s.commits == 0 {
 			continue
 		}
-		if err := d.restore(ctx, p, s, ops); err != nil {
+		if err := d.restore(ctx, p, s); err != nil {
 			return err
 		}
 		for t, n := range s.written {
@@ -194,7 +218,7 @@ func (p *plan) jumpsOf(t table) []jumpOp {
 }
 
 // restore runs one script.
-func (d *Driver) restore(ctx context.Context, p *plan, s *script, ops []dataplane.Op) error {
+func (d *Driver) restore(ctx context.Context, p *plan, s *script) error {
 	r := iptables.Restore{Family: kernelFamily(p.family), Input: s.Bytes(), Commits: s.commits, Expect: d.stamp}
 	stamp, err := d.k.Restore(ctx, r)
 	if errors.Is(err, iptables.ErrMoved) && !d.affordable() {
@@ -212,52 +236,7 @@ func (d *Driver) restore(ctx context.Context, p *plan, s *script, ops []dataplan
 	if errors.As(err, new(*iptables.RestoreError)) && stamp != (iptables.Stamp{}) {
 		d.saw(stamp)
 	}
-	return d.explain(err, p.family, s, ops)
-}
-
-// explain turns what happened into the error classes of the contract. A failed
-// restore is never trusted: what is there is read again before anything else is
-// written, unless it was read just before and nothing was written since.
-func (d *Driver) explain(err error, f model.Family, s *script, ops []dataplane.Op) error {
-	var refused *iptables.RestoreError
-	switch {
-	case errors.Is(err, iptables.ErrMoved):
-		return fmt.Errorf("apply: %w", dataplane.ErrConflict)
-	case errors.As(err, new(*iptables.LockError)):
-		return fmt.Errorf("apply %s: %w", f, err)
-	}
-	partial := d.since > 0
-	if d.observer != nil {
-		d.observer.RestoreFailed(f, partial)
-	}
-	if !errors.As(err, &refused) {
-		d.doubt()
-		return fmt.Errorf("apply %s: %w", f, err)
-	}
-	d.p.Log.Error("iptables-restore failed", "family", f.String(), "partial", partial, "program", refused.Program, "message", refused.Message,
-		"line", refused.Text, "lines", len(s.blame)-1)
-	switch {
-	case refused.Busy():
-		d.doubt()
-		return fmt.Errorf("apply %s: %w", f, err)
-	case refused.Denied():
-		return fmt.Errorf("apply %s: %w: %w", f, dataplane.ErrUnsupported, err)
-	case partial:
-		d.doubt()
-		return fmt.Errorf("apply %s: %w: %w", f, dataplane.ErrConflict, err)
-	}
-	if refused.Committed > 0 {
-		d.doubt()
-	}
-	invalid := &dataplane.InvalidError{Err: err}
-	if !refused.Commit {
-		for _, n := range refused.Lines {
-			if n < len(s.blame) && s.blame[n] >= 0 {
-				invalid.Keys = append(invalid.Keys, ops[s.blame[n]].Key)
-			}
-		}
-	}
-	return invalid
+	return d.explain(ctx, err, p, s)
 }
 
 func (d *Driver) tellContention() {

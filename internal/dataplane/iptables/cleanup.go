@@ -42,6 +42,7 @@ func wipe(ctx context.Context, k iptables.Kernel) error {
 		}
 		// The fixed shared chains go too: nothing leads to them any more.
 		p := newPlan(f, &w.there)
+		p.batch = batch.Ops
 		for i := range batch.Ops {
 			p.take(i, &batch.Ops[i])
 		}
@@ -58,7 +59,7 @@ func wipe(ctx context.Context, k iptables.Kernel) error {
 		for _, t := range tables {
 			s.section(t, p.of(t), p.jumpsOf(t), false)
 		}
-		if err := w.restore(ctx, p, s, batch.Ops); err != nil {
+		if err := w.restore(ctx, p, s); err != nil {
 			return err
 		}
 	}

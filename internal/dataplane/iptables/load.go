@@ -106,11 +106,9 @@ func (l *loader) read(line []byte) error {
 	return nil
 }
 
-// foreign looks at a rule in somebody else's chain: those of a built-in chain
-// that lead to ours are ours.
+// foreign looks at a rule in somebody else's chain.
 func (l *loader) foreign(rule string) {
-	i := strings.LastIndex(rule, "-j ")
-	if i < 0 || strings.HasPrefix(l.ref.chain, "KUBE-") || !leadsIn(l.ref.table, rule[i+3:]) {
+	if !ourJump(l.ref.table, l.ref.chain, rule) {
 		return
 	}
 	id := l.ref.line(rule)
@@ -118,6 +116,26 @@ func (l *loader) foreign(rule string) {
 		id += sep + itoa(l.jumps[id])
 	}
 	l.put(kindJump, id, present)
+}
+
+// ourJump tells whether a rule in a chain that is not ours is: it stands in a
+// built-in chain, leads to a chain of ours and says so in words that we or any
+// kube-proxy use. A rule that somebody wrote to lead to our chains is theirs.
+func ourJump(t table, chain, rule string) bool {
+	i := strings.LastIndex(rule, " -j ")
+	if i < 0 || !builtIn(chain) || !leadsIn(t, rule[i+4:]) {
+		return false
+	}
+	return strings.Contains(rule, ` --comment "kubernetes `) || strings.Contains(rule, ` --comment "block incoming localnet connections"`)
+}
+
+// builtIn tells whether a chain is one of the kernel's.
+func builtIn(chain string) bool {
+	switch chain {
+	case "PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING":
+		return true
+	}
+	return false
 }
 
 // leadsIn tells whether built-in chains lead to a chain of ours.

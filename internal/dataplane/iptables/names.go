@@ -69,7 +69,10 @@ func readable(name string) string {
 func word(p model.Protocol) string { return strings.ToLower(p.String()) }
 
 // place is where Frontends are looked up: a trie over addresses below root, and
-// one over ports below ports.
+// one over ports below ports. The letter in the names of a trie's chains says what
+// is looked up there: T translation (in filter: whether a ClusterIP that is not
+// translated is refused), X eXternal addresses without endpoints, W walls around
+// addresses with source ranges, N NodePorts, H hairpins.
 type place struct {
 	table table
 	root  string

@@ -13,6 +13,7 @@ import (
 // plan is what one Apply does in one family.
 type plan struct {
 	family model.Family
+	batch  []dataplane.Op // of both families
 	there  *mirror
 	writes map[chainRef]*write
 	jumps  []jumpOp

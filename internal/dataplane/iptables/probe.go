@@ -161,7 +161,7 @@ func probeAddr(f model.Family) netip.Addr {
 // try writes rules into a chain that nothing leads to, and takes it away.
 func (d *Driver) try(ctx context.Context, f model.Family, list ...feature) error {
 	in, out := newScript(), newScript()
-	for _, t := range [...]table{nat, filter} {
+	for _, t := range tables {
 		var rules []string
 		for _, one := range list {
 			if one.table == t {

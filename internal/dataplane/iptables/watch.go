@@ -18,10 +18,14 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 		defer close(audits)
 		d.audits(ctx, changed)
 	}()
-	var told iptables.Stamp // one alarm for each state
-	err := d.k.Watch(ctx, func(iptables.Stamp) {
-		if now, known := d.present(ctx); !known && now != told {
-			told = now
+	var told alarm
+	err := d.k.Watch(ctx, func(seen iptables.Stamp) {
+		if seen == *d.known.Load() {
+			return
+		}
+		now, known := d.present(ctx)
+		if a := (alarm{now, d.known.Load()}); !known && a != told {
+			told = a
 			changed()
 		}
 	})
@@ -31,6 +35,14 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 		return fmt.Errorf("watch iptables: %w", err)
 	}
 	return nil
+}
+
+// alarm is what Watch has rung for: a state, and what we knew then. Once that has
+// moved on, the same state is news: with x_tables the same damage done twice gives
+// the same stamp twice.
+type alarm struct {
+	now   iptables.Stamp
+	known *iptables.Stamp
 }
 
 // quietPause is how often Watch looks whether our own write has ended.

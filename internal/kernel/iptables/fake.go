@@ -200,15 +200,15 @@ func (k *Fake) Stamp(context.Context) (Stamp, error) {
 }
 
 // Watch implements Kernel.
-func (k *Fake) Watch(ctx context.Context, moved func(Stamp)) error {
+func (k *Fake) Watch(ctx context.Context, seen func(Stamp)) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	var last Stamp
 	for {
-		if s, _ := k.Stamp(ctx); s != last {
-			last = s
-			moved(s)
+		s, err := k.Stamp(ctx)
+		if err != nil {
+			return err
 		}
+		seen(s)
 		select {
 		case <-ctx.Done():
 			return nil

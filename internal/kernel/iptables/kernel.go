@@ -52,9 +52,10 @@ type Kernel interface {
 	List(ctx context.Context, f Family, table, chain string) ([]string, error)
 	// Stamp tells the present state apart from others, in microseconds.
 	Stamp(ctx context.Context) (Stamp, error)
-	// Watch calls moved whenever it sees a new stamp, at most each watchPeriod,
-	// until ctx ends.
-	Watch(ctx context.Context, moved func(Stamp)) error
+	// Watch looks at the stamp each watchPeriod and calls seen with it, until ctx
+	// ends. A stamp that was seen before is told too: between two looks rules may
+	// have been repaired and damaged again.
+	Watch(ctx context.Context, seen func(Stamp)) error
 }
 
 // Restore is one run of iptables-restore.

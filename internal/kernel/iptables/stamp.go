@@ -30,19 +30,15 @@ func openStamper(b Backend) (stamper, error) {
 }
 
 // Watch implements Kernel.
-func (c *Conn) Watch(ctx context.Context, moved func(Stamp)) error {
+func (c *Conn) Watch(ctx context.Context, seen func(Stamp)) error {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
-	var last Stamp
 	for {
 		s, err := c.stamps.stamp()
 		if err != nil {
 			return err
 		}
-		if s != last {
-			last = s
-			moved(s)
-		}
+		seen(s)
 		select {
 		case <-ctx.Done():
 			return nil
