@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"fmt"
+	"iter"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -58,4 +59,7 @@ type Batch struct {
 	// a batch. How it is done is the driver's: what packets have taught the kernel
 	// (which client has which endpoint) should survive.
 	Rebuild []model.Family
+	// Later are the ops of the batches that follow at once, when a build does not fit
+	// into one; nil: none. They are for sizes: what this batch makes must hold them.
+	Later iter.Seq[Op]
 }

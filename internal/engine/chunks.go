@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"iter"
+
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/delta"
 )
@@ -26,6 +28,22 @@ func (e *Engine) chunks(all []diff) [][]diff {
 		out = append(out, all[start:])
 	}
 	return out
+}
+
+// later gives what comes after a chunk, nil if nothing does.
+func later(chunks [][]diff) iter.Seq[dataplane.Op] {
+	if len(chunks) == 0 {
+		return nil
+	}
+	return func(yield func(dataplane.Op) bool) {
+		for _, c := range chunks {
+			for i := range c {
+				if !yield(dataplane.Op(c[i])) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // cost is an upper bound of the kernel operations of one difference.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -23,12 +24,12 @@ const maxRounds = 8
 
 // step is one turn: fold what came, then, if it may, make the kernel agree.
 func (e *Engine) step(ctx context.Context) error {
-	e.fold()
-	now := e.turn.Started
+	now := e.p.Now()
+	e.turn.Started = now
+	e.fold(now)
 	e.dueAudit(now)
 	e.retryHeld(now)
 	if !e.ready(now) || now.Before(e.retryAt) || e.pause > 0 && now.Before(e.lastEnd.Add(e.pause)) {
-		e.tellProblems()
 		return nil
 	}
 	e.tr.Expire(now)
@@ -159,8 +160,9 @@ func (e *Engine) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, c := range e.chunks(e.tr.Pending(e.canPrune())) {
-		if err := e.apply(ctx, c); err != nil {
+	chunks := e.chunks(e.tr.Pending(e.canPrune()))
+	for i, c := range chunks {
+		if err := e.apply(ctx, c, later(chunks[i+1:])); err != nil {
 			return err
 		}
 	}
@@ -194,12 +196,12 @@ func (e *Engine) anew(ctx context.Context, f model.Family) error {
 // apply writes one chunk, or finds the object the kernel objects to: when the
 // kernel does not say which it is, halves are tried. Objects come after what they
 // refer to, so that a front half always stands by itself.
-func (e *Engine) apply(ctx context.Context, c []diff) error {
+func (e *Engine) apply(ctx context.Context, c []diff, after iter.Seq[dataplane.Op]) error {
 	ops := make([]dataplane.Op, len(c))
 	for i, d := range c {
 		ops[i] = dataplane.Op(d)
 	}
-	done, err := e.p.Driver.Apply(ctx, dataplane.Batch{Ops: ops})
+	done, err := e.p.Driver.Apply(ctx, dataplane.Batch{Ops: ops, Later: after})
 	e.turn.Batches++
 	if err == nil {
 		e.turn.Operations += done.Operations
@@ -213,24 +215,10 @@ func (e *Engine) apply(ctx context.Context, c []diff) error {
 	if len(c) == 1 {
 		return &dataplane.InvalidError{Keys: []dataplane.Key{c[0].Key}, Err: invalid.Err}
 	}
-	if err := e.apply(ctx, c[:len(c)/2]); err != nil {
+	if err := e.apply(ctx, c[:len(c)/2], after); err != nil {
 		return err
 	}
-	return e.apply(ctx, c[len(c)/2:])
-}
-
-// tellProblems tells what is wrong with the input although nothing may be written
-// yet: whoever waits for the sources must know why.
-func (e *Engine) tellProblems() {
-	t := &e.turn
-	if len(t.Problems)+len(t.Well) == 0 {
-		return
-	}
-	if e.p.OnTurn != nil {
-		now := e.p.Now()
-		e.p.OnTurn(&Turn{Started: t.Started, Done: now, Waits: true, Problems: t.Problems, Well: t.Well})
-	}
-	t.Problems, t.Well = nil, nil
+	return e.apply(ctx, c[len(c)/2:], after)
 }
 
 // finish tells the world about the turn and prepares the next.

@@ -65,7 +65,19 @@ func (b *Bed) Pending() []delta.Diff[dataplane.Key] { return b.Track.Pending(tru
 
 // Apply applies these differences in one batch and commits them if the driver did.
 func (b *Bed) Apply(ctx context.Context, diffs []delta.Diff[dataplane.Key]) (dataplane.Applied, error) {
+	return b.ApplyPart(ctx, diffs, nil)
+}
+
+// ApplyPart applies these differences in one batch, which others follow at once.
+func (b *Bed) ApplyPart(ctx context.Context, diffs, later []delta.Diff[dataplane.Key]) (dataplane.Applied, error) {
 	batch := dataplane.Batch{Ops: make([]dataplane.Op, 0, len(diffs))}
+	batch.Later = func(yield func(dataplane.Op) bool) {
+		for _, d := range later {
+			if !yield(dataplane.Op(d)) {
+				return
+			}
+		}
+	}
 	for _, d := range diffs {
 		batch.Ops = append(batch.Ops, dataplane.Op(d))
 	}

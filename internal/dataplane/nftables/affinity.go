@@ -1,227 +1,145 @@
 package nftables
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"strings"
+	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// stickiness knows which Frontends remember clients, and what must be forgotten:
-// the affinity map is filled by packets, so nothing else says who is in it.
-type stickiness struct {
-	frontends map[frontID]struct{}
-	stale     map[frontID]goneEndpoints
-	// except are slots to go on remembering, of Frontends whose endpoints are else all gone.
-	except map[frontID]string
+// Each Service port with session affinity has a map of its own in each family:
+// client address to the endpoint that the client met last. Packets fill it, so no
+// object says what is in it; the map itself is an object, which comes and goes with
+// the Service port. All addresses of the Service port share it.
+//
+// The map never has to be read or cleaned. A remembered endpoint is used only if
+// the Frontend's set of live endpoints has it (the set that rememberedEndpoint looks
+// into). So an endpoint leaves by one element of that set, whoever remembers it, and
+// comes back as one; a client of an endpoint that left is forgotten by its own next
+// connection, which draws anew.
+
+// memory names what belongs to the memory of one Service port.
+type memory struct{ port string }
+
+// maxPlainName keeps names below the kernel's limit of 255 bytes, prefix included.
+const maxPlainName = 200
+
+// memoryOf gives the memory of a Frontend's Service port. nft takes these names
+// without quotes as long as they hold only what Kubernetes allows in names.
+func memoryOf(f *model.Frontend) memory {
+	name := strings.Join([]string{f.Service.Namespace, f.Service.Name, strings.ToLower(f.Key.Protocol.String()), f.Port}, "/")
+	name = strings.TrimSuffix(name, "/") // a Service with one port need not name it
+	if len(name) <= maxPlainName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-./") == "" {
+		return memory{name}
+	}
+	sum := newDigest()
+	sum.bytes([]byte(name))
+	return memory{"service-" + sum.String()}
 }
 
-// frontID is a Frontend as its packed ID.
-type frontID struct {
-	family model.Family
-	id     string
+const (
+	clientsPrefix = "clients/"
+	recallPrefix  = "recall-"
+	learnPrefix   = "learn/"
+)
+
+// clients is the name of the map of clients.
+func (m memory) clients() string { return clientsPrefix + m.port }
+
+// recall is the name of the chain that tries the endpoint that a client met last,
+// for the Frontends of one pool.
+func (m memory) recall(p pool) string { return recallPrefix + p.name() + "/" + m.port }
+
+// learn is the name of the chain that remembers a client.
+func (m memory) learn() string { return learnPrefix + m.port }
+
+// Each map of clients is bounded, so that a flood of client addresses does not eat
+// kernel memory (about 130 bytes a client); beyond it clients are balanced without
+// being remembered.
+const (
+	maxClients         = 1 << 18
+	affinityMaxTimeout = 3 * time.Hour // of the map itself; every element brings its own
+)
+
+// clientsSpec declares a map of clients. The endpoint is in it twice: the first
+// goes to DNAT, the second into the key of the set of live endpoints. (One will not
+// do: nft 1.0.6 aborts every listing if a map's whole result becomes a key.)
+func clientsSpec(f model.Family, name string) nft.SetSpec {
+	addr := nft.Addr(nftFamily(f))
+	return nft.SetSpec{Ref: tableRef(f).Set(name), Key: []nft.Part{addr}, Data: []nft.Part{addr, nft.Port, addr, nft.Port},
+		Flags: nft.SetDynamic | nft.SetTimeout, Timeout: affinityMaxTimeout}
 }
 
-// goneEndpoints are packed like slots; nil means that every endpoint is gone.
-type goneEndpoints map[string]struct{}
-
-func newStickiness() stickiness {
-	return stickiness{frontends: map[frontID]struct{}{}, stale: map[frontID]goneEndpoints{}, except: map[frontID]string{}}
+// newClients makes a map of clients in two steps: declared with a size, the kernel
+// would make the buckets for all of it at once, 4 MB for each Service port. Declared
+// without, it begins with four and grows; the size that is declared for it after
+// that is a bound only. Kernels before 6.5 take no second declaration and keep their
+// own bound.
+func newClients(b *nft.Batch, f model.Family, name string) {
+	spec := clientsSpec(f, name)
+	b.NewSet(spec)
+	spec.Size = maxClients
+	b.NewSet(spec)
 }
 
-// has tells whether a remembered endpoint of a Frontend must be forgotten.
-func (s *stickiness) has(f model.Family, id []byte, endpoint []byte) bool {
-	at := frontID{f, string(id)}
-	gone, some := s.stale[at]
-	if !some || gone == nil {
-		return some && !hasSlot(s.except[at], endpoint)
-	}
-	_, some = gone[string(endpoint)]
-	return some
+// clientsDigest is the value of the object of a map of clients.
+func clientsDigest(f model.Family) string {
+	spec := clientsSpec(f, clientsPrefix)
+	return digestOf(&spec)
 }
 
-// forget makes clients forget what the ops, which d.plan has sorted, took from
-// Frontends.
-func (d *Driver) forget(ctx context.Context, ops []dataplane.Op) error {
-	d.note(ops)
-	if err := d.sweep(ctx); err != nil {
-		d.unsure = true
-		return fmt.Errorf("clients still remember endpoints that are gone: %w", err)
-	}
-	return nil
+// sameClients tells whether a set is a map of clients as we make them.
+func sameClients(f model.Family, row nft.Set) bool {
+	spec := clientsSpec(f, row.Ref.Name)
+	spec.Size = row.Size
+	return spec.Matches(row)
 }
 
-// note keeps what the ops took from Frontends that remember clients.
-func (d *Driver) note(ops []dataplane.Op) {
-	s := &d.stick
-	for f := range bothFamilies {
-		if len(s.frontends) > 0 {
-			for _, k := range [...]dataplane.Kind{kindEndpoints, kindLocalEndpoints, kindNodePortEndpoints, kindNodePortLocalEndpoints} {
-				for _, i := range d.plan.of(f, k) {
-					s.lost(&ops[i])
-				}
-			}
-			for _, k := range [...]dataplane.Kind{kindLocalEndpoints, kindNodePortLocalEndpoints} {
-				for _, i := range d.plan.of(f, k) {
-					s.narrowed(&ops[i])
-				}
-			}
-		}
-		for _, k := range [...]dataplane.Kind{kindAffinity, kindAffinityNodePort} {
-			for _, i := range d.plan.of(f, k) {
-				s.turned(&ops[i])
-			}
-		}
+// recallRules try the endpoint that the client met last, and forget it if it left.
+// Both loads of the endpoint's place before the lookup are there for nft: they give
+// the words that the lookup fills a length in its listing, which therefore shows the
+// packet's own destination where the kernel has the remembered endpoint.
+func recallRules(l lang, m memory, p pool) []rule {
+	second, frontend := l.addr+1, 2*(l.addr+1)
+	key := rule{nft.DestAddr(l.f, nft.Word(frontend)), nft.MetaL4Proto(nft.Word(frontend + l.addr)), nft.DestPort(nft.Word(frontend + l.addr + 1))}
+	if p.front == byNodePort {
+		key = rule{nft.MetaL4Proto(nft.Word(frontend)), nft.DestPort(nft.Word(frontend + 1))}
 	}
+	try := join(rule{
+		nft.DestPort(nft.Word(l.addr)), nft.DestAddr(l.f, nft.Word(second)), nft.DestPort(nft.Word(second + l.addr)),
+		nft.SourceAddr(l.f, nft.Word(frontend)), nft.LookupMap(m.clients(), nft.Word(frontend), nft.Word(0)),
+	}, key, rule{
+		nft.InSet(defOf(p.liveKind()).name, nft.Word(second)), l.dnat(true),
+	})
+	forget := join(rule{nft.SourceAddr(l.f, nft.Word(0))}, l.endpointTwice(), rule{nft.Forget(m.clients(), nft.Word(0), nft.Word(dataWord))})
+	return []rule{try, forget}
 }
 
-// lost notes the endpoints that a pool lost.
-func (s *stickiness) lost(o *dataplane.Op) {
-	at := frontID{o.Key.Family, o.Key.ID}
-	if _, remembers := s.frontends[at]; !remembers {
-		return
-	}
-	gone, known := s.stale[at]
-	if known && gone == nil {
-		delete(s.except, at)
-		return
-	}
-	w := defOf(o.Key.Kind).slotWidth(o.Key.Family)
-	for i := 0; i+w <= len(o.Have); i += w {
-		el := o.Have[i : i+w]
-		if i+w <= len(o.Want) && o.Want[i:i+w] == el || hole(el) { // nearly all, mostly
-			continue
-		}
-		if !hasSlot(o.Want, el) {
-			if gone == nil {
-				gone = goneEndpoints{}
-			}
-			gone[strings.Clone(el)] = struct{}{}
-		}
-	}
-	if gone != nil {
-		s.stale[at] = gone
-	}
+// learnRules remember the endpoint that was chosen, from the translated packet
+// itself (nftables.md E3). On a known client they renew the time only, so the time
+// counts from its last new connection. If the map is full nothing is remembered.
+func learnRules(l lang, m memory, p model.Protocol, timeout time.Duration) []rule {
+	return []rule{join(isProto(p), rule{nft.SourceAddr(l.f, nft.Word(0))}, l.endpointTwice(), rule{
+		nft.Update(nft.UpdateSpec{Set: m.clients(), Key: nft.Word(0), Data: nft.Word(dataWord), Timeout: timeout}),
+	})}
 }
 
-func hasSlot[T, S string | []byte](value T, slot S) bool {
-	for i := 0; i+len(slot) <= len(value); i += len(slot) {
-		if string(value[i:i+len(slot)]) == string(slot) { // compares in place
-			return true
-		}
-	}
-	return false
-}
-
-// narrowed notes a Frontend that comes under externalTrafficPolicy Local, with
-// endpoints that its outside clients do not use any more although the cluster's
-// pool still has them: the answer to an address that is not masqueraded would not
-// come back through this node.
-func (s *stickiness) narrowed(o *dataplane.Op) {
-	at := frontID{o.Key.Family, o.Key.ID}
-	if _, remembers := s.frontends[at]; remembers && o.Have == "" && o.Want != "" {
-		s.stale[at], s.except[at] = nil, o.Want
+// endpointTwice loads the packet's destination as a map of clients holds it.
+func (l lang) endpointTwice() rule {
+	const at = dataWord
+	return rule{
+		nft.DestAddr(l.f, nft.Word(at)), nft.DestPort(nft.Word(at + l.addr)),
+		nft.DestAddr(l.f, nft.Word(at+l.addr+1)), nft.DestPort(nft.Word(at + 2*l.addr + 1)),
 	}
 }
 
-// turned notes a Frontend that begins or ceases to remember. What it remembered
-// must not come back when it begins again.
-func (s *stickiness) turned(o *dataplane.Op) {
-	at := frontID{o.Key.Family, o.Key.ID}
-	if o.Want == "" {
-		delete(s.except, at)
-		delete(s.frontends, at)
-		s.stale[at] = nil
-		return
+// packLive writes the endpoints of a list, each once.
+func packLive(list []model.Backend) string {
+	b := make([]byte, 0, len(list)*18)
+	for i := range list {
+		b = nft.AppendAddr(b, list[i].Addr)
+		b = append(b, byte(list[i].Port>>8), byte(list[i].Port))
 	}
-	s.frontends[at] = struct{}{}
-}
-
-// sweepRounds: a packet that met the old slots may learn after the first round.
-const sweepRounds = 2
-
-// sweep deletes what clients remember of endpoints that are gone. It comes after
-// the commit, for until then packets go on learning (nftables.md E3). What it
-// cannot do Apply reports as its own failure, and the Load that follows does: so it
-// is gone before a later commit could switch affinity on again. After that
-// nobody could tell what a Frontend remembered of old from what a client has just
-// made it learn. (That happens to a pod's client, at worst, that meets an endpoint
-// elsewhere between the commit and the sweep of narrowed: it draws again.)
-func (d *Driver) sweep(ctx context.Context) error {
-	if len(d.stick.stale) == 0 {
-		return nil
-	}
-	for range sweepRounds {
-		for _, f := range bothFamilies {
-			if err := d.sweepFamily(ctx, f); err != nil {
-				return err
-			}
-		}
-	}
-	clear(d.stick.stale)
-	clear(d.stick.except)
-	return nil
-}
-
-// sweepTries bounds how often we look again, because a client meanwhile chose
-// another endpoint, or its time ran out between the two halves of a deletion.
-const sweepTries = 3
-
-func (d *Driver) sweepFamily(ctx context.Context, f model.Family) error {
-	wanted := false
-	for at := range d.stick.stale {
-		wanted = wanted || at.family == f
-	}
-	if !wanted || !d.serves(f) {
-		return nil
-	}
-	var err error
-	for range sweepTries {
-		var stale []nft.Element
-		if stale, err = d.staleElements(ctx, f); err != nil || len(stale) == 0 {
-			return err
-		}
-		d.batch.Reset()
-		set := tableRef(f).Set(affinityMap)
-		for i := range stale {
-			d.batch.AddElement(set, &stale[i])
-		}
-		for i := range stale {
-			d.batch.DelElement(set, &nft.Element{Key: stale[i].Key})
-		}
-		if err = d.commit(ctx); !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOENT) {
-			return err
-		}
-	}
-	return err
-}
-
-// staleElements reads what must be forgotten.
-func (d *Driver) staleElements(ctx context.Context, f model.Family) ([]nft.Element, error) {
-	var out []nft.Element
-	err := d.tolerate(d.k.Elements(ctx, tableRef(f).Set(affinityMap), func(e *nft.Element) error {
-		if vip, port, endpoint, ok := remembers(f, e); ok && (d.stick.has(f, vip, endpoint) || d.stick.has(f, port, endpoint)) {
-			out = append(out, nft.Element{Key: append([]byte(nil), e.Key...), Data: append([]byte(nil), e.Data...)})
-		}
-		return nil
-	}))
-	return out, err
-}
-
-// remembers reads an element of the affinity map: the Frontend as a VIP's ID and
-// as a NodePort's (which of the two it is, the map does not say), and the
-// endpoint packed like a slot.
-func remembers(f model.Family, e *nft.Element) (vip, port, endpoint []byte, ok bool) {
-	a := addrLen(f)
-	if len(e.Key) != 2*a+8 || len(e.Data) != a+4 {
-		return nil, nil, nil, false
-	}
-	vip, _ = appendIDOf(make([]byte, 0, 20), identVIP, e.Key[a:], e.Key[a:])
-	return vip, vip[a:], e.Data[:a+2], true
+	return string(b)
 }

@@ -1,19 +1,16 @@
 package nftables
 
 import (
-	"context"
-	"errors"
+	"encoding/binary"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
-	"github.com/fairlead/fairlead/test/netlab"
 )
 
 // sticky is a Frontend with affinity and these many endpoints.
@@ -21,33 +18,35 @@ func sticky(f model.Family, kind model.FrontendKind, n int) model.Frontend {
 	fe := dataplanetest.ClusterIP(f, 1, n)
 	fe.Kind, fe.AffinityTimeout = kind, time.Hour
 	if kind == model.NodePort {
-		fe.Key.Addr, fe.Key.Port = model.FrontendKey{}.Addr, 30080
+		fe.Key.Addr, fe.Key.Port = netip.Addr{}, 30080
 	}
 	return fe
 }
 
-// remember does what packets do: client i of a Frontend has met an endpoint.
-func remember(t testing.TB, k nft.Kernel, fe *model.Frontend, client int, b model.Backend) {
+// remember does what packets do: clients of a Frontend have met its endpoints, in turn.
+func remember(t testing.TB, k nft.Kernel, fe *model.Frontend, clients int) {
 	t.Helper()
-	key := nft.AppendAddr(nil, dataplanetest.Backends(fe.Key.Family, 5000+client, 1)[0].Addr)
-	at := fe.Key.Addr
-	if !at.IsValid() {
-		at = dataplanetest.View().NodePortAddrs[1]
-		if fe.Key.Family == model.IPv6 {
-			at = dataplanetest.View().NodePortAddrs[2]
-		}
+	set := tableRef(fe.Key.Family).Set(memoryOf(fe).clients())
+	key := make([]byte, addrLen(fe.Key.Family))
+	key[0] = 172
+	const each = 5_000
+	for from := 0; from < clients; from += each {
+		commit(t, k, func(batch *nft.Batch) {
+			for i := from; i < min(from+each, clients); i++ {
+				b := fe.Backends[i%len(fe.Backends)]
+				binary.BigEndian.PutUint32(key[len(key)-4:], 0xac100000+uint32(i))
+				data := nft.AppendPort(nft.AppendAddr(nil, b.Addr), b.Port)
+				batch.AddElement(set, &nft.Element{Key: key, Data: append(data, data...)})
+			}
+		})
 	}
-	key = nft.AppendPort(nft.AppendProto(nft.AppendAddr(key, at), uint8(fe.Key.Protocol)), fe.Key.Port)
-	commit(t, k, func(batch *nft.Batch) {
-		batch.AddElement(tableRef(fe.Key.Family).Set(affinityMap), &nft.Element{Key: key, Data: nft.AppendPort(nft.AppendAddr(nil, b.Addr), b.Port)})
-	})
 }
 
-// remembered gives the endpoints that clients remember, sorted.
-func rememberedBy(t testing.TB, k nft.Kernel, f model.Family) []string {
+// rememberedBy gives the endpoints that the clients of a Frontend remember, sorted.
+func rememberedBy(t testing.TB, k nft.Kernel, fe *model.Frontend) []string {
 	t.Helper()
 	var out []string
-	err := k.Elements(t.Context(), tableRef(f).Set(affinityMap), func(e *nft.Element) error {
+	err := k.Elements(t.Context(), tableRef(fe.Key.Family).Set(memoryOf(fe).clients()), func(e *nft.Element) error {
 		out = append(out, string(e.Data))
 		return nil
 	})
@@ -58,7 +57,7 @@ func rememberedBy(t testing.TB, k nft.Kernel, f model.Family) []string {
 	return out
 }
 
-// stickyTown has a sticky Frontend with 4 endpoints, each remembered by 5 clients.
+// stickyTown has a sticky Frontend with 4 endpoints, and 20 clients that remember.
 func stickyTown(t *testing.T, k nft.Kernel, f model.Family, kind model.FrontendKind) (*dataplanetest.Bed, model.Frontend) {
 	t.Helper()
 	b := dataplanetest.NewBed(New(Params{Kernel: k}), dataplanetest.View())
@@ -67,300 +66,276 @@ func stickyTown(t *testing.T, k nft.Kernel, f model.Family, kind model.FrontendK
 	fe := sticky(f, kind, 4)
 	b.Want(fe.Service, fe)
 	b.Sync(t)
-	for i := range 20 {
-		remember(t, k, &fe, i, fe.Backends[i%4])
-	}
+	remember(t, k, &fe, 20)
 	b.Load(t)
 	return b, fe
 }
 
-func TestGoneEndpointIsForgotten(t *testing.T) {
+// An endpoint leaves: one element of the set of live endpoints and one slot, however
+// many clients remember it, and nothing is read. Its clients keep their entries until
+// they come again; other Frontends' clients are not looked at.
+func TestLeavingEndpointCostsOneElement(t *testing.T) {
 	for _, kind := range []model.FrontendKind{model.ClusterIP, model.NodePort} {
 		for _, f := range bothFamilies {
 			t.Run(kind.String()+f.String(), func(t *testing.T) {
-				kernels(t, func(t *testing.T, k nft.Kernel) {
-					b, fe := stickyTown(t, k, f, kind)
-					gone := fe.Backends[2]
-					fe.Backends = slices.Delete(slices.Clone(fe.Backends), 2, 3)
-					b.Want(fe.Service, fe)
-					b.Sync(t)
-					left := rememberedBy(t, k, f)
-					if len(left) != 15 || slices.Contains(left, string(nft.AppendPort(nft.AppendAddr(nil, gone.Addr), gone.Port))) {
-						t.Errorf("%d clients remember something, want 15 and none of them the endpoint that is gone", len(left))
-					}
-					if changed, err := b.Driver.Changed(t.Context()); changed || err != nil {
-						t.Errorf("our own sweep counts as foreign: %v, %v", changed, err)
-					}
-				})
-			})
-		}
-	}
-}
-
-// A Load that is given up half way takes away nothing of what the sweep must know.
-func TestGoneEndpointIsForgottenAfterALoadGivenUp(t *testing.T) {
-	kernels(t, func(t *testing.T, k nft.Kernel) {
-		b, fe := stickyTown(t, k, model.IPv4, model.ClusterIP)
-		ctx, giveUp := context.WithCancel(t.Context())
-		if err := b.Driver.Load(ctx, func(dataplane.Key, string) { giveUp() }); err == nil {
-			t.Fatal("a load that was given up succeeded")
-		}
-		fe.Backends = fe.Backends[:3]
-		b.Want(fe.Service, fe)
-		b.Sync(t)
-		if left := rememberedBy(t, k, model.IPv4); len(left) != 15 {
-			t.Errorf("%d clients remember something, want 15", len(left))
-		}
-	})
-}
-
-func TestEndedAffinityIsForgotten(t *testing.T) {
-	kernels(t, func(t *testing.T, k nft.Kernel) {
-		b, fe := stickyTown(t, k, model.IPv4, model.ClusterIP)
-		fe.AffinityTimeout = 0
-		b.Want(fe.Service, fe)
-		b.Sync(t)
-		if left := rememberedBy(t, k, model.IPv4); len(left) > 0 {
-			t.Errorf("%d clients are still remembered", len(left))
-		}
-	})
-}
-
-// A Service without affinity must not cost a dump of the map.
-func TestNoSweepWithoutNeed(t *testing.T) {
-	counter := nft.NewCounter(nft.NewFake())
-	b, _ := stickyTown(t, counter, model.IPv4, model.ClusterIP)
-	plain := dataplanetest.ClusterIP(model.IPv4, 2, 4)
-	b.Want(plain.Service, plain)
-	b.Sync(t)
-	before := counter.Counts()
-	b.Want(plain.Service, dataplanetest.ClusterIP(model.IPv4, 2, 3))
-	b.Sync(t)
-	if now := counter.Counts(); now.Reads != before.Reads || now.Commits != before.Commits+1 || now.Elements != before.Elements+1 {
-		t.Errorf("one endpoint less cost %d reads, %d commits, %d elements", now.Reads-before.Reads, now.Commits-before.Commits, now.Elements-before.Elements)
-	}
-}
-
-// A crash between the commit and the sweep, and a sweep that fails: the next
-// Load sees what is stale, and the difference removes it.
-func TestUnsweptIsFoundByLoad(t *testing.T) {
-	for name, unswept := range map[string]func(t *testing.T, k nft.Kernel, b *dataplanetest.Bed, fe model.Frontend){
-		"crash": func(t *testing.T, k nft.Kernel, b *dataplanetest.Bed, fe model.Frontend) {
-			remember(t, k, &fe, 99, model.Backend{Addr: fe.Backends[0].Addr, Port: 1})
-		},
-		"failed sweep": func(t *testing.T, k nft.Kernel, b *dataplanetest.Bed, fe model.Frontend) {
-			faulty := k.(*nft.Faulty)
-			faulty.OnRead = func(string) error { return errors.New("no dump, says the test") }
-			fe.Backends = fe.Backends[:3]
-			b.Want(fe.Service, fe)
-			if _, err := b.Apply(t.Context(), b.Pending()); err == nil {
-				t.Error("nobody hears of it")
-			}
-			faulty.OnRead = nil
-			if _, err := b.Apply(t.Context(), b.Pending()); !errors.Is(err, dataplane.ErrConflict) {
-				t.Errorf("an Apply before the Load that is owed says %v", err)
-			}
-			if changed, err := b.Driver.Changed(t.Context()); !changed || err != nil {
-				t.Errorf("nobody asks for a Load: %v, %v", changed, err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kernels(t, func(t *testing.T, k nft.Kernel) {
-				faulty := &nft.Faulty{Kernel: k}
-				b, fe := stickyTown(t, faulty, model.IPv4, model.ClusterIP)
-				unswept(t, faulty, b, fe)
-				if drift := b.Load(t); len(drift) == 0 {
-					t.Error("what is stale goes unseen")
-				}
+				counter := nft.NewCounter(nft.NewFake())
+				b, fe := stickyTown(t, counter, f, kind)
+				before := counter.Counts()
+				fe.Backends = fe.Backends[:3]
+				b.Want(fe.Service, fe)
 				b.Sync(t)
+				now := counter.Counts()
+				if now.Reads != before.Reads || now.Commits != before.Commits+1 || now.Elements != before.Elements+2 {
+					t.Errorf("%d reads, %d commits, %d elements", now.Reads-before.Reads, now.Commits-before.Commits, now.Elements-before.Elements)
+				}
 				if drift := b.Load(t); len(drift)+len(b.Pending()) > 0 {
 					t.Errorf("%d objects differ, %d pending", len(drift), len(b.Pending()))
 				}
-				if left := len(rememberedBy(t, k, model.IPv4)); left != 20 && left != 15 {
-					t.Errorf("%d clients are remembered", left)
+			})
+		}
+	}
+}
+
+// liveEndpoints are the endpoints that a client of the Frontend may go back to.
+func liveEndpoints(t testing.TB, k nft.Kernel, fe *model.Frontend, set string) []netip.AddrPort {
+	t.Helper()
+	var out []netip.AddrPort
+	err := k.Elements(t.Context(), tableRef(fe.Key.Family).Set(set), func(e *nft.Element) error {
+		n := addrLen(fe.Key.Family)
+		a, _ := netip.AddrFromSlice(e.Key[:n])
+		out = append(out, netip.AddrPortFrom(a, binary.BigEndian.Uint16(e.Key[n:])))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(out, netip.AddrPort.Compare)
+	return out
+}
+
+// The set of live endpoints is what the Frontend has, whatever came and went, and
+// weights make nothing double.
+func TestLiveEndpointsFollow(t *testing.T) {
+	kernels(t, func(t *testing.T, k nft.Kernel) {
+		b, fe := stickyTown(t, k, model.IPv6, model.ExternalIP)
+		all := dataplanetest.Backends(model.IPv6, 16, 12)
+		all[1].Weight = 5
+		for _, list := range [][]model.Backend{all, all[3:], all[2:9], all[8:10], all[:1], all[:11]} {
+			fe.Backends = list
+			fe.LocalOnly, fe.LocalVerdict, fe.LocalBackends = true, model.Forward, list[:1]
+			b.Want(fe.Service, fe)
+			b.Sync(t)
+			for set, want := range map[string][]model.Backend{"live": fe.Backends, "local-live": fe.LocalBackends} {
+				var addrs []netip.AddrPort
+				for _, w := range want {
+					addrs = append(addrs, w.AddrPort())
+				}
+				if got := liveEndpoints(t, k, &fe, set); !slices.Equal(got, addrs) {
+					t.Errorf("%s has %v, want %v", set, got, addrs)
+				}
+			}
+		}
+		if drift := b.Load(t); len(drift)+len(b.Pending()) > 0 {
+			t.Errorf("%d objects differ, %d pending", len(drift), len(b.Pending()))
+		}
+	})
+}
+
+// All addresses of a Service port share one map of clients; the next port has its own.
+func TestOneMemoryPerServicePort(t *testing.T) {
+	kernels(t, func(t *testing.T, k nft.Kernel) {
+		b := dataplanetest.NewBed(New(Params{Kernel: k}), dataplanetest.View())
+		b.Load(t)
+		b.Base()
+		list := []model.Frontend{sticky(model.IPv4, model.ClusterIP, 4), sticky(model.IPv4, model.NodePort, 4), sticky(model.IPv4, model.LoadBalancer, 4), sticky(model.IPv4, model.ClusterIP, 4)}
+		list[2].Key.Addr = netip.MustParseAddr("198.51.100.7")
+		list[3].Key.Port, list[3].Port = 443, "https"
+		b.Want(list[0].Service, list...)
+		b.Sync(t)
+		remember(t, k, &list[0], 10)
+		for i, want := range []int{10, 10, 10, 0} {
+			if got := len(rememberedBy(t, k, &list[i])); got != want {
+				t.Errorf("%v: %d clients, want %d", list[i].Key, got, want)
+			}
+		}
+	})
+}
+
+// Affinity is switched off: the map goes with the change, also on kernels whose
+// chains must linger. Switched on again, at once, nobody is remembered.
+func TestEndedAffinityIsForgotten(t *testing.T) {
+	for _, linger := range []time.Duration{0, time.Hour} {
+		kernels(t, func(t *testing.T, k nft.Kernel) {
+			b, fe := stickyTown(t, k, model.IPv4, model.ClusterIP)
+			set := func(timeout, after time.Duration) {
+				fe.AffinityTimeout = timeout
+				b.Want(fe.Service, fe)
+				b.Now = b.Now.Add(after)
+				b.Track.Expire(b.Now)
+				b.Sync(t)
+			}
+			set(0, linger)
+			sets, err := k.Sets(t.Context(), tableRef(model.IPv4))
+			if err != nil || slices.ContainsFunc(sets, func(s nft.Set) bool { return s.Ref.Name == memoryOf(&fe).clients() }) {
+				t.Errorf("the map of clients is still there (%v)", err)
+			}
+			set(time.Hour, 0)
+			if left := rememberedBy(t, k, &fe); len(left) > 0 {
+				t.Errorf("%d clients are remembered from before", len(left))
+			}
+			if drift := b.Load(t); len(drift)+len(b.Pending()) > 0 {
+				t.Errorf("%d objects differ, %d pending", len(drift), len(b.Pending()))
+			}
+		})
+	}
+}
+
+// Rules of Service ports that went are not kept for ever.
+func TestRulesOfGoneServicesAreDropped(t *testing.T) {
+	b := dataplanetest.NewBed(New(Params{Kernel: nft.NewFake()}), dataplanetest.View())
+	b.Load(t)
+	b.Base()
+	b.Sync(t)
+	book := b.Driver.(*Driver).chains.rules
+	before := 0
+	for i := range 50 {
+		fe := sticky(model.IPv4, model.ClusterIP, 1+i%4)
+		fe.Service = dataplanetest.Service(i)
+		b.Want(fe.Service, fe)
+		b.Sync(t)
+		b.Want(fe.Service)
+		b.Sync(t)
+		if i == 5 {
+			before = len(book)
+		}
+	}
+	if len(book) > before {
+		t.Errorf("%d chains' rules are kept, after five Services it were %d", len(book), before)
+	}
+}
+
+// rebuilds are the ways to a rebuild of the IPv4 table that must keep what clients
+// were taught.
+func rebuilds(t *testing.T, k nft.Kernel, b *dataplanetest.Bed) map[string]func() {
+	return map[string]func(){
+		"distrust": func() {
+			if _, err := b.Anew(t.Context(), model.IPv4); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"growth": func() {
+			for i := range 7_000 {
+				b.Want(dataplanetest.Service(10_000+i), benchFrontend(i, 1))
+			}
+			_, err := b.Apply(t.Context(), b.Pending())
+			b.Rebuild = asRebuild(t, err).Families
+			b.Sync(t)
+		},
+		"another layout": func() {
+			commit(t, k, func(batch *nft.Batch) {
+				batch.DelChain(tableRef(model.IPv4).Chain(layoutChain))
+				batch.NewChain(nft.ChainSpec{Ref: tableRef(model.IPv4).Chain("layout-99")})
+				batch.NewChain(nft.ChainSpec{Ref: tableRef(model.IPv4).Chain("of-that-layout")})
+				batch.NewSet(nft.SetSpec{Ref: tableRef(model.IPv4).Set("of-that-layout"), Key: []nft.Part{nft.Port}, Verdicts: true})
+			})
+			b.Load(t)
+			b.Sync(t)
+		},
+		"a hook moved": func() {
+			commit(t, k, func(batch *nft.Batch) {
+				c := tableRef(model.IPv4).Chain("nat-output")
+				batch.DelChain(c)
+				batch.NewChain(nft.ChainSpec{Ref: c, Hook: hook("filter", nft.HookInput, 7)})
+			})
+			b.Load(t)
+			b.Sync(t)
+		},
+		"a set of another type": func() {
+			commit(t, k, func(batch *nft.Batch) {
+				s := tableRef(model.IPv4).Set("hairpin")
+				batch.FlushChain(tableRef(model.IPv4).Chain("nat-postrouting"))
+				batch.DelSet(s)
+				batch.NewSet(nft.SetSpec{Ref: s, Key: []nft.Part{nft.Port}})
+			})
+			b.Load(t)
+			b.Sync(t)
+		},
+	}
+}
+
+func asRebuild(t *testing.T, err error) *dataplane.RebuildError {
+	t.Helper()
+	full := rebuildError(err)
+	if full == nil {
+		t.Fatalf("a full set reads %v", err)
+	}
+	return full
+}
+
+// A rebuild keeps every client, leaves nothing foreign, and is what was wanted.
+func TestRebuildKeepsClients(t *testing.T) {
+	for _, name := range []string{"distrust", "growth", "another layout", "a hook moved", "a set of another type"} {
+		t.Run(name, func(t *testing.T) {
+			kernels(t, func(t *testing.T, k nft.Kernel) {
+				b, fe := stickyTown(t, k, model.IPv4, model.ClusterIP)
+				b.WantAll(dataplanetest.Catalogue(bothFamilies[:]))
+				b.Want(fe.Service, fe)
+				b.Sync(t)
+				want := rememberedBy(t, k, &fe)
+				if len(want) != 20 {
+					t.Fatalf("%d clients to begin with", len(want))
+				}
+				rebuilds(t, k, b)[name]()
+				if got := rememberedBy(t, k, &fe); !slices.Equal(got, want) {
+					t.Errorf("of %d clients %d are left", len(want), len(got))
+				}
+				if drift := b.Load(t); len(drift)+len(b.Pending()) > 0 {
+					t.Errorf("%d objects differ, %d pending: %v", len(drift), len(b.Pending()), drift)
 				}
 			})
 		})
 	}
 }
 
-// A client's time runs out, or it chooses again, while it is being forgotten.
-func TestSweepLooksAgain(t *testing.T) {
-	for _, why := range []unix.Errno{unix.ENOENT, unix.EEXIST} {
-		t.Run(why.Error(), func(t *testing.T) {
-			faulty := &nft.Faulty{Kernel: nft.NewFake()}
-			b, fe := stickyTown(t, faulty, model.IPv4, model.ClusterIP)
-			commits := 0
-			faulty.OnCommit = func(*nft.Batch) nft.Fault {
-				if commits++; commits == 2 { // the first is the change itself
-					return nft.Fault{Err: why}
-				}
-				return nft.Fault{}
-			}
-			fe.Backends = fe.Backends[:3]
-			b.Want(fe.Service, fe)
-			b.Sync(t)
-			if left := rememberedBy(t, faulty, model.IPv4); len(left) != 15 {
-				t.Errorf("%d clients remember something, want 15", len(left))
-			}
-		})
-	}
-}
-
-// Real clients stay where they are, and leave an endpoint that is gone.
-func TestAffinityOfPackets(t *testing.T) {
-	tw := newTown(t)
-	pods := []string{"pod-a1", "pod-a2", "pod-b1", "pod-b2"}
-	for _, f := range bothFamilies {
-		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-			for _, where := range []string{"vip 2", "lb 2", "node 30090"} {
-				t.Run(f.String()+p.String()+where, func(t *testing.T) { tw.sticks(t, f, p, where, pods) })
-			}
-		}
-	}
-}
-
-func (tw *town) sticks(t *testing.T, f model.Family, p model.Protocol, where string, pods []string) {
-	at := tw.target(t, f, where)
-	fe := model.Frontend{Key: model.FrontendKey{Family: f, Protocol: p, Addr: at.Addr(), Port: at.Port()},
-		Kind: model.ClusterIP, Verdict: model.Forward, AffinityTimeout: time.Hour}
-	switch where[:2] {
-	case "lb":
-		fe.Kind, fe.Masquerade = model.LoadBalancer, true
-	case "no":
-		fe.Kind, fe.Masquerade, fe.Key.Addr = model.NodePort, true, model.FrontendKey{}.Addr
-	}
-	left := slices.Clone(pods)
-	for len(left) > 1 {
-		fe.Backends = tw.backends(t, f, left...)
-		tw.bed.Want(model.ServiceKey{Namespace: f.String() + p.String(), Name: where}, fe)
-		tw.bed.Sync(t)
-		// Old flows keep their endpoint; a source port drawn twice must not find one.
-		if err := tw.lab.FlushConntrack("node-a"); err != nil {
-			t.Fatal(err)
-		}
-		met := ""
-		for range 8 {
-			r := askWithin(t, answerIn, tw.lab.Client(), p, at)
-			if r.Outcome != netlab.Answered {
-				t.Fatalf("%v: %v", r, r.Err)
-			}
-			if met != "" && r.Backend != met {
-				t.Fatalf("met %s, then %s", met, r.Backend)
-			}
-			met = r.Backend
-		}
-		i := slices.Index(left, met)
-		if i < 0 {
-			t.Fatalf("met %s, which is gone", met)
-		}
-		left = slices.Delete(left, i, i+1)
-	}
-}
-
-// Affinity is switched off, the sweep fails, and it is switched on again: the old
-// clients are forgotten, and who comes right after the commit is not.
-func TestClientOfTheSwitchOnIsRemembered(t *testing.T) {
-	for _, f := range bothFamilies {
-		t.Run(f.String(), func(t *testing.T) {
-			tw := newTown(t)
-			at := tw.target(t, f, "vip 2")
-			fe := model.Frontend{Key: model.FrontendKey{Family: f, Protocol: model.UDP, Addr: at.Addr(), Port: at.Port()},
-				Kind: model.ClusterIP, Verdict: model.Forward, Backends: tw.backends(t, f, "pod-a1", "pod-b1")}
-			remembering := func(timeout time.Duration) error {
-				fe.AffinityTimeout = timeout
-				tw.bed.Want(model.ServiceKey{Name: "sticky"}, fe)
-				_, err := tw.bed.Apply(t.Context(), tw.bed.Pending())
-				return err
-			}
-			if err := remembering(time.Hour); err != nil {
-				t.Fatal(err)
-			}
-			tw.count(t, "client", at, 1)
-			tw.k.OnRead = func(string) error { return errors.New("no dump, says the test") }
-			if err := remembering(0); err == nil {
-				t.Fatal("the sweep failed and nobody hears of it")
-			}
-			tw.k.OnRead = nil
-			tw.bed.Load(t) // as the engine does after a failure
-			if err := remembering(time.Hour); err != nil {
-				t.Fatal(err)
-			}
-			tw.count(t, "client2", at, 1)
-			if left := rememberedBy(t, tw.k, f); len(left) != 1 {
-				t.Errorf("%d clients are remembered, want the new one only", len(left))
-			}
-		})
-	}
-}
-
-// A Frontend comes under externalTrafficPolicy Local, and the answer to that
-// commit is lost: the Load that follows knows that clients must be forgotten which
-// remember an endpoint that the cluster's list still has.
-func TestNarrowedWithoutAnAnswer(t *testing.T) {
+// A map of clients that somebody made unlike ours goes; the others stay.
+func TestRebuildReplacesAStrangeMapOfClients(t *testing.T) {
 	kernels(t, func(t *testing.T, k nft.Kernel) {
-		faulty := &nft.Faulty{Kernel: k}
-		b, fe := stickyTown(t, faulty, model.IPv4, model.ExternalIP)
-		faulty.OnCommit = func(*nft.Batch) nft.Fault { return nft.Fault{Err: unix.ENOBUFS, After: true} }
-		fe.LocalOnly, fe.LocalVerdict, fe.LocalBackends = true, model.Forward, fe.Backends[:1]
-		b.Want(fe.Service, fe)
-		if _, err := b.Apply(t.Context(), b.Pending()); err == nil || dataplane.NothingDone(err) {
-			t.Fatalf("the commit's answer was lost, Apply says %v", err)
-		}
-		faulty.OnCommit = nil
-		if changed, err := b.Driver.Changed(t.Context()); !changed || err != nil {
-			t.Errorf("nobody asks for a Load: %v, %v", changed, err)
-		}
+		b, fe := stickyTown(t, k, model.IPv4, model.ClusterIP)
+		strange := sticky(model.IPv4, model.ClusterIP, 3)
+		strange.Service, strange.Key.Port = dataplanetest.Service(2), 81
+		m := memoryOf(&strange)
+		commit(t, k, func(batch *nft.Batch) {
+			batch.NewSet(nft.SetSpec{Ref: tableRef(model.IPv4).Set(m.clients()), Key: []nft.Part{nft.Addr4}, Data: []nft.Part{nft.Port}})
+		})
 		b.Load(t)
+		b.Want(strange.Service, strange)
 		b.Sync(t)
-		if left := rememberedBy(t, k, model.IPv4); len(left) != 5 {
-			t.Errorf("%d clients remember something, want the 5 of the local endpoint", len(left))
+		b.Sync(t)
+		if left := rememberedBy(t, k, &fe); len(left) != 20 {
+			t.Errorf("%d of 20 clients are left", len(left))
+		}
+		if drift := b.Load(t); len(drift)+len(b.Pending()) > 0 {
+			t.Errorf("%d objects differ, %d pending", len(drift), len(b.Pending()))
 		}
 	})
 }
 
-// A packet that is sent again, because nobody answered the first, follows its flow
-// to an endpoint that is gone by now. Its client must not be remembered for it.
-func TestRepeatedPacketTeachesNothing(t *testing.T) {
-	for _, f := range bothFamilies {
-		t.Run(f.String(), func(t *testing.T) {
-			tw := newTown(t)
-			at := tw.target(t, f, "vip 2")
-			silent := tw.backends(t, f, "pod-b1")
-			silent[0].Port = 9 // nobody listens
-			fe := model.Frontend{Key: model.FrontendKey{Family: f, Protocol: model.UDP, Addr: at.Addr(), Port: at.Port()},
-				Kind: model.ClusterIP, Verdict: model.Forward, Backends: silent, AffinityTimeout: time.Hour}
-			sync := func() {
-				tw.bed.Want(model.ServiceKey{Name: "sticky"}, fe)
-				tw.bed.Sync(t)
-			}
-			sync()
-			client, err := tw.lab.Client().Dial(t.Context(), "udp", at.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			send := func() {
-				for range 2 { // what the first one met may be told to the second
-					if _, err := client.Write([]byte("who")); !errors.Is(err, unix.ECONNREFUSED) {
-						return
-					}
-				}
-			}
-			send()
-			for end := time.Now().Add(answerIn); len(rememberedBy(t, tw.k, f)) == 0; time.Sleep(time.Millisecond) { // bounded poll: packets tell nobody
-				if time.Now().After(end) {
-					t.Fatal("the client is not remembered")
-				}
-			}
-			fe.Backends = tw.backends(t, f, "pod-a1")
-			sync()
-			send()
-			tw.count(t, "client2", at, 1) // the packet before has arrived by then
-			if left := rememberedBy(t, tw.k, f); len(left) != 1 {
-				t.Errorf("%d clients are remembered, want client2 alone", len(left))
-			}
-		})
+// Names of memory are nft's own words, whatever a Service is called.
+func TestMemoryNames(t *testing.T) {
+	fe := sticky(model.IPv4, model.ClusterIP, 1)
+	for _, c := range []struct {
+		key  model.ServiceKey
+		port string
+		want string
+	}{
+		{model.ServiceKey{Namespace: "shop", Name: "web"}, "http", "clients/shop/web/tcp/http"},
+		{model.ServiceKey{Namespace: "shop", Name: "web"}, "", "clients/shop/web/tcp"},
+		{model.ServiceKey{Namespace: "Shop {}", Name: "web"}, "http", "clients/service-"},
+		{model.ServiceKey{Namespace: string(make([]byte, 300)), Name: "web"}, "http", "clients/service-"},
+	} {
+		fe.Service, fe.Port = c.key, c.port
+		if got := memoryOf(&fe).clients(); got != c.want && (c.want != "clients/service-" || len(got) != len(c.want)+16) {
+			t.Errorf("%v %s: %s, want %s", c.key, c.port, got, c.want)
+		}
 	}
 }

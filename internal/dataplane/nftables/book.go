@@ -2,7 +2,6 @@ package nftables
 
 import (
 	"encoding/hex"
-	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
@@ -17,7 +16,6 @@ type chainBook struct {
 	terms  terms // under which the shared chains below were written
 	leaves map[familyOf[leaf]]chain
 	outers map[familyOf[outer]]chain
-	learns map[familyOf[time.Duration]]chain
 	rules  map[string]func() []rule
 }
 
@@ -34,10 +32,12 @@ func (c chain) object(k dataplane.Kind, f model.Family) dataplane.Object {
 }
 
 func newChainBook() chainBook {
-	return chainBook{
+	b := chainBook{
 		leaves: map[familyOf[leaf]]chain{}, outers: map[familyOf[outer]]chain{},
-		learns: map[familyOf[time.Duration]]chain{}, rules: map[string]func() []rule{},
+		rules: map[string]func() []rule{},
 	}
+	b.rules[noRules] = func() []rule { return nil }
+	return b
 }
 
 // under drops the shared chains if they were written under other terms.
@@ -74,15 +74,20 @@ func (b *chainBook) outer(f model.Family, o outer, v *model.NodeView) chain {
 	return c
 }
 
-func (b *chainBook) learn(f model.Family, timeout time.Duration) chain {
-	at := familyOf[time.Duration]{f, timeout}
-	c, known := b.learns[at]
-	if !known {
-		c = chain{learnName(timeout), b.write(func() []rule { return learnRules(langOf(f), timeout) })}
-		b.learns[at] = c
+// sticky files the rules of a chain of one Service port. There may be ten thousand
+// of these, so they are filed until they leave the kernel (forget), not for good.
+func (b *chainBook) sticky(name string, rules func() []rule) chain {
+	sum := digestFor(name, true)
+	for _, r := range rules() {
+		sum.add(tag(r))
 	}
-	return c
+	digest := sum.String()
+	b.rules[digest] = rules
+	return chain{name, digest}
 }
+
+// forget drops the rules of a sticky chain that are not in the kernel any more.
+func (b *chainBook) forget(digest string) { delete(b.rules, digest) }
 
 // write files how a chain is written and gives the digest of its rules.
 func (b *chainBook) write(rules func() []rule) string {
@@ -94,6 +99,9 @@ func (b *chainBook) write(rules func() []rule) string {
 	b.rules[digest] = rules
 	return digest
 }
+
+// noRules is the digest of a chain without rules.
+const noRules = "00cbf29ce484222325"
 
 // tag is the comment by which Load knows a rule again.
 func tag(r rule) []byte {
@@ -112,6 +120,16 @@ type chainDigest struct {
 }
 
 func newChainDigest() chainDigest { return chainDigest{digest: newDigest()} }
+
+// digestFor begins the digest of a chain. The rules of a sticky one are filed by
+// digest until they are deleted, so no two chains may have the same.
+func digestFor(name string, sticky bool) chainDigest {
+	c := newChainDigest()
+	if sticky {
+		c.bytes([]byte(name))
+	}
+	return c
+}
 
 func (c *chainDigest) add(userData []byte) {
 	c.bytes(userData)

@@ -1,7 +1,6 @@
 package nftables
 
 import (
-	"errors"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -16,18 +15,17 @@ import (
 // walks of it (dumps, checks of new rules) take twice as long, and so do big
 // inserts (measured on 6.18: docs/design/nftables.md). A size is a limit, and the
 // kernel makes the buckets for it at once (8 bytes each, and a look for each message
-// of a dump); so a set doubles when it is full: the table is then built anew in one
-// transaction.
+// of a dump); so a set doubles when it is full: a rebuild makes it anew, larger.
 
 // maxScale is the largest set: 12 million endpoint slots in all shards, 1.5 million Frontends.
 const maxScale = 8
 
-// firstSize is a set's size at scale 0. Three quarters of a power of two: the
-// kernel makes a bucket for each quarter more, rounded up.
+// firstSize is a set's size at scale 0, 0 of a set that is not hashed. Three quarters
+// of a power of two: the kernel makes a bucket for each quarter more, rounded up.
 func (s *setDef) firstSize() uint32 {
 	switch {
-	case s.shape == shapeRanges || s.shape == shapeAllowed || s.shape == shapeAffinity || s.ident == identRange:
-		return 0 // not hashed, or bounded otherwise
+	case s.shape == shapeRanges || s.shape == shapeAllowed || s.ident == identRange:
+		return 0
 	case s.kind == kindEndpoints:
 		return 3_072 // times the shards
 	case s.kind == kindNodePortIP:
@@ -38,13 +36,9 @@ func (s *setDef) firstSize() uint32 {
 
 func (s *setDef) size(scale int) uint32 { return s.firstSize() << scale }
 
-// capacity knows how large the sets are and should be. Sets of one kind are of one
-// size, that of the fullest shard.
-type capacity struct {
-	scale   [2][kinds]int
-	expect  [2][counters]int // what Render gave before the first Apply: a full build comes in chunks, but should not grow in steps
-	settled bool             // the first Apply is over
-}
+// setSizes knows how large the sets are. Sets of one kind are of one size, that of
+// the fullest shard.
+type setSizes struct{ scale [2][kinds]int }
 
 // counters are the kinds, and behind them the shards.
 const counters = int(kinds) + shards
@@ -56,24 +50,22 @@ func counterOf(k dataplane.Key) int {
 	return int(k.Kind)
 }
 
-// rendered counts objects until there is something better to go by. What is
-// rendered twice counts twice: that makes a set too large at worst.
-func (c *capacity) rendered(k dataplane.Key, n int) {
-	if !c.settled {
-		c.expect[famIndex(k.Family)][counterOf(k)] += n
-	}
-}
-
-// choose sets the scales of a table that is about to be made by these ops.
-func (c *capacity) choose(f int, p *plan, ops []dataplane.Op) {
+// choose sets the scales of a table that this batch is about to make: for what the
+// batch holds, and what follows at once in further batches.
+func (c *setSizes) choose(f int, b dataplane.Batch) {
 	var have [counters]int
-	for k := firstElement; k < kinds; k++ {
-		for _, i := range p.of(f, k) {
-			have[counterOf(ops[i].Key)] += countOf(&ops[i])
+	count := func(o *dataplane.Op) {
+		if famIndex(o.Key.Family) == f {
+			have[counterOf(o.Key)] += countOf(o)
 		}
 	}
-	for i := range have {
-		have[i] = max(have[i], c.expect[f][i])
+	for i := range b.Ops {
+		count(&b.Ops[i])
+	}
+	if b.Later != nil {
+		for o := range b.Later {
+			count(&o)
+		}
 	}
 	for i := range setDefs {
 		def := &setDefs[i]
@@ -86,13 +78,13 @@ func (c *capacity) choose(f int, p *plan, ops []dataplane.Op) {
 }
 
 func countOf(o *dataplane.Op) int {
-	if def := defOf(o.Key.Kind); def != nil && def.shape == shapePool {
+	if def := defOf(o.Key.Kind); def != nil && (def.shape == shapePool || def.shape == shapeLive) {
 		return len(o.Want) / def.slotWidth(o.Key.Family)
 	}
 	return 1
 }
 
-// scaleFor leaves a quarter as much again as room.
+// scaleFor leaves half as much again as room.
 func (s *setDef) scaleFor(n int) int {
 	scale := 0
 	for s.firstSize() > 0 && n*3/2 > int(s.size(scale)) && scale < maxScale {
@@ -103,7 +95,7 @@ func (s *setDef) scaleFor(n int) int {
 
 // read finds the scales of a table. A size that none makes is left to the
 // comparison of declarations.
-func (c *capacity) read(f model.Family, sets []nft.Set) {
+func (c *setSizes) read(f model.Family, sets []nft.Set) {
 	for i := range sets {
 		def := defNamed(sets[i].Ref.Name)
 		if def == nil || def.firstSize() == 0 {
@@ -117,13 +109,9 @@ func (c *capacity) read(f model.Family, sets []nft.Set) {
 	}
 }
 
-// overflow asks for a rebuild if err says that a set is full. It then holds
+// overflow asks for a rebuild if the kernel says that a set is full. A rebuild holds
 // everything, so that choose finds the right size.
-func (c *capacity) overflow(err error, ops []dataplane.Op) *dataplane.RebuildError {
-	var refused *nft.BatchError
-	if !errors.As(err, &refused) {
-		return nil
-	}
+func (c *setSizes) overflow(refused *nft.BatchError, ops []dataplane.Op) *dataplane.RebuildError {
 	var out *dataplane.RebuildError
 	for _, e := range refused.Errors {
 		if e.Errno != unix.ENFILE || len(e.Tags) == 0 || e.Tags[0] < 0 || e.Tags[0] >= len(ops) {

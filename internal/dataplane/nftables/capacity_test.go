@@ -16,7 +16,7 @@ func applyChunks(t *testing.T, b *dataplanetest.Bed) error {
 	const chunk = 2_000
 	for diffs := b.Pending(); len(diffs) > 0; {
 		n := min(chunk, len(diffs))
-		if _, err := b.Apply(t.Context(), diffs[:n]); err != nil {
+		if _, err := b.ApplyPart(t.Context(), diffs[:n], diffs[n:]); err != nil {
 			return err
 		}
 		diffs = diffs[n:]

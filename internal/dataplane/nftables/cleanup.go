@@ -40,6 +40,5 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 		}
 		d.seen.compared(g)
 	}
-	d.stick = newStickiness()
 	return errors.Join(problems...)
 }

@@ -5,14 +5,13 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// contents reads the elements of every set of ours. The affinity map comes last:
-// what it should hold follows from the pools.
+// contents reads the elements of every set of ours, but of no map of clients: what
+// packets wrote there is theirs.
 func (l *loader) contents(ctx context.Context) error {
-	c := contents{loader: l, pools: map[dataplane.Kind]*poolReader{}}
+	c := contents{loader: l}
 	for i := range setDefs {
 		c.begin(&setDefs[i])
 		for _, c.part = range setDefs[i].parts() {
@@ -37,17 +36,18 @@ type contents struct {
 	bounds []bound             // of a set of ranges
 	ranges map[string][]string // of guarded Frontends
 	pool   *poolReader
-	pools  map[dataplane.Kind]*poolReader // kept for the affinity map
+	live   map[string][]byte // endpoints of Frontends with affinity
 }
 
 func (c *contents) begin(def *setDef) {
-	c.def, c.bounds, c.ranges, c.pool = def, nil, nil, nil
+	c.def, c.bounds, c.ranges, c.pool, c.live = def, nil, nil, nil, nil
 	switch def.shape {
 	case shapePool:
 		c.pool = &poolReader{at: map[string]int{}, width: def.slotWidth(c.f)}
-		c.pools[def.kind] = c.pool
 	case shapeAllowed:
 		c.ranges = map[string][]string{}
+	case shapeLive:
+		c.live = map[string][]byte{}
 	}
 }
 
@@ -64,7 +64,7 @@ func (c *contents) element(e *nft.Element) error {
 }
 
 func (c *contents) known(e *nft.Element) bool {
-	if e.Flags&nft.ElementCatchall != 0 || e.Timeout != 0 && c.def.shape != shapeAffinity {
+	if e.Flags&nft.ElementCatchall != 0 || e.Timeout != 0 {
 		return false
 	}
 	switch c.def.shape {
@@ -77,8 +77,10 @@ func (c *contents) known(e *nft.Element) bool {
 		return true
 	case shapeAllowed:
 		return c.allowed(e)
+	case shapeLive:
+		return c.endpoint(e)
 	}
-	return c.remembered(e)
+	return false
 }
 
 // id reads the ident at the start of a key, or of both ends of a range.
@@ -103,9 +105,6 @@ func (c *contents) single(e *nft.Element) bool {
 	value, id := present, string(c.buf)
 	if c.def.shape == shapeVerdict {
 		value = valueOf(e.Verdict)
-	}
-	if c.def.kind == kindAffinity || c.def.kind == kindAffinityNodePort {
-		c.stick.frontends[frontID{c.f, id}] = struct{}{}
 	}
 	c.put(c.def.kind, id, value)
 	return true
@@ -133,31 +132,18 @@ func (c *contents) allowed(e *nft.Element) bool {
 	return true
 }
 
-// remembered: an affinity entry is as it should be if its Frontend remembers
-// clients and has the endpoint. Others are left over from a crash before the
-// sweep, or were learned by a packet that was under way.
-func (c *contents) remembered(e *nft.Element) bool {
-	vip, port, endpoint, ok := remembers(c.f, e)
-	if !ok {
+// endpoint reads one endpoint of a Frontend with affinity.
+func (c *contents) endpoint(e *nft.Element) bool {
+	n := addrLen(c.f) + 4
+	if len(e.Key) != n+keyLen(c.def.ident, c.f) || len(e.KeyEnd) > 0 {
 		return false
 	}
-	for _, t := range [...]struct {
-		id    []byte
-		pools [2]dataplane.Kind
-	}{
-		{vip, [2]dataplane.Kind{kindEndpoints, kindLocalEndpoints}},
-		{port, [2]dataplane.Kind{kindNodePortEndpoints, kindNodePortLocalEndpoints}},
-	} {
-		if _, remembers := c.stick.frontends[frontID{c.f, string(t.id)}]; !remembers {
-			continue
-		}
-		for _, k := range t.pools {
-			if p := c.pools[k]; p != nil && p.has(t.id, endpoint) {
-				return true
-			}
-		}
+	var ok bool
+	if c.buf, ok = appendIDOf(c.buf[:0], c.def.ident, e.Key[n:], e.Key[n:]); !ok {
+		return false
 	}
-	return false
+	c.live[string(c.buf)] = append(c.live[string(c.buf)], e.Key[:n-2]...)
+	return true
 }
 
 // end emits what is known only when the whole set was read.
@@ -166,6 +152,10 @@ func (c *contents) end() {
 	case shapePool:
 		for id, i := range c.pool.at {
 			c.put(c.def.kind, id, string(c.pool.slots[i]))
+		}
+	case shapeLive:
+		for id, list := range c.live {
+			c.put(c.def.kind, id, string(list))
 		}
 	case shapeAllowed:
 		for id, list := range c.ranges {
@@ -196,11 +186,6 @@ func (p *poolReader) add(id []byte, n int, data []byte) {
 		p.slots[i] = append(p.slots[i], make([]byte, need-len(p.slots[i]))...)
 	}
 	copy(p.slots[i][n*p.width:], data[:p.width])
-}
-
-func (p *poolReader) has(id, slot []byte) bool {
-	i, known := p.at[string(id)]
-	return known && hasSlot(p.slots[i], slot)
 }
 
 // bound is an element of an interval set: where a range begins, or the first

@@ -40,11 +40,8 @@ type Driver struct {
 	chains   chainBook
 	batch    nft.Batch
 	seen     ledger
-	unsure   bool // a sweep is left undone: Changed says so until the next Load
 	plan     plan
-	room     capacity
-	stick    stickiness
-	perhaps  []dataplane.Op // of an Apply that failed, and may have been done all the same
+	sizes    setSizes
 }
 
 var _ dataplane.Driver = (*Driver)(nil)
@@ -54,7 +51,7 @@ func New(p Params) *Driver {
 	if len(p.Families) == 0 {
 		p.Families = []model.Family{model.IPv4, model.IPv6}
 	}
-	return &Driver{k: p.Kernel, families: p.Families, chains: newChainBook(), stick: newStickiness()}
+	return &Driver{k: p.Kernel, families: p.Families, chains: newChainBook()}
 }
 
 // Name implements dataplane.Driver.
@@ -62,7 +59,7 @@ func (d *Driver) Name() string { return Name }
 
 // Width implements dataplane.Driver.
 func (d *Driver) Width(k dataplane.Key) int {
-	if def := defOf(k.Kind); def != nil && def.shape == shapePool {
+	if def := defOf(k.Kind); def != nil && (def.shape == shapePool || def.shape == shapeLive) {
 		return def.slotWidth(k.Family)
 	}
 	return 0
@@ -82,10 +79,13 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	return 0
 }
 
+// isSticky tells the chains of one Service port from those that all share.
+func isSticky(name string) bool { return strings.Contains(name, "/") }
+
 // ourChain tells whether Render could give a shared chain this name.
 func ourChain(name string) bool {
-	for _, prefix := range [...]string{"ext-", "aff-", "hash-", "lb-", "np-", "local-", "range-", guardedPrefix, "xl-", "learn-", rejectChain} {
-		if strings.HasPrefix(name, prefix) {
+	for _, prefix := range [...]string{"ext-", "hash-", "lb-", "np-", "local-", "range-", guardedPrefix, "xl-", rejectChain} {
+		if strings.HasPrefix(name, prefix) && !isSticky(name) {
 			return true
 		}
 	}

@@ -89,6 +89,8 @@ func (s *step) op(o *dataplane.Op) {
 		s.ranges(&h)
 	case shapeAllowed:
 		s.allowed(&h)
+	case shapeLive:
+		s.live(&h)
 	default:
 		s.single(&h)
 	}
@@ -129,6 +131,31 @@ func (s *step) pool(h *half) {
 			}
 			s.elem.Data = s.data
 		}
+		s.write(h.set)
+	}
+}
+
+// live writes the endpoints of mine that other has not. Where they stand has no
+// meaning here; but for the few that moved both sides have them in the same place.
+func (s *step) live(h *half) {
+	w := h.def.slotWidth(h.key.Family)
+	kept := map[string]struct{}{}
+	for i := 0; i+w <= len(h.other); i += w {
+		if el := h.other[i : i+w]; i+w > len(h.mine) || h.mine[i:i+w] != el {
+			kept[el] = struct{}{}
+		}
+	}
+	for i := 0; i+w <= len(h.mine); i += w {
+		el := h.mine[i : i+w]
+		if i+w <= len(h.other) && h.other[i:i+w] == el || hole(el) {
+			continue
+		}
+		if _, both := kept[el]; both {
+			continue
+		}
+		s.key = append(append(s.key[:0], el...), 0, 0)
+		s.key = appendKey(s.key, h.def.ident, h.key.ID)
+		s.elem = nft.Element{Key: s.key}
 		s.write(h.set)
 	}
 }
@@ -184,22 +211,14 @@ func (s *step) allowed(h *half) {
 	})
 }
 
-// stray deletes what we would not have written. An element that packets made may
-// expire before we come: adding it as it was read and deleting it in the same
-// transaction is right in either case (nftables.md E3).
+// stray deletes what we would not have written.
 func (s *step) stray(o *dataplane.Op) {
 	if s.add || o.Have == "" {
 		return
 	}
 	set, e := parseStrayID(o.Key.ID)
-	ref := tableRef(o.Key.Family).Set(set)
-	if set == affinityMap && o.Have != present {
-		e.Data = []byte(o.Have)
-		s.d.batch.AddElement(ref, &e)
-		e.Data = nil
-	}
 	s.elem = e
-	s.write(ref)
+	s.write(tableRef(o.Key.Family).Set(set))
 }
 
 // ranged sorts packed ranges and joins them into one value.

@@ -151,10 +151,12 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 	switch k.Kind {
 	case dataplane.KindRoot:
 		return "table " + tableRef(k.Family).String()
-	case kindSet:
+	case kindSet, kindClients:
 		return "set " + tableRef(k.Family).Set(k.ID).String()
 	case kindLeafChain, kindOuterChain, kindBaseChain:
 		return "chain " + tableRef(k.Family).Chain(k.ID).String()
+	case kindStickyRules:
+		return "rules " + tableRef(k.Family).Chain(k.ID).String()
 	case kindStray:
 		set, e := parseStrayID(k.ID)
 		return fmt.Sprintf("foreign element %x of %s", e.Key, tableRef(k.Family).Set(set))

@@ -8,11 +8,13 @@ import (
 
 // The kinds, in creation order: what publishes a Frontend comes last.
 const (
-	kindSet        = dataplane.KindRoot + 1 + iota
-	kindLeafChain  // refers to sets only
-	kindOuterChain // refers to leaf chains
-	kindBaseChain  // hooks, and the fixed chains that they lead to
-	kindStray      // an element that we would not write, as found by Load
+	kindSet         = dataplane.KindRoot + 1 + iota
+	kindClients     // the map of clients of a Service port
+	kindLeafChain   // refers to sets only
+	kindOuterChain  // refers to leaf chains
+	kindBaseChain   // hooks, and the fixed chains that they lead to
+	kindStickyRules // of a chain of one Service port: they end with its map of clients, the chain may linger
+	kindStray       // an element that we would not write, as found by Load
 	kindPodCIDRs
 	kindServiceCIDRs
 	kindNodePortIP
@@ -24,6 +26,10 @@ const (
 	kindAllowed
 	kindAllowedNodePort
 	kindAllowedRange
+	kindLive
+	kindLocalLive
+	kindNodePortLive
+	kindNodePortLocalLive
 	kindEndpoints
 	kindLocalEndpoints
 	kindNodePortEndpoints
@@ -48,13 +54,13 @@ const firstElement = kindStray
 type shape uint8
 
 const (
-	shapeNone     shape = iota
-	shapeMember         // one object is one element without value
-	shapeVerdict        // one object is one element with a verdict
-	shapePool           // one object is all slots of one Frontend
-	shapeRanges         // one object is the whole set of address ranges
-	shapeAllowed        // one object is all address ranges of one Frontend
-	shapeAffinity       // filled by packets: no object unless stale
+	shapeNone    shape = iota
+	shapeMember        // one object is one element without value
+	shapeVerdict       // one object is one element with a verdict
+	shapePool          // one object is all slots of one Frontend
+	shapeRanges        // one object is the whole set of address ranges
+	shapeAllowed       // one object is all address ranges of one Frontend
+	shapeLive          // one object is all endpoints of one Frontend, each a member of its own
 )
 
 // ident says which key an element of the set begins with.
@@ -74,16 +80,13 @@ const (
 // setDef declares one of our sets and the objects in it.
 type setDef struct {
 	name  string
-	kind  dataplane.Kind // of the objects in it; 0 for shapeAffinity
+	kind  dataplane.Kind // of the objects in it
 	shape shape
 	ident ident
 	split bool // over the shards
 }
 
-// affinityMap is filled by packets: client and Frontend to the endpoint chosen.
-const affinityMap = "aff"
-
-// setDefs are the sets of each table, sorted by kind but for the affinity map.
+// setDefs are the sets of each table, sorted by kind. Maps of clients come besides.
 var setDefs = [...]setDef{
 	{name: "pod-cidrs", kind: kindPodCIDRs, shape: shapeRanges},
 	{name: "service-cidrs", kind: kindServiceCIDRs, shape: shapeRanges},
@@ -96,6 +99,10 @@ var setDefs = [...]setDef{
 	{name: "fw-allowed", kind: kindAllowed, shape: shapeAllowed, ident: identVIP},
 	{name: "fw-allowed-nodeports", kind: kindAllowedNodePort, shape: shapeAllowed, ident: identNodePort},
 	{name: "fw-allowed-ranges", kind: kindAllowedRange, shape: shapeAllowed, ident: identRange},
+	{name: "live", kind: kindLive, shape: shapeLive, ident: identVIP},
+	{name: "local-live", kind: kindLocalLive, shape: shapeLive, ident: identVIP},
+	{name: "np-live", kind: kindNodePortLive, shape: shapeLive, ident: identNodePort},
+	{name: "np-local-live", kind: kindNodePortLocalLive, shape: shapeLive, ident: identNodePort},
 	{name: "eps", kind: kindEndpoints, shape: shapePool, ident: identVIP, split: true},
 	{name: "local-eps", kind: kindLocalEndpoints, shape: shapePool, ident: identVIP},
 	{name: "np-eps", kind: kindNodePortEndpoints, shape: shapePool, ident: identNodePort},
@@ -110,7 +117,6 @@ var setDefs = [...]setDef{
 	{name: "ranges", kind: kindRanges, shape: shapeVerdict, ident: identRange},
 	{name: "services", kind: kindServices, shape: shapeVerdict, ident: identVIP},
 	{name: "nodeports", kind: kindNodePorts, shape: shapeVerdict, ident: identNodePort},
-	{name: affinityMap, shape: shapeAffinity},
 }
 
 // defOf gives the set that holds objects of an element kind, nil for others.

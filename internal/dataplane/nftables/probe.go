@@ -103,7 +103,14 @@ func (p *probe) sets() {
 		p.feature(fmt.Sprintf("sets as %q needs them", setDefs[i].name), "CONFIG_NF_TABLES, Linux 5.6 for intervals over concatenations")
 		p.b.NewSet(spec)
 	}
+	p.feature("maps that packets fill", "CONFIG_NF_TABLES")
+	clients := clientsSpec(p.f, probeMemory().clients())
+	clients.Ref.Table = p.table
+	p.b.NewSet(clients)
 }
+
+// probeMemory is a memory to try.
+func probeMemory() memory { return memory{"probe"} }
 
 func (p *probe) chains() {
 	for _, c := range fixedChains() {
@@ -134,7 +141,9 @@ func (p *probe) expressions() {
 		{feature{"dnat", "CONFIG_NFT_NAT"}, "nat-prerouting", leaf{class: 1}.draw(p.l, 1, 1)},
 		{feature{"masquerade", "CONFIG_NFT_MASQ"}, "nat-postrouting", rule{nft.Masquerade()}},
 		{feature{"reject", "CONFIG_NFT_REJECT_" + inet}, "filter-forward", rule{nft.RejectPort(p.l.f)}},
-		{feature{"map updates by packets", "CONFIG_NF_TABLES"}, "learn-prerouting", learnRules(p.l, time.Hour)[0]},
+		{feature{"map updates by packets", "CONFIG_NF_TABLES"}, "learn-prerouting", learnRules(p.l, probeMemory(), model.TCP, time.Hour)[0]},
+		{feature{"maps that remember", "CONFIG_NFT_NAT"}, "nat-prerouting", recallRules(p.l, probeMemory(), pool{})[0]},
+		{feature{"map deletions by packets", "CONFIG_NF_TABLES"}, "nat-prerouting", recallRules(p.l, probeMemory(), pool{})[1]},
 	} {
 		p.feature(t.what, t.option)
 		p.b.NewRule(nft.RuleSpec{Chain: p.table.Chain(t.chain), Exprs: t.rule})

@@ -2,16 +2,22 @@ package nftables
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// layout is the version of what we write. Raise it when an older or newer agent
-// could not repair our tables object by object: the table is then built anew.
-const layout = 2
+// The layout is the version of what we write. Raise it when an older or newer agent
+// could not repair our tables object by object: they are then rebuilt. An empty chain
+// tells it, because the mark of a table cannot be changed while the table stays.
+const layoutPrefix = "layout-"
+
+const layoutChain = layoutPrefix + "3"
+
+// tableValue is in the mark of a table. Change it only if nothing in an older table
+// may survive, clients' memory included: the table is then deleted.
+const tableValue = "layout 3"
 
 // Base implements dataplane.Driver.
 func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
@@ -19,12 +25,13 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 		put := func(k dataplane.Kind, id, value string) {
 			emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: f, ID: id}, Value: value})
 		}
-		put(dataplane.KindRoot, "", layoutValue(layout))
+		put(dataplane.KindRoot, "", tableValue)
 		for i := range setDefs {
 			for _, part := range setDefs[i].parts() {
 				put(kindSet, part, setDefs[i].digest(f))
 			}
 		}
+		put(kindLeafChain, layoutChain, noRules)
 		put(kindLeafChain, rejectChain, d.chains.write(func() []rule { return rejectRules(langOf(f)) }))
 		for _, c := range fixedChains() {
 			put(kindBaseChain, c.name, d.chains.write(func() []rule { return c.rules(langOf(f), &view) }))
@@ -114,9 +121,7 @@ type frontend struct {
 }
 
 func (r *frontend) put(k dataplane.Kind, id, value string) {
-	key := dataplane.Key{Kind: k, Family: r.fam, ID: id}
-	r.emit(dataplane.Object{Key: key, Value: value})
-	r.d.room.rendered(key, 1)
+	r.emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: r.fam, ID: id}, Value: value})
 }
 
 // of picks the kind by what the Frontend is found by.
@@ -139,11 +144,10 @@ func (r *frontend) whole() {
 	case model.Forward:
 		l := r.leaf(false, r.f.Backends)
 		l.masquerade = r.f.Masquerade
-		c := r.d.chains.leaf(r.fam, l, r.view)
-		r.emit(c.object(kindLeafChain, r.fam))
+		r.leafChain(l)
 		r.hairpin(r.f.Backends)
 		r.learn()
-		r.publish(c.name)
+		r.publish(l.name())
 	default: // Reject; an unknown verdict fails closed
 		r.refuse()
 		if r.front != byRange || r.f.Guarded {
@@ -170,16 +174,14 @@ func (r *frontend) localOnly() {
 		r.hairpin(r.f.LocalBackends)
 	}
 	for _, l := range o.leaves() {
-		c := r.d.chains.leaf(r.fam, l, r.view)
-		r.emit(c.object(kindLeafChain, r.fam))
+		r.leafChain(l)
 	}
-	c := r.d.chains.outer(r.fam, o, r.view)
-	r.emit(c.object(kindOuterChain, r.fam))
+	r.outerChain(o)
 	r.learn()
 	if o.verdict == model.Reject || o.other == model.Reject {
 		r.refuse() // whoever is not translated
 	}
-	r.publish(c.name)
+	r.publish(o.name())
 }
 
 // sane fails closed: nothing can be forwarded to nobody.
@@ -192,7 +194,11 @@ func sane(v model.Verdict, list []model.Backend) model.Verdict {
 
 // bare is the description of a leaf of this Frontend without its size.
 func (r *frontend) bare(local bool) leaf {
-	return leaf{pool: pool{r.front, local}, affinity: r.remembers(), hash: r.f.ConsistentHash}
+	l := leaf{pool: pool{r.front, local}, hash: r.f.ConsistentHash}
+	if r.remembers() {
+		l.memory = memoryOf(r.f)
+	}
+	return l
 }
 
 // remembers: a range has no memory of clients (policy says so to its owner).
@@ -206,8 +212,10 @@ func (r *frontend) leaf(local bool, list []model.Backend) leaf {
 	if l.pool.set().split {
 		l.shard = uint8(shardOf(r.poolID))
 	}
+	if l.sticky() {
+		r.put(l.pool.liveKind(), r.id, packLive(list))
+	}
 	r.put(l.pool.kind(), r.poolID, slots)
-	r.d.room.rendered(dataplane.Key{Kind: l.pool.kind(), Family: r.fam, ID: r.poolID}, n-1)
 	return l
 }
 
@@ -225,15 +233,6 @@ func (r *frontend) hairpin(list []model.Backend) {
 		}
 		r.put(kindHairpin, string(id), present)
 	}
-}
-
-func (r *frontend) learn() {
-	if !r.remembers() {
-		return
-	}
-	c := r.d.chains.learn(r.fam, max(r.f.AffinityTimeout.Truncate(time.Second), time.Second))
-	r.emit(c.object(kindLeafChain, r.fam))
-	r.put(r.of(kindAffinity, kindAffinityNodePort), r.id, c.name)
 }
 
 func (r *frontend) refuse() {

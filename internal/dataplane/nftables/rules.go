@@ -28,8 +28,8 @@ func langOf(f model.Family) lang { return lang{f: nftFamily(f), addr: addrLen(f)
 
 // Scratch registers, clear of every key that is loaded at word 0.
 const (
-	hashWord = 8  // source address to hash
-	dataWord = 10 // what the affinity map learns; the IPv6 key ends at word 9
+	hashWord = 8 // source address to hash
+	dataWord = 4 // the endpoint that a client met, behind the client's address
 )
 
 // vip loads `daddr . l4proto . dport` and tells the next free word.

@@ -1,18 +1,8 @@
 package nftables
 
 import (
-	"time"
-
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
-)
-
-// Affinity memory is per client and Frontend. The bound keeps a flood of client
-// addresses from eating kernel memory (about 200 bytes each); beyond it new
-// clients are balanced without being remembered.
-const (
-	affinitySize       = 1 << 18
-	affinityMaxTimeout = 3 * time.Hour // of the map itself; every element brings its own
 )
 
 // spec declares one of the sets of s in the table of a family.
@@ -49,9 +39,8 @@ func (s *setDef) spec(f model.Family, part string, scale int) nft.SetSpec {
 		out.Key, out.Flags = []nft.Part{addr}, nft.SetInterval
 	case shapeAllowed:
 		out.Key, out.Flags = append(out.Key, addr), nft.SetInterval
-	case shapeAffinity:
-		out.Key, out.Data = []nft.Part{addr, addr, nft.L4Proto, nft.Port}, endpoint
-		out.Flags, out.Size, out.Timeout = nft.SetDynamic|nft.SetTimeout, affinitySize, affinityMaxTimeout
+	case shapeLive:
+		out.Key = append([]nft.Part{addr, nft.Port}, out.Key...)
 	}
 	return out
 }
@@ -68,6 +57,10 @@ func (s *setDef) slotWidth(f model.Family) int {
 // digest is the value of a set object: what it is, not what it holds or could.
 func (s *setDef) digest(f model.Family) string {
 	spec := s.spec(f, s.name, 0)
+	return digestOf(&spec)
+}
+
+func digestOf(spec *nft.SetSpec) string {
 	row := spec.Row()
 	h := newDigest()
 	h.number(uint64(row.Flags), uint64(row.KeyType), uint64(row.DataType), uint64(row.Timeout))

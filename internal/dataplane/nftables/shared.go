@@ -2,7 +2,6 @@ package nftables
 
 import (
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,6 +39,15 @@ func (p pool) kind() dataplane.Kind {
 	return pair[0]
 }
 
+// liveKind is the kind of the set of endpoints that may be remembered.
+func (p pool) liveKind() dataplane.Kind {
+	pair := [...][2]dataplane.Kind{{kindLive, kindLocalLive}, {kindNodePortLive, kindNodePortLocalLive}}[p.front]
+	if p.local {
+		return pair[1]
+	}
+	return pair[0]
+}
+
 func (p pool) name() string {
 	name := [...]string{"lb-", "np-", "range-"}[p.front]
 	switch {
@@ -58,8 +66,8 @@ type leaf struct {
 	pool       pool
 	class      uint32 // power of two, at least the number of slots
 	masquerade bool
-	affinity   bool
-	hash       bool // by client address, not at random
+	hash       bool   // by client address, not at random
+	memory     memory // of a Service port with affinity: the chain is that port's own
 	shard      uint8
 }
 
@@ -69,15 +77,31 @@ type leaf struct {
 const tries = 6
 
 func (c leaf) name() string {
-	b := make([]byte, 0, 24)
+	b := make([]byte, 0, 96)
 	if c.masquerade {
 		b = append(b, "ext-"...)
 	}
-	return string(c.appendName(b))
+	return string(c.memory.appendName(c.appendName(b)))
+}
+
+func (c leaf) sticky() bool { return c.memory != memory{} }
+
+// plain is the leaf that draws for c when nothing is remembered.
+func (c leaf) plain() leaf {
+	c.memory, c.masquerade = memory{}, false
+	return c
+}
+
+// appendName tells the chains of one Service port from those that all share.
+func (m memory) appendName(b []byte) []byte {
+	if m.port == "" {
+		return b
+	}
+	return append(append(b, '/'), m.port...)
 }
 
 func (c leaf) appendName(b []byte) []byte {
-	if c.affinity {
+	if c.sticky() {
 		b = append(b, "aff-"...)
 	}
 	if c.hash {
@@ -102,10 +126,10 @@ func (c leaf) rules(l lang, markBits uint32) []rule {
 
 // draws are the rules that choose: the remembered endpoint, then random slots.
 func (c leaf) draws(l lang) []rule {
-	var out []rule
-	if c.affinity {
-		out = append(out, remembered(l))
+	if c.sticky() {
+		return []rule{does(nft.Jump(c.memory.recall(c.pool))), does(nft.Goto(c.plain().name()))}
 	}
+	var out []rule
 	if c.class <= 2 { // every slot is full
 		return append(out, c.draw(l, c.class, 1))
 	}
@@ -125,15 +149,6 @@ func (c leaf) draw(l lang, modulus, seed uint32) rule {
 	return join(key, slot, rule{lookup(c.pool.set().parts()[c.shard]), l.dnat(c.pool.front != byRange)})
 }
 
-// remembered goes to the endpoint that this client had.
-func remembered(l lang) rule {
-	return rule{
-		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)),
-		nft.MetaL4Proto(nft.Word(2 * l.addr)), nft.DestPort(nft.Word(2*l.addr + 1)),
-		lookup(affinityMap), l.dnat(true),
-	}
-}
-
 // outer describes the shared chain of externalTrafficPolicy Local: pods and the
 // node itself may use the whole cluster, everybody else only what is here.
 type outer struct {
@@ -150,9 +165,11 @@ func (o outer) name() string {
 	}
 	b = append(side(b, o.cluster, o.verdict), '-')
 	if o.other == model.Forward {
-		return string(strconv.AppendUint(b, uint64(o.local.class), 10))
+		b = strconv.AppendUint(b, uint64(o.local.class), 10)
+	} else {
+		b = append(b, o.other.String()...)
 	}
-	return string(append(b, o.other.String()...))
+	return string(o.cluster.memory.appendName(b))
 }
 
 func side(b []byte, c leaf, v model.Verdict) []byte {
@@ -214,36 +231,6 @@ func ends(v model.Verdict) rule {
 		return does(nft.Drop())
 	}
 	return does(nft.Return())
-}
-
-// learnName names the chain that remembers clients for a time.
-func learnName(timeout time.Duration) string {
-	return "learn-" + strconv.FormatInt(int64(timeout/time.Second), 10)
-}
-
-// learnRules remember the endpoint that was chosen, from the translated packet
-// itself (nftables.md E3). On a known client they renew the time only, so the
-// time counts from its last new connection.
-func learnRules(l lang, timeout time.Duration) []rule {
-	var out []rule
-	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		out = append(out, join(isProto(p), rule{
-			nft.SourceAddr(l.f, nft.Word(0)), nft.CtOriginalDest(l.f, nft.Word(l.addr)),
-			nft.MetaL4Proto(nft.Word(2 * l.addr)), nft.CtOriginalDestPort(nft.Word(2*l.addr + 1)),
-			nft.DestAddr(l.f, nft.Word(l.data())), nft.DestPort(nft.Word(l.data() + l.addr)),
-			nft.Update(nft.UpdateSpec{Set: affinityMap, Key: nft.Word(0), Data: nft.Word(l.data()), Timeout: timeout}),
-		}))
-	}
-	return out
-}
-
-// data is where the endpoint to be remembered is loaded: nft lists IPv4's only
-// where nft itself puts it.
-func (l lang) data() int {
-	if l.f == nft.IPv6 {
-		return dataWord
-	}
-	return 4
 }
 
 const rejectChain = "reject-chain"

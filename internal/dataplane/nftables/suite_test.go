@@ -170,12 +170,12 @@ func edits(k nft.Kernel) []dataplanetest.Edit {
 		})},
 		{Name: "set of another type", Do: write(func(b *nft.Batch) {
 			b.DelTable(v4)
-			b.NewTable(v4, nft.Comment(markText+layoutValue(layout)))
+			b.NewTable(v4, nft.Comment(markText+tableValue))
 			b.NewSet(nft.SetSpec{Ref: v4.Set("services"), Key: []nft.Part{nft.Port}})
 		})},
 		{Name: "hook moved", Do: write(func(b *nft.Batch) {
 			b.DelTable(v6)
-			b.NewTable(v6, nft.Comment(markText+layoutValue(layout)))
+			b.NewTable(v6, nft.Comment(markText+tableValue))
 			b.NewChain(nft.ChainSpec{Ref: v6.Chain("nat-output"), Hook: hook})
 		})},
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +73,7 @@ func TestTableOwnedByARunningProgram(t *testing.T) {
 		_ = in.Close()
 		_ = cmd.Wait()
 	}()
-	if _, err := io.WriteString(in, "add table ip fairlead { flags owner; comment \""+markText+layoutValue(layout)+"\"; }\n"); err != nil {
+	if _, err := io.WriteString(in, "add table ip fairlead { flags owner; comment \""+markText+tableValue+"\"; }\n"); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -235,52 +234,7 @@ func TestFirstBuildFits(t *testing.T) {
 	for i := range 8_000 {
 		b.Want(dataplanetest.Service(i), benchFrontend(i, 1))
 	}
-	for chunk := range slices.Chunk(b.Pending(), 4_000) {
-		if _, err := b.Apply(t.Context(), chunk); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// What the kernel does not name, nobody is blamed for: the engine halves the batch.
-func TestVagueRefusalNamesNobody(t *testing.T) {
-	faulty := &nft.Faulty{Kernel: nft.NewFake()}
-	b := built(t, faulty)
-	faulty.OnCommit = func(*nft.Batch) nft.Fault {
-		return nft.Fault{Err: &nft.BatchError{Errno: unix.EINVAL, Tags: []int{0, 1}, Errors: []nft.OpError{{Errno: unix.EINVAL, Tags: []int{0, 1}}}}}
-	}
-	b.Want(dataplanetest.Service(0), dataplanetest.ClusterIP(model.IPv4, 0, 7))
-	_, err := b.Apply(t.Context(), b.Pending())
-	var invalid *dataplane.InvalidError
-	if !errors.As(err, &invalid) || len(invalid.Keys) > 0 {
-		t.Errorf("a vague refusal reads %v", err)
-	}
-}
-
-func TestErrorClasses(t *testing.T) {
-	for name, c := range map[string]struct {
-		err  error
-		want error // nil: none of the classes, so transient
-	}{
-		"moved":        {nft.ErrGeneration, dataplane.ErrConflict},
-		"absent":       {&nft.BatchError{Errno: unix.ENOENT, Errors: []nft.OpError{{Errno: unix.ENOENT, Kind: nft.OpDelElement, Tags: []int{0}}}}, dataplane.ErrConflict},
-		"no right":     {&nft.BatchError{Errno: unix.EPERM}, dataplane.ErrUnsupported},
-		"out of room":  {&nft.BatchError{Errno: unix.ENOBUFS, Errors: []nft.OpError{{Errno: unix.ENOBUFS, Tags: []int{0}}}}, nil},
-		"as a whole":   {&nft.BatchError{Errno: unix.EINVAL}, nil},
-		"answer lost":  {nft.ErrNoAnswer, nil},
-		"socket error": {unix.EMSGSIZE, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := New(Params{}).explain(c.err, make([]dataplane.Op, 1))
-			var invalid *dataplane.InvalidError
-			if errors.As(got, &invalid) {
-				t.Errorf("blames an object: %v", got)
-			}
-			for _, class := range []error{dataplane.ErrConflict, dataplane.ErrUnsupported} {
-				if errors.Is(got, class) != (class == c.want) {
-					t.Errorf("reads %v", got)
-				}
-			}
-		})
+	if err := applyChunks(t, b); err != nil {
+		t.Fatal(err)
 	}
 }

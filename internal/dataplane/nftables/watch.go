@@ -34,7 +34,7 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return d.unsure || !d.seen.settled(ctx, g), nil
+	return !d.seen.settled(ctx, g), nil
 }
 
 // commitTries bounds how often one batch is sent: each refusal is a commit of a

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairlead/fairlead/internal/kernel/netlink"
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
@@ -18,14 +17,8 @@ import (
 // test's goroutine moves for good.
 func ownTable(t *testing.T) (*Conn, *netnstest.Namespace) {
 	t.Helper()
-	return onFaultySockets(t, nil)
-}
-
-// onFaultySockets does the same with something in front of each socket.
-func onFaultySockets(t *testing.T, wrap func(netlink.Wire) netlink.Wire) (*Conn, *netnstest.Namespace) {
-	t.Helper()
 	ns := netnstest.Enter(t)
-	c, err := Open(Config{Wrap: wrap})
+	c, err := Open(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

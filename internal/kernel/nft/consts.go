@@ -15,6 +15,8 @@ const (
 
 	nftaElemKeyEnd = 10
 
+	nftDynsetOpDelete = 2
+
 	nftaBitwiseOp  = 6
 	nftaFlowTable  = 1 // NFTA_FLOW_TABLE_NAME
 	nfnlSubsysNft  = 10

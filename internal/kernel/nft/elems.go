@@ -25,6 +25,10 @@ func (b *Batch) element(k OpKind, s SetRef, e *Element) {
 	b.buf = appendElement(b.buf, e)
 }
 
+// EndList makes the next element open a message of its own, so that a kernel that does not name a refused element names the
+// operations of fewer tags.
+func (b *Batch) EndList() { b.closeList() }
+
 // closeList writes the lengths of an open element list. Called by whatever needs the messages complete.
 func (b *Batch) closeList() {
 	if b.open.nest == 0 {

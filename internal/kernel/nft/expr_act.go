@@ -110,3 +110,14 @@ func NoTrack() Expr { return newExpr("notrack", nil) }
 func FlowOffload(flowtable string) Expr {
 	return newExpr("flow_offload", func(b []byte) []byte { return appendString(b, nftaFlowTable, flowtable) })
 }
+
+// Forget deletes the key from a dynamic set. An absent key is no error, and the rule goes on.
+func Forget(set string, key, data Reg) Expr {
+	return newExpr("dynset", func(b []byte) []byte {
+		b = appendU32(b, unix.NFTA_DYNSET_SREG_KEY, uint32(key))
+		b = appendU32(b, unix.NFTA_DYNSET_SREG_DATA, uint32(data))
+		b = appendU32(b, unix.NFTA_DYNSET_OP, nftDynsetOpDelete)
+		b = appendString(b, unix.NFTA_DYNSET_SET_NAME, set)
+		return appendU32(b, unix.NFTA_DYNSET_FLAGS, 0)
+	})
+}

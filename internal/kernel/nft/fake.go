@@ -24,6 +24,9 @@ type Fake struct {
 	tables   map[TableRef]*fakeTable
 	watchers map[*fakeWatcher]bool
 	devices  map[string]bool // nil: any
+
+	// Vague makes it name the message that a refused element is in, not the element, as old kernels do.
+	Vague bool
 }
 
 var _ Kernel = (*Fake)(nil)

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // fakeTx is one batch on its way: it works on the live state and keeps how to undo it.
@@ -39,6 +37,9 @@ func (f *Fake) commit(ctx context.Context, b *Batch, own bool) (Generation, erro
 		// Like the kernel go on after a failure, to report them all.
 		m, before := b.messageAt(i), len(tx.undo)
 		if errno, offset := tx.execute(m, b.msgs[i].kind); errno != 0 {
+			if f.Vague {
+				offset = 0
+			}
 			a.errs = append(a.errs, OpError{Errno: errno, Kind: b.msgs[i].kind, Tags: b.tags(i, offset)})
 		} else if t := (TableRef{m.family(), string(tableName(m))}); len(tx.undo) > before && !slices.Contains(tx.touched, t) {
 			tx.touched = append(tx.touched, t)
@@ -70,10 +71,10 @@ func (f *Fake) tellOthers(own bool, touched []TableRef) {
 // messageAt is message i as the kernel would receive it.
 func (b *Batch) messageAt(i int) nlmsg {
 	m := b.buf[b.msgs[i].off:]
-	return nlmsg{netlink.Message{
-		Type: binary.NativeEndian.Uint16(m[4:]), Flags: binary.NativeEndian.Uint16(m[6:]),
-		Body: m[nlmsgHdrLen:binary.NativeEndian.Uint32(m)],
-	}}
+	return nlmsg{
+		typ: binary.NativeEndian.Uint16(m[4:]), flags: binary.NativeEndian.Uint16(m[6:]),
+		body: m[nlmsgHdrLen:binary.NativeEndian.Uint32(m)],
+	}
 }
 
 // done notes a change and how to undo it.
@@ -101,7 +102,7 @@ func (tx *fakeTx) execute(m nlmsg, kind OpKind) (errno unix.Errno, offset int) {
 	case OpFlushChain:
 		return tx.flushChain(decodeRule(f, attrs).Chain), 0
 	case OpNewRule:
-		return tx.newRule(decodeRule(f, attrs), m.Flags&unix.NLM_F_APPEND == 0), 0
+		return tx.newRule(decodeRule(f, attrs), m.flags&unix.NLM_F_APPEND == 0), 0
 	case OpDelRule:
 		return tx.delRule(decodeRule(f, attrs)), 0
 	case OpNewFlowtable:

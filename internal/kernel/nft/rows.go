@@ -35,6 +35,9 @@ type Set struct {
 	UserData          []byte
 }
 
+// Verdicts tells whether the set is a map of verdicts.
+func (s *Set) Verdicts() bool { return s.Flags&SetMap != 0 && s.DataType == dataVerdict }
+
 // Chain is one row of a chain dump.
 type Chain struct {
 	Ref      ChainRef

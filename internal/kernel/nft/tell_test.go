@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 func mustAddr(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -152,8 +150,7 @@ func FuzzDecode(f *testing.F) {
 		NormalizeExprs(decodeRule(IPv4, d).Exprs)
 		dec := elementDecoder{chains: map[string]string{}}
 		_ = dec.list(d, func(*Element) error { return nil })
-		for _, b := range [][]byte{d, slices.Concat(make([]byte, 3), d)} {
-			_ = netlink.Each(b, func(m netlink.Message) { n := nlmsg{m}; n.ack(); n.Errno(); n.isNft(1) })
-		}
+		eachMsg(slices.Concat(make([]byte, 3), d), func(m nlmsg) bool { m.ack(); m.errno(); return true })
+		eachMsg(d, func(m nlmsg) bool { m.ack(); m.errno(); m.isNft(1); return true })
 	})
 }

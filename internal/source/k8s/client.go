@@ -1,7 +1,6 @@
 package k8s
 
 import (
-	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +24,6 @@ const protobuf = runtime.ContentTypeProtobuf
 type clients struct {
 	core, discovery, networking rest.Interface
 	events                      rest.Interface // core, with a rate limit of its own
-	server                      string         // its URL, for users
 }
 
 // restConfig reads the kubeconfig, or what a pod is given.
@@ -45,7 +43,10 @@ func restConfig(c *Config) (*rest.Config, error) {
 		return nil, fmt.Errorf("read %s: %w", from, err)
 	}
 	rc.UserAgent = c.UserAgent
-	rc.ContentType = cmp.Or(c.ContentType, protobuf)
+	rc.ContentType = c.ContentType
+	if rc.ContentType == "" {
+		rc.ContentType = protobuf
+	}
 	rc.AcceptContentTypes = rc.ContentType
 	if rc.ContentType != runtime.ContentTypeJSON {
 		rc.AcceptContentTypes += "," + runtime.ContentTypeJSON
@@ -65,7 +66,13 @@ func newClients(c *Config) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	qps, burst := cmp.Or(c.QPS, 5), cmp.Or(c.Burst, 10)
+	qps, burst := c.QPS, c.Burst
+	if qps == 0 {
+		qps = 5
+	}
+	if burst == 0 {
+		burst = 10
+	}
 	connection, err := rest.HTTPClientFor(base)
 	if err != nil {
 		return nil, fmt.Errorf("set up connection to %s: %w", base.Host, err)
@@ -75,7 +82,7 @@ func newClients(c *Config) (*clients, error) {
 	if qps > 0 { // negative turns it off, as in kube-proxy
 		watches = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	}
-	out := &clients{server: base.Host}
+	out := &clients{}
 	for _, one := range []struct {
 		to    *rest.Interface
 		gv    schema.GroupVersion

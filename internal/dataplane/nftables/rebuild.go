@@ -1,0 +1,147 @@
+package nftables
+
+import (
+	"context"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// remains is what a rebuild finds in the table of a family. The table is kept, and
+// in it the maps of clients: in one transaction all chains are emptied, all other
+// sets emptied or made anew, and everything that is wanted is written. Chains stay
+// where they are hooked, and stay at all, for the kernel before 6.2 must not delete
+// a chain together with an element that leads to it.
+type remains struct {
+	table  bool // there is one of our name
+	spoilt bool // nothing in it can be kept
+	chains map[string]*nft.Hook
+	sets   map[string]nft.Set
+	left   []nft.ChainRef // chains that nobody wants, empty after the rebuild
+}
+
+// survey reads what a rebuild has to do with. A table that is not ours is none of
+// its business: Load says so.
+func (d *Driver) survey(ctx context.Context, f model.Family) (remains, error) {
+	var r remains
+	tables, err := d.k.Tables(ctx)
+	if err != nil {
+		return r, err
+	}
+	for i := range tables {
+		if tables[i].Ref != tableRef(f) {
+			continue
+		}
+		value, err := layoutOf(&tables[i])
+		if err != nil {
+			return r, err
+		}
+		r.table, r.spoilt = true, value != tableValue || tables[i].Flags&nft.TableDormant != 0
+	}
+	if !r.table || r.spoilt {
+		return r, nil
+	}
+	chains, err := d.k.Chains(ctx, tableRef(f))
+	if err = d.tolerate(err); err != nil {
+		return r, err
+	}
+	r.chains = make(map[string]*nft.Hook, len(chains))
+	hooks := fixedHooks()
+	for i := range chains {
+		name := chains[i].Ref.Name
+		r.chains[name] = chains[i].Hook
+		if hooks[name] != nil && chains[i].Hook == nil {
+			r.spoilt = true // something may lead to it, so it can be neither hooked nor deleted
+		}
+	}
+	sets, err := d.k.Sets(ctx, tableRef(f))
+	if err = d.tolerate(err); err != nil {
+		return r, err
+	}
+	r.sets = make(map[string]nft.Set, len(sets))
+	for i := range sets {
+		if sets[i].Flags&nft.SetAnonymous == 0 { // those go with their rules
+			r.sets[sets[i].Ref.Name] = sets[i]
+		}
+	}
+	return r, nil
+}
+
+// clear writes what empties the table, and forgets what will not be there any more.
+func (w *writer) clear() {
+	b, r := &w.d.batch, w.old
+	table := tableRef(bothFamilies[w.f])
+	if r.spoilt {
+		b.DelTable(table)
+		*r = remains{}
+		return
+	}
+	for name := range r.chains {
+		b.FlushChain(table.Chain(name))
+	}
+	wanted := w.wanted(kindClients)
+	for name := range r.sets {
+		_, keep := wanted[name]
+		if strings.HasPrefix(name, clientsPrefix) && keep && sameClients(bothFamilies[w.f], r.sets[name]) {
+			continue
+		}
+		set := r.sets[name]
+		if def := defNamed(name); def != nil && w.sameSet(def, set) {
+			b.FlushSet(set.Ref)
+			continue
+		}
+		if set.Verdicts() {
+			b.FlushSet(set.Ref) // so that its elements let go of their chains
+		}
+		b.DelSet(table.Set(name))
+		delete(r.sets, name)
+	}
+	w.clearChains()
+}
+
+// clearChains deletes base chains that are unlike ours: nothing can lead to those.
+func (w *writer) clearChains() {
+	hooks := fixedHooks()
+	wanted := w.wanted(kindLeafChain, kindOuterChain, kindBaseChain)
+	w.old.left = w.old.left[:0]
+	for name, hook := range w.old.chains {
+		ref := tableRef(bothFamilies[w.f]).Chain(name)
+		_, keep := wanted[name]
+		switch {
+		case hook != nil && (!keep || !sameHook(hooks[name], hook)):
+			w.d.batch.DelChain(ref)
+			delete(w.old.chains, name)
+		case strings.HasPrefix(name, layoutPrefix) && !keep: // nothing leads to it either
+			w.d.batch.DelChain(ref)
+		case hook == nil && !keep:
+			w.old.left = append(w.old.left, ref)
+		}
+	}
+}
+
+// wanted gives the IDs of the objects of some kinds.
+func (w *writer) wanted(list ...dataplane.Kind) map[string]struct{} {
+	out := map[string]struct{}{}
+	for _, k := range list {
+		for _, i := range w.d.plan.of(w.f, k) {
+			out[w.ops[i].Key.ID] = struct{}{}
+		}
+	}
+	return out
+}
+
+// dropLeftOver deletes the chains that a rebuild left empty, in a transaction of
+// their own. If that fails the next Load finds them.
+func (d *Driver) dropLeftOver(ctx context.Context, old *[2]remains) {
+	d.batch.Reset()
+	for f := range old {
+		for _, c := range old[f].left {
+			d.batch.DelChain(c)
+		}
+	}
+	if d.batch.Len() > 0 {
+		_ = d.commit(ctx)
+	}
+}

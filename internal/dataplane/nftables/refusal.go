@@ -1,0 +1,95 @@
+package nftables
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// vagueTags gives the ops among which a refused one is, if the kernel named only the
+// message that carries them all; nil if it was more exact.
+func vagueTags(err error) map[int]struct{} {
+	var refused *nft.BatchError
+	if !errors.As(err, &refused) {
+		return nil
+	}
+	var out map[int]struct{}
+	for _, e := range refused.Errors {
+		if len(e.Tags) < 2 {
+			continue
+		}
+		if out == nil {
+			out = map[int]struct{}{}
+		}
+		for _, t := range e.Tags {
+			out[t] = struct{}{}
+		}
+	}
+	return out
+}
+
+// passing are errors that say nothing about any object: no memory, no right, busy.
+var passing = [...]unix.Errno{unix.ENOBUFS, unix.ENOMEM, unix.EAGAIN, unix.EINTR, unix.EBUSY, unix.EPERM, unix.EACCES}
+
+// explain turns what the kernel said into the error classes of the contract.
+func (d *Driver) explain(err error, ops []dataplane.Op) error {
+	var refused *nft.BatchError
+	if errors.Is(err, nft.ErrGeneration) {
+		return fmt.Errorf("apply: %w", dataplane.ErrConflict)
+	}
+	if !errors.As(err, &refused) || len(refused.Errors) == 0 {
+		return fmt.Errorf("apply %d differences: %w", len(ops), err)
+	}
+	if full := d.sizes.overflow(refused, ops); full != nil {
+		return fmt.Errorf("apply: %w: %w", full, err)
+	}
+	var invalid dataplane.InvalidError
+	wrong := false
+	for _, e := range refused.Errors {
+		switch {
+		case slices.Contains(passing[:], e.Errno), e.Errno == unix.EOPNOTSUPP && e.Kind != nft.OpAddElement:
+			return fmt.Errorf("apply %d differences: %w", len(ops), err)
+		case beliefIsWrong(&e, ops):
+			wrong = true
+		default:
+			for _, t := range e.Tags {
+				if t >= 0 && t < len(ops) && !slices.Contains(invalid.Keys, ops[t].Key) {
+					invalid.Keys = append(invalid.Keys, ops[t].Key)
+				}
+			}
+		}
+	}
+	if len(invalid.Keys) > 0 {
+		invalid.Err = err
+		return &invalid
+	}
+	if wrong {
+		// Nobody wrote since we looked, so what we believe is wrong: read it again.
+		return fmt.Errorf("apply: %w: %w", dataplane.ErrConflict, err)
+	}
+	return fmt.Errorf("apply %d differences: %w", len(ops), err)
+}
+
+// beliefIsWrong tells the refusals that no object can be blamed for: what should be
+// there is not, or a hash set holds under a key what we did not put there. (A set of
+// ranges says EEXIST also of ranges that overlap, which are the object's fault.)
+func beliefIsWrong(e *nft.OpError, ops []dataplane.Op) bool {
+	switch e.Errno {
+	case unix.ENOENT:
+		return true
+	case unix.EEXIST:
+		return len(e.Tags) == 0 || !slices.ContainsFunc(e.Tags, func(t int) bool {
+			if t < 0 || t >= len(ops) {
+				return false
+			}
+			def := defOf(ops[t].Key.Kind)
+			return def != nil && def.firstSize() == 0
+		})
+	}
+	return false
+}

@@ -1,0 +1,63 @@
+package nftables
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// leafChain emits the chain that l describes. That of a Service port with affinity
+// needs its map of clients, the chain that looks into it, and the shared chain that
+// draws when nothing is remembered.
+func (r *frontend) leafChain(l leaf) {
+	if !l.sticky() {
+		r.emit(r.d.chains.leaf(r.fam, l, r.view).object(kindLeafChain, r.fam))
+		return
+	}
+	r.recalls(l)
+	lang, bits := langOf(r.fam), markBits(r.view)
+	r.sticky(kindLeafChain, l.name(), func() []rule { return l.rules(lang, bits) })
+}
+
+// outerChain emits the chain of externalTrafficPolicy Local.
+func (r *frontend) outerChain(o outer) {
+	if !o.cluster.sticky() {
+		r.emit(r.d.chains.outer(r.fam, o, r.view).object(kindOuterChain, r.fam))
+		return
+	}
+	if o.other == model.Forward {
+		r.recalls(o.local)
+	}
+	lang, pods := langOf(r.fam), r.view.Local // the view may change before the chain is written
+	r.sticky(kindOuterChain, o.name(), func() []rule { return o.rules(lang, &pods) })
+}
+
+// recalls emits what the rules of a sticky leaf lead to.
+func (r *frontend) recalls(l leaf) {
+	r.put(kindClients, l.memory.clients(), clientsDigest(r.fam))
+	r.emit(r.d.chains.leaf(r.fam, l.plain(), r.view).object(kindLeafChain, r.fam))
+	lang := langOf(r.fam)
+	r.sticky(kindLeafChain, l.memory.recall(l.pool), func() []rule { return recallRules(lang, l.memory, l.pool) })
+}
+
+// learn makes the clients of a Frontend with affinity be remembered.
+func (r *frontend) learn() {
+	if !r.remembers() {
+		return
+	}
+	m, lang, protocol := memoryOf(r.f), langOf(r.fam), r.f.Key.Protocol
+	timeout := max(r.f.AffinityTimeout.Truncate(time.Second), time.Second)
+	r.sticky(kindLeafChain, m.learn(), func() []rule { return learnRules(lang, m, protocol, timeout) })
+	r.put(r.of(kindAffinity, kindAffinityNodePort), r.id, m.learn())
+}
+
+// sticky emits a chain of one Service port as two objects, for the kernel before
+// 6.2 must not delete a chain together with the element that leads to it. The rules
+// go at once when nobody wants them, and the map of clients with them; the chain
+// lingers, empty.
+func (r *frontend) sticky(chains dataplane.Kind, name string, rules func() []rule) {
+	c := r.d.chains.sticky(name, rules)
+	r.put(chains, name, noRules)
+	r.emit(c.object(kindStickyRules, r.fam))
+}

@@ -1,0 +1,212 @@
+package nftables
+
+import (
+	"errors"
+	"maps"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// write fills the batch in the one order that needs no thought about references:
+// take elements away; make sets, chains, rules; add elements, those that publish
+// last; then delete chains and sets that nothing leads to any more. The elements of
+// the ops in apart share no message with those of others.
+func (d *Driver) write(ops []dataplane.Op, old *[2]remains, apart map[int]struct{}) (int, error) {
+	d.batch.Reset()
+	d.batch.Grow(estimate(ops))
+	n := 0
+	for f := range bothFamilies {
+		found := old[f]
+		found.chains, found.sets = maps.Clone(found.chains), maps.Clone(found.sets)
+		w := writer{d: d, ops: ops, f: f, n: &n, old: &found, apart: apart}
+		w.roots()
+		if d.plan.removed[f] {
+			continue
+		}
+		if !d.plan.fresh[f] {
+			w.elements(false)
+		}
+		w.sets()
+		if err := w.chains(); err != nil {
+			return 0, err
+		}
+		w.elements(true)
+		if !d.plan.fresh[f] {
+			w.deletions()
+		}
+		old[f].left = found.left
+	}
+	return n, nil
+}
+
+// estimate is about how many bytes the ops make: growing by doubling would copy a
+// full build's megabytes several times.
+func estimate(ops []dataplane.Op) int {
+	const perElement, perSlot = 96, 72
+	n := 0
+	for i := range ops {
+		n += perElement
+		if def := defOf(ops[i].Key.Kind); def != nil && def.shape == shapePool && ops[i].Have == "" {
+			w := def.slotWidth(ops[i].Key.Family)
+			n += len(ops[i].Want) / w * (perSlot + 2*w)
+		}
+	}
+	return n
+}
+
+// writer writes the ops of one family.
+type writer struct {
+	d     *Driver
+	ops   []dataplane.Op
+	f     int
+	n     *int
+	old   *remains         // what a rebuild keeps; empty otherwise
+	apart map[int]struct{} // ops whose elements get messages of their own
+}
+
+func (w *writer) each(k dataplane.Kind, do func(o *dataplane.Op)) {
+	for _, i := range w.d.plan.of(w.f, k) {
+		w.d.batch.Tag(int(i))
+		_, alone := w.apart[int(i)]
+		if alone {
+			w.d.batch.EndList()
+		}
+		do(&w.ops[i])
+		if alone {
+			w.d.batch.EndList()
+		}
+	}
+}
+
+func (w *writer) roots() {
+	if w.d.plan.rebuild[w.f] && w.old.table {
+		w.clear()
+	}
+	w.each(dataplane.KindRoot, func(o *dataplane.Op) {
+		ref := tableRef(o.Key.Family)
+		if o.Have != "" && !w.d.plan.rebuild[w.f] {
+			w.d.batch.DelTable(ref)
+		}
+		if o.Want != "" && !w.old.table {
+			w.d.batch.NewTable(ref, nft.Comment(markText+o.Want))
+		}
+		*w.n++
+	})
+}
+
+func (w *writer) elements(add bool) {
+	s := step{d: w.d, add: add}
+	for i := firstElement; i < kinds; i++ {
+		k := i
+		if !add {
+			k = kinds - 1 - (i - firstElement)
+		}
+		w.each(k, s.op)
+	}
+	*w.n += s.ops
+}
+
+// sets: a changed set is never asked for, because Load asks for a rebuild then.
+func (w *writer) sets() {
+	w.each(kindSet, func(o *dataplane.Op) {
+		if def := defNamed(o.Key.ID); def != nil && o.Want != "" {
+			*w.n++
+			if _, there := w.old.sets[o.Key.ID]; !there {
+				w.d.batch.NewSet(w.spec(def, o.Key.ID))
+			}
+		}
+	})
+	w.each(kindClients, func(o *dataplane.Op) {
+		if o.Want != "" {
+			*w.n++
+			if _, there := w.old.sets[o.Key.ID]; !there {
+				newClients(&w.d.batch, o.Key.Family, o.Key.ID)
+			}
+		}
+	})
+}
+
+// spec declares a set in its present size.
+func (w *writer) spec(def *setDef, name string) nft.SetSpec {
+	return def.spec(bothFamilies[w.f], name, w.d.sizes.scale[w.f][def.kind])
+}
+
+func (w *writer) sameSet(def *setDef, row nft.Set) bool {
+	spec := w.spec(def, row.Ref.Name)
+	return spec.Matches(row)
+}
+
+// chains makes all chains before any rule, since rules lead to chains.
+func (w *writer) chains() error {
+	hooks := fixedHooks()
+	for k := kindLeafChain; k <= kindBaseChain; k++ {
+		w.each(k, func(o *dataplane.Op) {
+			if o.Want == "" {
+				return
+			}
+			*w.n++
+			ref := tableRef(o.Key.Family).Chain(o.Key.ID)
+			if _, there := w.old.chains[o.Key.ID]; o.Have != "" {
+				w.d.batch.FlushChain(ref)
+			} else if !there {
+				w.d.batch.NewChain(nft.ChainSpec{Ref: ref, Hook: hooks[o.Key.ID]})
+			}
+		})
+	}
+	w.each(kindStickyRules, func(o *dataplane.Op) {
+		*w.n++
+		if o.Have != "" {
+			w.d.batch.FlushChain(tableRef(o.Key.Family).Chain(o.Key.ID))
+		}
+	})
+	return w.rules()
+}
+
+func (w *writer) rules() error {
+	var missing error
+	for k := kindLeafChain; k <= kindStickyRules; k++ {
+		w.each(k, func(o *dataplane.Op) {
+			if o.Want == "" {
+				return
+			}
+			rules, known := w.d.chains.rules[o.Want]
+			if !known {
+				missing = &dataplane.InvalidError{Keys: []dataplane.Key{o.Key}, Err: errors.New("no rules of this digest were rendered")}
+				return
+			}
+			for _, r := range rules() {
+				w.d.batch.NewRule(nft.RuleSpec{Chain: tableRef(o.Key.Family).Chain(o.Key.ID), Exprs: r, UserData: tag(r)})
+			}
+		})
+	}
+	return missing
+}
+
+// deletions empties chains first, for their rules may lead to one another and to
+// sets; then sets, whose elements may lead to chains; then the chains.
+func (w *writer) deletions() {
+	w.goneChains(w.d.batch.FlushChain)
+	for k := kindClients; k >= kindSet; k-- {
+		w.each(k, func(o *dataplane.Op) {
+			if o.Want == "" {
+				w.d.batch.DelSet(tableRef(o.Key.Family).Set(o.Key.ID))
+				*w.n++
+			}
+		})
+	}
+	w.goneChains(func(c nft.ChainRef) {
+		w.d.batch.DelChain(c)
+		*w.n++
+	})
+}
+
+func (w *writer) goneChains(do func(nft.ChainRef)) {
+	for k := kindBaseChain; k >= kindLeafChain; k-- {
+		w.each(k, func(o *dataplane.Op) {
+			if o.Want == "" {
+				do(tableRef(o.Key.Family).Chain(o.Key.ID))
+			}
+		})
+	}
+}
