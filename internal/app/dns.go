@@ -45,7 +45,7 @@ func (a *agent) addDNS(source string) error {
 		dc.LastHeard = func() time.Time { return a.status().LastHeard }
 	}
 	if cfg.Intercept {
-		dc.Addrs = append(dc.Addrs[:len(dc.Addrs):len(dc.Addrs)], intercept.Servers(cfg.Addrs)...)
+		dc.Intercepted = intercept.Servers(cfg.Addrs)
 	}
 	srv, err := dns.New(dc)
 	if err != nil {

@@ -96,7 +96,6 @@ func TestConfig(t *testing.T) {
 		{"no address", Config{Store: store}, false},
 		{"every address", Config{Addrs: []netip.AddrPort{netip.MustParseAddrPort("0.0.0.0:53")}, Store: store}, false},
 		{"itself as upstream", Config{Addrs: []netip.AddrPort{good}, Upstreams: []netip.AddrPort{good}, Store: store}, false},
-		{"itself as cluster DNS", Config{Addrs: []netip.AddrPort{good}, Cluster: []netip.AddrPort{good}, Store: store}, false},
 		{"bad domain", Config{Addrs: []netip.AddrPort{good}, Domain: "a..b", Store: store}, false},
 		{"parks too long", Config{Addrs: []netip.AddrPort{good}, Park: 5 * time.Second, Store: store}, false},
 	} {

@@ -18,9 +18,9 @@ func (s *Server) chase(ctx context.Context, q *query, a answer) {
 			s.chaseElsewhere(ctx, q, a)
 			return
 		}
-		next := s.zone.resolve(target, q.qtype)
+		next := s.zone.resolve(lookup{name: target, qtype: q.qtype, room: q.from.limit(q.msg)})
 		a.rrs = append(a.rrs, next.rrs...)
-		a.rcode, a.soa, a.chase = next.rcode, next.soa, next.chase
+		a.rcode, a.soa, a.chase, a.cut = next.rcode, next.soa, next.chase, next.cut
 		if a.chase == "" {
 			s.reply(q, a)
 			return
@@ -30,17 +30,13 @@ func (s *Server) chase(ctx context.Context, q *query, a answer) {
 }
 
 func (s *Server) chaseElsewhere(ctx context.Context, q *query, a answer) {
-	if len(s.forward.upstreams) == 0 {
+	if len(s.forward.upstreams()) == 0 {
 		s.reply(q, a)
 		return
 	}
 	req := new(dns.Msg)
 	req.SetQuestion(a.chase, q.qtype)
-	s.forward.ask(ctx, req, func(m *dns.Msg) {
-		if m == nil {
-			s.reply(q, answer{rcode: dns.RcodeServerFailure})
-			return
-		}
+	s.askFor(ctx, q, asking{s.forward, req}, func(m *dns.Msg) {
 		rrs := append([]dns.RR{}, a.rrs...)
 		for _, rr := range m.Answer {
 			rrs = append(rrs, dns.Copy(rr))

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // MaxPark is the longest a query may wait. Resolvers ask again after 5 s
@@ -23,13 +26,32 @@ type Config struct {
 	// Addrs are where the server listens, UDP and TCP. Each must be one specific
 	// address: an answer must come from the address that was asked.
 	Addrs []netip.AddrPort
+	// Intercepted are addresses to listen on where only queries arrive that package
+	// intercept has led there: who sends them has been found to be a pod.
+	Intercepted []netip.AddrPort
+	// Allow lists who may ask, beside this node itself; nil = this node's pods, as
+	// far as the Store knows their addresses.
+	Allow []netip.Prefix
+	// ClientRate is how many queries per second one client may ask; 0 = no bound.
+	ClientRate int
+	// StatusForAll shows everybody the endpoints that are not ready; see StatusLabel.
+	StatusForAll bool
 	// Domain is the cluster domain, "cluster.local" if empty.
 	Domain string
 	// Upstreams answer for all other names; none: such queries are refused.
 	Upstreams []netip.AddrPort
-	// Cluster is the cluster's own DNS (its Service's address): it is asked for
-	// cluster names for as long as the Store is not synced. None: SERVFAIL.
-	Cluster []netip.AddrPort
+	// ResolvConf is a file to read Upstreams from, again and again; "" = never.
+	ResolvConf string
+	// Cluster gives the present addresses of the cluster's own DNS (its Service's):
+	// it is asked for cluster names for as long as this server does not know them.
+	// nil or none: SERVFAIL.
+	Cluster func() []netip.AddrPort
+	// ClusterService is the cluster's DNS Service, whose name is asked at Cluster to
+	// find out whether Domain is the cluster's; empty = do not ask.
+	ClusterService model.ServiceKey
+	// Stale tells that the Store's names are too old to be served while Cluster is
+	// there to ask; nil = never.
+	Stale func() bool
 	// Park is how long queries for expected names may wait: 0 = DefaultPark,
 	// negative = not at all unless the Service has the annotation.
 	Park time.Duration
@@ -82,6 +104,12 @@ func (c *Config) fillOptional() {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Cluster == nil {
+		c.Cluster = func() []netip.AddrPort { return nil }
+	}
+	if c.Stale == nil {
+		c.Stale = func() bool { return false }
+	}
 }
 
 // checkAddrs refuses what cannot be answered from, and the loop that can be
@@ -90,20 +118,20 @@ func (c *Config) checkAddrs() error {
 	if len(c.Addrs) == 0 {
 		return errors.New("configure DNS: no address to listen on")
 	}
-	for _, a := range c.Addrs {
+	for _, a := range c.listen() {
 		if !a.IsValid() || a.Addr().IsUnspecified() || a.Addr().IsMulticast() {
 			return fmt.Errorf("configure DNS: %s is not one specific address and port", a)
 		}
 	}
-	for _, u := range append(append([]netip.AddrPort{}, c.Upstreams...), c.Cluster...) {
-		for _, a := range c.Addrs {
-			if a == u {
-				return fmt.Errorf("configure DNS: upstream %s is this server itself", u)
-			}
+	for _, u := range c.Upstreams {
+		if slices.Contains(c.listen(), u) {
+			return fmt.Errorf("configure DNS: upstream %s is this server itself", u)
 		}
 	}
 	return nil
 }
+
+func (c *Config) listen() []netip.AddrPort { return slices.Concat(c.Addrs, c.Intercepted) }
 
 // UpstreamsOf reads the name servers of a resolv.conf.
 func UpstreamsOf(path string) ([]netip.AddrPort, error) {

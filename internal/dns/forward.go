@@ -5,33 +5,32 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	mathrand "math/rand/v2"
 	"net/netip"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
 	tryTimeout  = 1500 * time.Millisecond // below the 2 s after which some clients ask again
 	maxTries    = 3
 	maxForwards = 1024 // in flight; above, SERVFAIL
-	downAfter   = 2    // failures in a row
-	probeEvery  = time.Second
-	loopDomain  = ".fairlead-probe.invalid." // RFC 6761: never to be found
 )
 
 // forwarder asks other servers. Equal questions in flight are asked once: that
 // is also what ends a loop that goes through servers which hide it, since the
 // question then waits for itself and runs into its time-out.
 type forwarder struct {
-	upstreams []*upstream
-	cache     *cache
-	metrics   *Metrics
-	token     string // of the probes, to recognise them
+	servers atomic.Pointer[[]*upstream]
+	guard   *guard
+	cache   *cache
+	metrics *Metrics
+	healthy prometheus.Gauge // how many servers answer; nil: not told
+	token   string           // of the probes, to recognise them
 
 	asking sync.WaitGroup
 	mu     sync.Mutex
@@ -41,13 +40,6 @@ type forwarder struct {
 // flight is one question that is being asked. waiting is guarded by the forwarder.
 type flight struct{ waiting []func(*dns.Msg) }
 
-type upstream struct {
-	addr  netip.AddrPort
-	mu    sync.Mutex
-	fails int  // in a row
-	loops bool // our own probe came back through it
-}
-
 var errBadAnswer = errors.New("the answer does not fit the question")
 
 func newForwarder(addrs []netip.AddrPort, c *Config) *forwarder {
@@ -55,9 +47,7 @@ func newForwarder(addrs []netip.AddrPort, c *Config) *forwarder {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails (Go 1.24)
 	f.token = hex.EncodeToString(b[:])
-	for _, a := range addrs {
-		f.upstreams = append(f.upstreams, &upstream{addr: a})
-	}
+	f.setServers(addrs)
 	return f
 }
 
@@ -68,19 +58,38 @@ func (s *Server) elsewhere(ctx context.Context, q *query, f *forwarder) {
 		return
 	}
 	switch {
-	case len(f.upstreams) == 0 && q.zone == zoneCluster:
+	case len(f.upstreams()) == 0 && q.zone == zoneCluster:
 		s.reply(q, answer{rcode: dns.RcodeServerFailure}) // not synced: ask again later
 		return
-	case len(f.upstreams) == 0 || !q.msg.RecursionDesired:
+	case len(f.upstreams()) == 0 || !q.msg.RecursionDesired:
 		s.reply(q, answer{rcode: dns.RcodeRefused})
 		return
 	}
-	f.ask(ctx, q.msg, func(m *dns.Msg) {
+	s.askFor(ctx, q, asking{f, q.msg}, func(m *dns.Msg) { s.relay(q, m) })
+}
+
+// asking is a question to other servers.
+type asking struct {
+	servers *forwarder
+	msg     *dns.Msg
+}
+
+// askFor asks other servers on behalf of a client: it counts as one of the
+// client's flights, and the client is told if there is no answer.
+func (s *Server) askFor(ctx context.Context, q *query, a asking, done func(*dns.Msg)) {
+	if !q.client.takeOff() {
+		s.metrics.forwards.WithLabelValues(forwardShedClient).Inc()
+		s.reply(q, answer{rcode: dns.RcodeServerFailure})
+		return
+	}
+	a.servers.ask(ctx, a.msg, func(m *dns.Msg) {
+		defer s.guard.catch(func() { s.refuse(q, dns.RcodeServerFailure) })
+		q.client.land()
 		if m == nil {
 			s.reply(q, answer{rcode: dns.RcodeServerFailure})
 			return
 		}
-		s.relay(q, m)
+		done(m)
 	})
 }
 
@@ -91,7 +100,7 @@ func (s *Server) relay(q *query, m *dns.Msg) {
 	m.Question = q.msg.Question
 	m.Compress = true
 	m.Extra = withoutOPT(m.Extra)
-	s.send(q, m)
+	s.send(q, m, false)
 }
 
 func withoutOPT(rrs []dns.RR) (out []dns.RR) {
@@ -132,22 +141,29 @@ func (f *forwarder) ask(ctx context.Context, req *dns.Msg, done func(*dns.Msg)) 
 	f.mu.Unlock()
 	out := outgoing(req)
 	f.asking.Go(func() {
-		m := f.try(ctx, out)
-		if m != nil {
+		var m *dns.Msg
+		defer func() { f.answered(key, m) }()
+		defer f.guard.catch(nil)
+		if m = f.try(ctx, out); m != nil {
 			f.cache.put(key, m)
-		}
-		f.mu.Lock()
-		waiting := f.flight[key].waiting
-		delete(f.flight, key)
-		f.mu.Unlock()
-		for _, done := range waiting {
-			done(m)
 		}
 	})
 }
 
+// answered ends a flight: everybody who waits for it gets m, or is told that there
+// is none.
+func (f *forwarder) answered(key cacheKey, m *dns.Msg) {
+	f.mu.Lock()
+	waiting := f.flight[key].waiting
+	delete(f.flight, key)
+	f.mu.Unlock()
+	for _, done := range waiting {
+		done(m)
+	}
+}
+
 func (f *forwarder) refuse(done func(*dns.Msg)) {
-	f.metrics.forwards.WithLabelValues("shed").Inc()
+	f.metrics.forwards.WithLabelValues(forwardShed).Inc()
 	done(nil)
 }
 
@@ -170,6 +186,9 @@ func outgoing(req *dns.Msg) *dns.Msg {
 // try asks up to maxTries servers, the healthy ones first.
 func (f *forwarder) try(ctx context.Context, m *dns.Msg) *dns.Msg {
 	order := f.order()
+	if len(order) == 0 {
+		return nil // the list has become empty meanwhile
+	}
 	var last *dns.Msg
 	for i := range min(maxTries, max(2, len(order))) {
 		u := order[i%len(order)]
@@ -177,33 +196,19 @@ func (f *forwarder) try(ctx context.Context, m *dns.Msg) *dns.Msg {
 		answer, err := exchange(ctx, u.addr, m)
 		u.result(err == nil)
 		if err != nil {
-			f.metrics.forwards.WithLabelValues("error").Inc()
+			f.metrics.forwards.WithLabelValues(forwardError).Inc()
 			if ctx.Err() != nil {
 				return nil
 			}
 			continue
 		}
-		f.metrics.forwards.WithLabelValues("ok").Inc()
+		f.metrics.forwards.WithLabelValues(forwardOK).Inc()
 		f.metrics.forwardTime.Observe(time.Since(start).Seconds())
 		if last = answer; answer.Rcode != dns.RcodeServerFailure && answer.Rcode != dns.RcodeRefused {
 			return answer
 		}
 	}
 	return last
-}
-
-// order lists the servers: healthy before others, at random among equals.
-func (f *forwarder) order() []*upstream {
-	list := make([]*upstream, 0, len(f.upstreams))
-	var rest []*upstream
-	for _, i := range mathrand.Perm(len(f.upstreams)) {
-		if u := f.upstreams[i]; u.healthy() {
-			list = append(list, u)
-		} else {
-			rest = append(rest, u)
-		}
-	}
-	return append(list, rest...)
 }
 
 // exchange asks over UDP, and over TCP if the answer was cut.
@@ -230,77 +235,4 @@ func fits(answer, m *dns.Msg) bool {
 	}
 	a, q := answer.Question[0], m.Question[0]
 	return a.Qtype == q.Qtype && a.Qclass == q.Qclass && strings.EqualFold(a.Name, q.Name)
-}
-
-func (u *upstream) result(ok bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if ok {
-		u.fails = 0
-	} else {
-		u.fails++
-	}
-}
-
-func (u *upstream) healthy() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.fails < downAfter && !u.loops
-}
-
-// watch probes the servers that failed, and every one once at the start to see
-// whether it sends our own questions back to us.
-func (f *forwarder) watch(ctx context.Context) {
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for first := true; len(f.upstreams) > 0; first = false {
-		var wg sync.WaitGroup
-		for i, u := range f.upstreams {
-			if first || !u.healthy() {
-				wg.Go(func() { f.probe(ctx, i, u) })
-			}
-		}
-		wg.Wait()
-		n := 0
-		for _, u := range f.upstreams {
-			if u.healthy() {
-				n++
-			}
-		}
-		f.metrics.healthy.Set(float64(n))
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-func (f *forwarder) probe(ctx context.Context, i int, u *upstream) {
-	u.mu.Lock()
-	u.loops = false // gotProbe says so again if it is still true
-	u.mu.Unlock()
-	m := new(dns.Msg)
-	m.SetQuestion(f.token+"-"+strconv.Itoa(i)+loopDomain, dns.TypeTXT)
-	_, err := exchange(ctx, u.addr, m)
-	u.result(err == nil)
-}
-
-// gotProbe recognises our own probe coming back: the server it was sent to
-// forwards to us, so it must not be asked.
-func (f *forwarder) gotProbe(name string) bool {
-	label, ok := strings.CutSuffix(name, loopDomain)
-	if !ok {
-		return false
-	}
-	token, number, _ := strings.Cut(label, "-")
-	i, err := strconv.Atoi(number)
-	if err != nil || token != f.token || i < 0 || i >= len(f.upstreams) {
-		return false
-	}
-	u := f.upstreams[i]
-	u.mu.Lock()
-	u.loops = true
-	u.mu.Unlock()
-	return true
 }

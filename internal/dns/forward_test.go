@@ -138,7 +138,7 @@ func TestBeforeSync(t *testing.T) {
 	cluster := upstreamServer(t, func(w dns.ResponseWriter, req *dns.Msg) { reply(w, req, req.Question[0].Name+" 5 IN A 10.0.0.9") })
 	for _, upstreams := range [][]netip.AddrPort{nil, {cluster}} {
 		store := NewStore(StoreConfig{Sources: []string{"k8s"}})
-		r := newRig(t, func(c *Config) { c.Store, c.Cluster = store, upstreams })
+		r := newRig(t, func(c *Config) { c.Store, c.Cluster = store, func() []netip.AddrPort { return upstreams } })
 		m := r.ask(t, question("web.default.svc.cluster.local", dns.TypeA), "udp")
 		if len(upstreams) == 0 && m.Rcode != dns.RcodeServerFailure || len(upstreams) > 0 && len(m.Answer) != 1 {
 			t.Errorf("got %v", m)

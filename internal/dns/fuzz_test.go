@@ -100,7 +100,7 @@ func FuzzResolve(f *testing.F) {
 	f.Add("_.._svc.", uint16(255))
 	z := newSink(f).srv.zone
 	f.Fuzz(func(t *testing.T, rel string, qtype uint16) {
-		a := z.resolve(lower(rel)+z.suffix, qtype)
+		a := z.resolve(lookup{name: lower(rel) + z.suffix, qtype: qtype, room: dns.MaxMsgSize})
 		if len(a.rrs) == 0 && !a.soa || a.rcode == dns.RcodeNameError && len(a.rrs) > 0 {
 			t.Fatalf("%q %d: %+v", rel, qtype, a)
 		}

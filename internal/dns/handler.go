@@ -2,17 +2,22 @@ package dns
 
 import (
 	"context"
+	"encoding/binary"
+	"net/netip"
+	"strings"
 
 	"github.com/miekg/dns"
 )
 
 // query is one question that passed all checks.
 type query struct {
-	msg   *dns.Msg
-	from  *asker
-	name  string // lower case
-	qtype uint16
-	zone  zoneLabel
+	msg    *dns.Msg
+	from   *asker
+	client *client
+	name   string // lower case
+	qtype  uint16
+	zone   zoneLabel
+	status *StatusQuestion // what else is asked of a Service's status; nil mostly
 }
 
 const headerSize = 12
@@ -21,7 +26,12 @@ const headerSize = 12
 // raw is valid only until it returns.
 func (s *Server) serve(ctx context.Context, raw []byte, from *asker) {
 	if len(raw) < headerSize || raw[2]&0x80 != 0 {
-		s.metrics.dropped.WithLabelValues("no_query").Inc() // answering answers makes loops
+		s.metrics.dropped.WithLabelValues(dropNoQuery).Inc() // answering answers makes loops
+		return
+	}
+	defer s.guard.catch(func() { s.refuseRaw(raw, from, dns.RcodeServerFailure) })
+	c := s.admit(raw, from)
+	if c == nil {
 		return
 	}
 	msg := new(dns.Msg)
@@ -29,7 +39,7 @@ func (s *Server) serve(ctx context.Context, raw []byte, from *asker) {
 		s.refuseRaw(raw, from, dns.RcodeFormatError)
 		return
 	}
-	q := &query{msg: msg, from: from}
+	q := &query{msg: msg, from: from, client: c}
 	if rcode := check(msg); rcode != dns.RcodeSuccess {
 		if len(msg.Question) > 0 {
 			q.qtype = msg.Question[0].Qtype
@@ -39,7 +49,41 @@ func (s *Server) serve(ctx context.Context, raw []byte, from *asker) {
 		return
 	}
 	q.name, q.qtype = lower(msg.Question[0].Name), msg.Question[0].Qtype
+	if q.qtype == dns.TypeTXT && strings.HasPrefix(q.name, StatusLabel+".") {
+		q.status = statusQuestionOf(msg)
+	}
 	s.dispatch(ctx, q)
+}
+
+// admit tells who asks; nil if the query ends here. Who may not ask is told so,
+// with a message that is no longer than the question; who asks too much is not
+// answered, as each answer would cost more than the question.
+func (s *Server) admit(raw []byte, from *asker) *client {
+	addr := from.client()
+	c := s.clients.find(addr, from.intercepted)
+	if c == nil {
+		s.metrics.dropped.WithLabelValues(dropNotAllowed).Inc()
+		s.stranger(addr)
+		s.refuseRaw(raw, from, dns.RcodeRefused)
+		return nil
+	}
+	if !s.clients.inRate(c) {
+		s.metrics.dropped.WithLabelValues(dropRate).Inc()
+		if from.tcp != nil { // every query of a connection holds a slot until it is answered
+			s.refuseRaw(raw, from, dns.RcodeRefused)
+		}
+		return nil
+	}
+	return c
+}
+
+// stranger says once who was refused: either somebody attacks, or the pods'
+// addresses are not known and the operator has to give them.
+func (s *Server) stranger(addr netip.Addr) {
+	s.toldStranger.Do(func() {
+		s.cfg.Log.Warn("refused a DNS query: its sender is neither this node nor one of its pods, as far as the Node's podCIDRs and --cluster-cidr say; --dns-allow lists who else may ask. Further ones are only counted (fairlead_dns_dropped_total)",
+			"client", addr)
+	})
 }
 
 // check gives the response code that ends a query before it is looked at.
@@ -66,7 +110,8 @@ func check(m *dns.Msg) int {
 	return dns.RcodeSuccess
 }
 
-// refuseRaw answers what cannot be parsed with its header alone.
+// refuseRaw answers a query with its header alone: one that cannot be parsed, or
+// is not worth it.
 func (s *Server) refuseRaw(raw []byte, from *asker, rcode int) {
 	var b [headerSize]byte
 	copy(b[:2], raw)
@@ -76,16 +121,23 @@ func (s *Server) refuseRaw(raw []byte, from *asker, rcode int) {
 	from.write(b[:])
 }
 
+// refuse answers a query that was understood with a header alone.
+func (s *Server) refuse(q *query, rcode int) {
+	var head [headerSize]byte
+	binary.BigEndian.PutUint16(head[:2], q.msg.Id)
+	s.refuseRaw(head[:], q.from, rcode)
+}
+
 // dispatch finds out whose name it is.
 func (s *Server) dispatch(ctx context.Context, q *query) {
 	switch {
 	case s.zone.contains(q.name):
 		q.zone = zoneCluster
-		if !s.cfg.Store.Synced() {
-			s.elsewhere(ctx, q, s.cluster)
+		if s.knowsCluster() {
+			s.local(ctx, q)
 			return
 		}
-		s.local(ctx, q)
+		s.elsewhere(ctx, q, s.cluster)
 		return
 	case q.qtype == dns.TypePTR && s.cfg.Store.Synced():
 		if a, ok := s.zone.pointers(q.name); ok {
@@ -100,42 +152,63 @@ func (s *Server) dispatch(ctx context.Context, q *query) {
 
 // local answers a name of the cluster domain, or parks the query.
 func (s *Server) local(ctx context.Context, q *query) {
-	a := s.zone.resolve(q.name, q.qtype)
+	a := s.resolve(q)
 	switch {
 	case a.chase != "":
 		s.chase(ctx, q, a)
 		return
 	case a.miss != nil:
-		now := s.cfg.Now()
-		s.cfg.Store.misses.missed(a.miss.key, a.miss.host, now)
-		if mayPark(q.qtype) && s.fresh() {
-			if d := a.miss.park(s.cfg.Park, now); d > 0 && s.lot.add(q, a.miss.key, d) {
-				s.again(q, false) // the name may have come between the look-up and add
-				return
-			}
+		if s.parks(q, a.miss) {
+			return
 		}
 	}
 	s.reply(q, a)
 }
 
-func (s *Server) fresh() bool { return s.cfg.Healthy == nil || s.cfg.Healthy() }
-
-func mayPark(qtype uint16) bool {
-	return qtype == dns.TypeA || qtype == dns.TypeAAAA || qtype == dns.TypeSRV
+// resolve looks a query's name up, building no more than the client takes.
+func (s *Server) resolve(q *query) answer {
+	return s.zone.resolve(lookup{name: q.name, qtype: q.qtype, room: q.from.limit(q.msg), status: q.status, client: q.from.client()})
 }
 
-// again looks a parked query's name up once more and answers it if the name is
+// parks lets a query wait for its name, if the name is expected. It may have been
+// answered when parks returns true.
+func (s *Server) parks(q *query, m *miss) bool {
+	now := s.cfg.Now()
+	wait := m.wait
+	if q.status == nil {
+		s.cfg.Store.misses.missed(m.key, m.host, now)
+		wait = m.park(s.cfg.Park, now)
+	}
+	if wait <= 0 || !mayPark(q) || !s.fresh() || !s.parking.add(q, m.key, wait) {
+		return false
+	}
+	s.retry(q, false) // the name may have come between the look-up and add
+	return true
+}
+
+func (s *Server) fresh() bool { return s.cfg.Healthy == nil || s.cfg.Healthy() }
+
+func mayPark(q *query) bool {
+	return q.qtype == dns.TypeA || q.qtype == dns.TypeAAAA || q.qtype == dns.TypeSRV || q.status != nil
+}
+
+// retry looks a parked query's name up once more and answers it if the name is
 // there now, or if the waiting is over.
-func (s *Server) again(q *query, over bool) {
-	a := s.zone.resolve(q.name, q.qtype)
-	if a.miss != nil && !over {
+func (s *Server) retry(q *query, timedOut bool) {
+	defer s.guard.catch(func() {
+		if s.parking.remove(q, cancelled) {
+			s.refuse(q, dns.RcodeServerFailure)
+		}
+	})
+	a := s.resolve(q)
+	if a.miss != nil && !timedOut {
 		return
 	}
 	result := released
-	if a.rcode != dns.RcodeSuccess {
+	if a.miss != nil || a.rcode != dns.RcodeSuccess {
 		result = expired
 	}
-	if s.lot.remove(q, result) {
+	if s.parking.remove(q, result) {
 		s.reply(q, a)
 	}
 }
@@ -155,7 +228,7 @@ func (s *Server) reply(q *query, a answer) {
 	for _, rr := range m.Answer {
 		echoCase(rr.Header(), q)
 	}
-	s.send(q, m)
+	s.send(q, m, a.cut)
 }
 
 // echoCase gives a record the spelling of the question: clients that vary the
@@ -166,8 +239,8 @@ func echoCase(h *dns.RR_Header, q *query) {
 	}
 }
 
-// send packs, truncates and sends a message.
-func (s *Server) send(q *query, m *dns.Msg) {
+// send packs, truncates and sends a message; cut says that records are missing already.
+func (s *Server) send(q *query, m *dns.Msg, cut bool) {
 	if opt := q.msg.IsEdns0(); opt != nil {
 		o := &dns.OPT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT}}
 		o.SetUDPSize(maxUDPAnswer)
@@ -177,6 +250,7 @@ func (s *Server) send(q *query, m *dns.Msg) {
 		m.Extra = append(m.Extra, o)
 	}
 	m.Truncate(q.from.limit(q.msg))
+	m.Truncated = m.Truncated || cut
 	b, err := m.Pack()
 	if err != nil {
 		s.cfg.Log.Debug("cannot pack DNS answer", "name", q.name, "error", err)

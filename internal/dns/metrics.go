@@ -24,8 +24,10 @@ type Metrics struct {
 	healthy     prometheus.Gauge
 	cacheHits   prometheus.Counter
 
-	synced, services, tcpConns, watchAge, intercepted prometheus.Gauge
-	dropped                                           *prometheus.CounterVec
+	synced, services, tcpConns, watchAge, intercepted, serving prometheus.Gauge
+
+	dropped *prometheus.CounterVec
+	panics  prometheus.Counter
 }
 
 const (
@@ -48,6 +50,22 @@ const (
 	expired   = "expired"
 	shed      = "shed"
 	cancelled = "cancelled"
+)
+
+// Reasons why a packet or a connection is dropped.
+const (
+	dropNoQuery    = "no_query"
+	dropNotAllowed = "not_allowed"
+	dropRate       = "rate"
+	dropTCPLimit   = "tcp_limit"
+)
+
+// Results of a query for another server.
+const (
+	forwardOK         = "ok"
+	forwardError      = "error"
+	forwardShed       = "shed"        // too many of all clients
+	forwardShedClient = "shed_client" // too many of this client
 )
 
 var (
@@ -95,7 +113,9 @@ func NewMetrics() *Metrics {
 		tcpConns:    gauge("tcp_connections", "Open TCP connections."),
 		watchAge:    gauge("watch_age_seconds", "Time since the source was last heard of, at the last self-check."),
 		intercepted: gauge("intercepted", "1 while pods' queries for the cluster DNS Service are led to this server."),
-		dropped:     counterVec("dropped_total", "Packets and connections that got no answer.", "reason"),
+		serving:     gauge("serving", "1 while the server listens on all of its addresses."),
+		dropped:     counterVec("dropped_total", "Packets and connections that got no answer, or were refused because of who sent them or how many.", "reason"),
+		panics:      prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "faults_total", Help: "Queries that made the server fail. Each is a mistake in Fairlead: please report it."}),
 	}
 	m.resolveLabels()
 	return m
@@ -113,12 +133,19 @@ func (m *Metrics) resolveLabels() {
 	for _, r := range []string{released, expired, shed, cancelled} {
 		m.parkedTotal.WithLabelValues(r)
 	}
+	for _, r := range []string{dropNoQuery, dropNotAllowed, dropRate, dropTCPLimit} {
+		m.dropped.WithLabelValues(r)
+	}
+	for _, r := range []string{forwardOK, forwardError, forwardShed, forwardShedClient} {
+		m.forwards.WithLabelValues(r)
+	}
 }
 
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.requestsVec, m.parked, m.parkedTotal, m.parkDuration, m.firstMiss, m.programming, m.forwards,
-		m.forwardTime, m.healthy, m.cacheHits, m.synced, m.services, m.tcpConns, m.watchAge, m.intercepted, m.dropped,
+		m.forwardTime, m.healthy, m.cacheHits, m.synced, m.services, m.tcpConns, m.watchAge, m.intercepted, m.serving, m.dropped,
+		m.panics,
 	}
 }
 

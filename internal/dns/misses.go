@@ -10,11 +10,17 @@ import (
 // maxMisses bounds the names whose first miss is remembered.
 const maxMisses = 4096
 
+const (
+	missMemory  = 5 * time.Minute
+	sweepMisses = 10 * time.Second
+)
+
 // misses remembers when a name of a headless Service was first asked for in
 // vain, for the metric first_miss_to_publish.
 type misses struct {
 	mu    sync.Mutex
 	count int
+	swept time.Time                                 // when forget ran last
 	since map[model.ServiceKey]map[string]time.Time // by host; "" is the Service's own name
 }
 
@@ -24,7 +30,7 @@ func (m *misses) missed(key model.ServiceKey, host string, now time.Time) {
 	if _, known := m.since[key][host]; known {
 		return
 	}
-	if m.count >= maxMisses {
+	if m.count >= maxMisses && now.Sub(m.swept) >= sweepMisses {
 		m.forget(now)
 	}
 	if m.count >= maxMisses {
@@ -37,12 +43,14 @@ func (m *misses) missed(key model.ServiceKey, host string, now time.Time) {
 	m.count++
 }
 
-// forget drops what was asked for long ago: it is a typo rather than a name
-// that is late. Half the time, so that it does not run for every query.
+// forget drops what was asked for long ago: it is a typo rather than a name that
+// is late. It looks at everything, so it runs at most once in sweepMisses; names
+// that are missed meanwhile are not remembered.
 func (m *misses) forget(now time.Time) {
+	m.swept = now
 	for key, hosts := range m.since {
 		for host, at := range hosts {
-			if now.Sub(at) > memory/2 {
+			if now.Sub(at) > missMemory {
 				delete(hosts, host)
 				m.count--
 			}
@@ -53,16 +61,13 @@ func (m *misses) forget(now time.Time) {
 	}
 }
 
-// published gives how long each name of the view was missed.
-func (m *misses) published(key model.ServiceKey, v *view, now time.Time) (waited []time.Duration) {
-	if v == nil || v.kind != headless {
-		return nil
-	}
+// published gives how long each name of the Service was missed that has it now.
+func (m *misses) published(key model.ServiceKey, has func(host string) bool, now time.Time) (waited []time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	hosts := m.since[key]
 	for host, at := range hosts {
-		if v.has(host) {
+		if has(host) {
 			waited = append(waited, now.Sub(at))
 			delete(hosts, host)
 			m.count--

@@ -2,20 +2,14 @@ package dns
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
-	"golang.org/x/sys/unix"
-
-	"github.com/fairlead/fairlead/internal/model"
 )
 
 // Server answers DNS queries. Make it with New, then call Run once.
@@ -23,10 +17,16 @@ type Server struct {
 	cfg     Config
 	zone    *zone
 	metrics *Metrics
+	clients *clients
 	forward *forwarder
-	cluster *forwarder // for cluster names before the Store is synced
-	lot     *lot
+	cluster *forwarder // for cluster names that the Store does not know yet, or no more
+	parking *parking
+	guard   *guard
 	ready   chan struct{}
+
+	stale        atomic.Bool
+	domain       atomic.Pointer[domainCheck]
+	toldStranger sync.Once
 }
 
 // New checks the configuration; it opens nothing.
@@ -34,10 +34,11 @@ func New(c Config) (*Server, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: c, zone: newZone(&c), metrics: c.Metrics, ready: make(chan struct{})}
-	s.forward = newForwarder(c.Upstreams, &c)
-	s.cluster = newForwarder(c.Cluster, &c)
-	s.lot = newLot(lotConfig{metrics: c.Metrics, now: c.Now, again: s.again})
+	s := &Server{cfg: c, zone: newZone(&c), metrics: c.Metrics, clients: newClients(&c), ready: make(chan struct{})}
+	s.guard = &guard{server: s, told: map[string]struct{}{}}
+	s.forward, s.cluster = newForwarder(c.Upstreams, &c), newForwarder(nil, &c)
+	s.forward.guard, s.cluster.guard, s.forward.healthy = s.guard, s.guard, c.Metrics.healthy
+	s.parking = newParking(parkingConfig{metrics: c.Metrics, now: c.Now, retry: s.retry})
 	return s, nil
 }
 
@@ -48,25 +49,26 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // or a predecessor may end, later.
 const retryBind = time.Second
 
-// Run serves until ctx ends, then returns nil. It waits for addresses that
-// cannot be bound yet, and says so once.
+// Run serves until ctx ends. It waits for addresses that cannot be bound, and
+// says why, once for each reason.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	socks, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
+	socks := s.open(ctx)
 	if socks == nil {
 		return nil
 	}
 	defer socks.close()
-	s.cfg.Store.notify(func(key model.ServiceKey) { s.lot.changed(key) })
-	wg.Go(func() { s.lot.run(ctx) })
-	wg.Go(func() { s.ages(ctx) })
+	s.metrics.serving.Set(1)
+	defer s.metrics.serving.Set(0)
+	s.cfg.Store.notify(s.parking.changed)
+	s.refreshUpstreams()
+	wg.Go(func() { s.parking.run(ctx) })
+	wg.Go(func() { s.lookAround(ctx) })
+	wg.Go(func() { s.checkDomain(ctx) })
 	wg.Go(func() { s.forward.watch(ctx) })
 	wg.Go(func() { s.cluster.watch(ctx) })
 	for _, u := range socks.udp {
@@ -85,114 +87,16 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// sockets are the open listeners of all addresses.
-type sockets struct {
-	udp []*net.UDPConn
-	tcp []*net.TCPListener
-}
-
-func (k *sockets) close() {
-	for _, u := range k.udp {
-		_ = u.Close()
-	}
-	for _, l := range k.tcp {
-		_ = l.Close()
-	}
-}
-
-// open listens on every address, waiting until that works or ctx ends (nil, nil).
-func (s *Server) open(ctx context.Context) (*sockets, error) {
-	for said := false; ; said = true {
-		k := &sockets{}
-		err := s.openAll(ctx, k)
-		if err == nil {
-			return k, nil
-		}
-		k.close()
-		if ctx.Err() != nil {
-			return nil, nil
-		}
-		if !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EADDRINUSE) {
-			return nil, fmt.Errorf("listen for DNS: %w", err)
-		}
-		if !said {
-			s.cfg.Log.Warn("cannot listen for DNS yet", "error", err, "retry", retryBind)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, nil
-		case <-time.After(retryBind):
-		}
-	}
-}
-
-func (s *Server) openAll(ctx context.Context, k *sockets) error {
-	for _, a := range s.cfg.Addrs {
-		family := "6"
-		if a.Addr().Is4() {
-			family = "4"
-		}
-		var one net.ListenConfig
-		one.SetMultipathTCP(false) // Go's default; nobody asks DNS over several paths
-		l, err := one.Listen(ctx, "tcp"+family, a.String())
-		if err != nil {
-			return err
-		}
-		k.tcp = append(k.tcp, l.(*net.TCPListener))
-		// Several sockets, so that several threads read; the kernel spreads clients over them.
-		shared := net.ListenConfig{Control: reusePort}
-		for range udpReaders() {
-			u, err := shared.ListenPacket(ctx, "udp"+family, a.String())
-			if err != nil {
-				return err
-			}
-			k.udp = append(k.udp, u.(*net.UDPConn))
-		}
-	}
-	return nil
-}
-
-func udpReaders() int { return min(4, runtime.GOMAXPROCS(0)) }
-
-// reusePort lets several sockets share the address. It takes every socket of
-// the same user, but a second server still fails: the TCP listener is not shared.
-func reusePort(_, _ string, c syscall.RawConn) error {
-	var err error
-	if e := c.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-		// A burst of 1000 clients must not overrun the default of 208 KB; the
-		// kernel caps this at rmem_max.
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
-	}); e != nil {
-		return e
-	}
-	return err
-}
-
-// maxUDPQuery is the longest query that is read whole. A longer one is cut, fails
-// to parse and is told so.
-const maxUDPQuery = 4096
-
-func (s *Server) serveUDP(ctx context.Context, u *net.UDPConn) {
-	buf := make([]byte, maxUDPQuery)
-	for ctx.Err() == nil {
-		n, client, err := u.ReadFromUDPAddrPort(buf)
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			continue // ICMP errors of earlier answers come up here
-		}
-		s.serve(ctx, buf[:n], &asker{addr: client, udp: u})
-	}
-}
-
 // asker is where a query came from and its answer goes.
 type asker struct {
-	addr netip.AddrPort
-	udp  *net.UDPConn // or
-	tcp  *tcpConn
+	addr        netip.AddrPort
+	udp         *net.UDPConn // or
+	tcp         *tcpConn
+	intercepted bool // came by way of package intercept
 }
+
+// client is the address that is counted and compared.
+func (a *asker) client() netip.Addr { return a.addr.Addr().Unmap().WithZone("") }
 
 // write sends one packed message. A failure has no one to be told to.
 func (a *asker) write(b []byte) {
@@ -203,19 +107,10 @@ func (a *asker) write(b []byte) {
 	a.tcp.write(b)
 }
 
-// ages keeps the metric watch_age_seconds.
-func (s *Server) ages(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for s.cfg.LastHeard != nil {
-		if at := s.cfg.LastHeard(); !at.IsZero() {
-			s.metrics.watchAge.Set(s.cfg.Now().Sub(at).Seconds())
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+// unanswered gives up a query that another one is answered for.
+func (a *asker) unanswered() {
+	if a.tcp != nil {
+		a.tcp.release()
 	}
 }
 

@@ -17,8 +17,16 @@ type StoreConfig struct {
 	// answers for the cluster domain; a name that is not there before that may
 	// exist. The source of addresses ("host") is of no interest here.
 	Sources []string
-	Metrics *Metrics         // nil = none
-	Now     func() time.Time // nil = time.Now
+	// NodeName is this node's, to know which endpoints are its own pods.
+	NodeName string
+	// PodRanges are the addresses that pods have, as far as the configuration
+	// says; see Store.pointers and Config.Allow.
+	PodRanges []netip.Prefix
+	// PodInterface is the device, or the beginning of the devices' names, behind
+	// which this node's pods are; "" = not known.
+	PodInterface string
+	Metrics      *Metrics         // nil = none
+	Now          func() time.Time // nil = time.Now
 }
 
 // Store is the names of the cluster. Apply is for one goroutine; everything
@@ -35,25 +43,11 @@ type Store struct {
 	slices     map[model.SliceKey]*model.Slice
 	namespaces map[string]int // number of Services
 	reverse    map[netip.Addr][]pointer
-	pending    map[string]struct{} // sources that have not delivered their list
-	misses     misses
-}
-
-// record is all that is known under one Service key. The Service may be nil:
-// slices often come first. Slices are the very values that package state
-// holds, so remembering them costs a pointer each.
-type record struct {
-	service *model.Service
-	seen    time.Time      // when it appeared, if that was after the first list
-	slices  []*model.Slice // sorted by key
-	left    map[string]time.Time
-	view    *view // what queries see; immutable; nil if there is no Service
-}
-
-// pointer is one PTR target.
-type pointer struct {
-	key  model.ServiceKey
-	host string // "" for a cluster IP
+	// serviceRanges are the cluster's Service ranges: no endpoint has an address there.
+	serviceRanges []netip.Prefix
+	locals        locals
+	pending       map[string]struct{} // sources that have not delivered their list
+	misses        misses
 }
 
 // NewStore makes an empty Store.
@@ -64,6 +58,7 @@ func NewStore(c StoreConfig) *Store {
 		namespaces: map[string]int{}, reverse: map[netip.Addr][]pointer{}, pending: map[string]struct{}{},
 		misses: misses{since: map[model.ServiceKey]map[string]time.Time{}},
 	}
+	s.locals = newLocals(&c)
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -111,15 +106,18 @@ func (s *Store) Apply(events []model.Event) {
 				note(triggers, k, ev.Trigger)
 			}
 			dirty = append(dirty, keys...)
+		case ev.Node != nil:
+			s.locals.setNode(ev.Node.Key, ev.Node.Value)
+		case ev.Host != nil:
+			s.locals.setHost(ev.Host)
+		case ev.CIDRs != nil:
+			s.serviceRanges = ev.CIDRs.Prefixes
 		case ev.Synced != "":
 			delete(s.pending, ev.Synced)
 		}
 	}
 	slices.SortFunc(dirty, model.ServiceKey.Compare)
 	dirty = slices.Compact(dirty)
-	for _, key := range dirty {
-		s.rebuild(key)
-	}
 	s.setSynced()
 	s.mu.Unlock()
 	s.published(dirty, triggers)
@@ -147,17 +145,27 @@ func (s *Store) published(dirty []model.ServiceKey, triggers map[model.ServiceKe
 	s.serial.Add(1)
 	now := s.now()
 	for _, key := range dirty {
-		v := s.view(key)
-		if at, ok := triggers[key]; ok && v != nil {
-			s.metrics.programming.WithLabelValues(v.kind.String()).Observe(max(0, now.Sub(at).Seconds()))
+		kind, waited := s.noLongerMissed(key, now)
+		if at, ok := triggers[key]; ok && kind != noService {
+			s.metrics.programming.WithLabelValues(kind.String()).Observe(max(0, now.Sub(at).Seconds()))
 		}
-		for _, waited := range s.misses.published(key, v, now) {
-			s.metrics.firstMiss.Observe(waited.Seconds())
+		for _, d := range waited {
+			s.metrics.firstMiss.Observe(d.Seconds())
 		}
 		if f := s.onSet.Load(); f != nil {
 			(*f)(key)
 		}
 	}
+}
+
+func (s *Store) noLongerMissed(key model.ServiceKey, now time.Time) (kind, []time.Duration) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	r := s.services[key]
+	if r.kind() != headless {
+		return r.kind(), nil
+	}
+	return headless, s.misses.published(key, r.has, now)
 }
 
 // notify sets who is told of every Service that changed. The function is
@@ -186,17 +194,26 @@ func (s *Store) applyService(key model.ServiceKey, svc *model.Service) []model.S
 	if r.service == nil && s.synced.Load() {
 		r.seen = s.now()
 	}
-	r.service = svc
+	r.setService(svc, s)
+	s.tidy(r)
 	return []model.ServiceKey{key}
 }
 
 func (s *Store) record(key model.ServiceKey) *record {
 	r := s.services[key]
 	if r == nil {
-		r = &record{}
+		r = &record{key: key}
 		s.services[key] = r
 	}
 	return r
+}
+
+// tidy forgets what was derived from the record, and the record if it is empty.
+func (s *Store) tidy(r *record) {
+	r.census.Store(nil)
+	if r.service == nil && len(r.slices) == 0 {
+		delete(s.services, r.key)
+	}
 }
 
 func (s *Store) applySlice(key model.SliceKey, sl *model.Slice) (dirty []model.ServiceKey) {
@@ -204,63 +221,34 @@ func (s *Store) applySlice(key model.SliceKey, sl *model.Slice) (dirty []model.S
 	if old.Equal(sl) {
 		return nil
 	}
-	if old != nil {
+	s.locals.replace(old, sl)
+	if old != nil && (sl == nil || sl.Service != old.Service) {
 		r := s.services[old.Service]
-		r.slices = slices.DeleteFunc(r.slices, func(o *model.Slice) bool { return o.Key == key })
+		r.replaceSlice(old, nil, s)
+		s.tidy(r)
 		dirty = append(dirty, old.Service)
-		delete(s.slices, key)
+		old = nil
 	}
 	if sl == nil {
+		delete(s.slices, key)
 		return dirty
 	}
 	s.slices[key] = sl
 	r := s.record(sl.Service)
-	at, _ := slices.BinarySearchFunc(r.slices, key, func(o *model.Slice, k model.SliceKey) int {
-		return model.ServiceKey(o.Key).Compare(model.ServiceKey(k))
-	})
-	r.slices = slices.Insert(r.slices, at, sl)
+	r.replaceSlice(old, sl, s)
+	s.tidy(r)
 	return append(dirty, sl.Service)
 }
 
-// rebuild replaces the view of one Service and its reverse pointers.
-func (s *Store) rebuild(key model.ServiceKey) {
-	r := s.services[key]
-	if r == nil {
-		return
+// ClusterIPs gives the addresses of a Service; none if it is not known.
+func (s *Store) ClusterIPs(key model.ServiceKey) []netip.Addr {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if r := s.services[key]; r != nil && r.service != nil {
+		return r.service.ClusterIPs
 	}
-	old := r.view
-	if r.service == nil {
-		r.view = nil
-	} else {
-		r.left = leavers(r.left, old, s.now())
-		r.view = newView(r)
-		for name := range r.view.hosts {
-			delete(r.left, name)
-		}
-	}
-	old.eachAddr(func(a netip.Addr, host string) { s.unpoint(a, pointer{key, host}) })
-	r.view.eachAddr(func(a netip.Addr, host string) { s.point(a, pointer{key, host}) })
-	if r.service == nil && len(r.slices) == 0 {
-		delete(s.services, key)
-	}
+	return nil
 }
 
-func (s *Store) point(a netip.Addr, p pointer) {
-	if list := s.reverse[a]; !slices.Contains(list, p) {
-		s.reverse[a] = append(slices.Clip(list), p) // readers may hold the old one
-	}
-}
-
-func (s *Store) unpoint(a netip.Addr, p pointer) {
-	var rest []pointer
-	for _, o := range s.reverse[a] {
-		if o != p {
-			rest = append(rest, o)
-		}
-	}
-	if len(rest) == 0 {
-		delete(s.reverse, a)
-		return
-	}
-	s.reverse[a] = rest
-}
+// Synced tells whether every source has delivered its first list.
+func (s *Store) Synced() bool { return s.synced.Load() }

@@ -39,7 +39,7 @@ func (l *connLimit) enter(c *tcpConn) bool {
 	defer l.mu.Unlock()
 	a := c.addr.Addr()
 	if len(l.conns) >= maxConns || l.clients[a] >= maxConnsPerClient {
-		l.metrics.dropped.WithLabelValues("tcp_limit").Inc()
+		l.metrics.dropped.WithLabelValues(dropTCPLimit).Inc()
 		return false
 	}
 	l.conns[c] = struct{}{}
@@ -80,7 +80,7 @@ type tcpConn struct {
 	mu sync.Mutex // serialises writes
 }
 
-func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, limit *connLimit) {
+func (s *Server) serveTCP(ctx context.Context, l tcpSocket, limit *connLimit) {
 	for ctx.Err() == nil {
 		conn, err := l.AcceptTCP()
 		if err != nil {
@@ -90,20 +90,29 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, limit *connLi
 			continue
 		}
 		c := &tcpConn{conn: conn, slots: make(chan struct{}, maxPipelined)}
-		c.addr, _ = netip.ParseAddrPort(conn.RemoteAddr().String())
+		c.addr = conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+		from := &asker{addr: c.addr, tcp: c, intercepted: l.intercepted}
+		if s.clients.find(from.client(), l.intercepted) == nil {
+			s.metrics.dropped.WithLabelValues(dropNotAllowed).Inc()
+			s.stranger(from.client())
+			_ = conn.Close()
+			continue
+		}
 		if !limit.enter(c) {
 			_ = conn.Close()
 			continue
 		}
 		go func() {
 			defer limit.leave(c)
-			s.readTCP(ctx, c)
+			defer s.guard.catch(nil)
+			s.readTCP(ctx, from)
 		}()
 	}
 }
 
-func (s *Server) readTCP(ctx context.Context, c *tcpConn) {
-	defer s.lot.cancel(c)
+func (s *Server) readTCP(ctx context.Context, from *asker) {
+	c := from.tcp
+	defer s.parking.cancel(c)
 	defer c.conn.Close()
 	var size [2]byte
 	buf := make([]byte, 512)
@@ -131,14 +140,14 @@ func (s *Server) readTCP(ctx context.Context, c *tcpConn) {
 		case <-time.After(idleTimeout):
 			return
 		}
-		s.serve(ctx, buf[:n], &asker{addr: c.addr, tcp: c})
+		s.serve(ctx, buf[:n], from)
 	}
 }
 
 // write sends one answer and frees its slot. A client that does not read is
 // cut off.
 func (c *tcpConn) write(b []byte) {
-	defer func() { <-c.slots }()
+	defer c.release()
 	msg := make([]byte, 2+len(b))
 	binary.BigEndian.PutUint16(msg, uint16(len(b)))
 	copy(msg[2:], b)
@@ -147,5 +156,13 @@ func (c *tcpConn) write(b []byte) {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := c.conn.Write(msg); err != nil {
 		_ = c.conn.Close()
+	}
+}
+
+// release frees the slot of one query. A fault may make two answers of one query.
+func (c *tcpConn) release() {
+	select {
+	case <-c.slots:
+	default:
 	}
 }

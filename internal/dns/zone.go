@@ -1,7 +1,6 @@
 package dns
 
 import (
-	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"time"
@@ -22,20 +21,33 @@ const ttl = 5
 
 // zone makes the answers of the cluster domain.
 type zone struct {
-	origin  string // lower case FQDN, "cluster.local."
-	suffix  string // ".cluster.local."
-	servers []netip.Addr
-	pods    bool
-	store   *Store
+	origin       string // lower case FQDN, "cluster.local."
+	suffix       string // ".cluster.local."
+	servers      *families
+	pods         bool
+	statusForAll bool
+	store        *Store
 }
 
 func newZone(c *Config) *zone {
-	z := &zone{origin: strings.ToLower(dns.Fqdn(c.Domain)), pods: c.PodRecords, store: c.Store}
+	z := &zone{origin: strings.ToLower(dns.Fqdn(c.Domain)), pods: c.PodRecords, statusForAll: c.StatusForAll, store: c.Store, servers: &families{}}
 	z.suffix = "." + z.origin
 	for _, a := range c.Addrs {
-		z.servers = append(z.servers, a.Addr())
+		z.servers.of(a.Addr()).add(a.Addr())
 	}
 	return z
+}
+
+// lookup is one question for a name of the zone.
+type lookup struct {
+	name   string // lower case FQDN
+	qtype  uint16
+	room   int             // bytes that the client takes
+	status *StatusQuestion // see StatusLabel; nil mostly
+	client netip.Addr      // who asks; it matters for a status only
+
+	key    model.ServiceKey
+	record *record // of key, while Store.mu is held
 }
 
 // answer is what a name and type come to.
@@ -43,17 +55,10 @@ type answer struct {
 	rcode int
 	rrs   []dns.RR
 	extra []dns.RR
+	cut   bool   // there are more records than the client has room for
 	soa   bool   // negative: say so with the zone's SOA
 	chase string // CNAME target whose records the client needs too
 	miss  *miss  // the name may be about to appear
-}
-
-// miss names what a negative answer was about, if that was a name of a
-// headless Service.
-type miss struct {
-	key  model.ServiceKey
-	host string
-	view *view // of the moment of the look-up; never nil
 }
 
 func nodata() answer   { return answer{soa: true} }
@@ -65,33 +70,32 @@ func (z *zone) contains(name string) bool {
 }
 
 // resolve answers for a lower-case FQDN in the zone.
-func (z *zone) resolve(name string, qtype uint16) answer {
-	if name == z.origin {
-		return z.apex(qtype)
+func (z *zone) resolve(l lookup) answer {
+	if l.name == z.origin {
+		return z.apex(l.qtype)
 	}
-	rel := strings.TrimSuffix(name, z.suffix)
-	rest, last := cutLast(rel)
+	rest, last := cutLast(strings.TrimSuffix(l.name, z.suffix))
 	switch last {
 	case "svc":
-		return z.inServices(rest, name, qtype)
+		return z.inServices(l, rest)
 	case "pod":
 		if z.pods {
-			return z.inPods(rest, name, qtype)
+			return z.inPods(l, rest)
 		}
 	case "dns":
 		switch rest {
 		case "":
 			return nodata()
 		case "ns":
-			return z.addresses(name, qtype, splitFamilies(z.servers))
+			return addressRecords(&l, l.name, z.servers)
 		}
 	case StatusLabel:
 		if rest == "" {
-			return only(qtype, &dns.TXT{Hdr: header(name, dns.TypeTXT), Txt: []string{"fairlead 1"}})
+			return singleRecord(l.qtype, &dns.TXT{Hdr: header(l.name, dns.TypeTXT), Txt: []string{"fairlead 2"}})
 		}
 	case "dns-version":
 		if rest == "" {
-			return only(qtype, &dns.TXT{Hdr: header(name, dns.TypeTXT), Txt: []string{SchemaVersion}})
+			return singleRecord(l.qtype, &dns.TXT{Hdr: header(l.name, dns.TypeTXT), Txt: []string{SchemaVersion}})
 		}
 	}
 	return nxdomain()
@@ -114,7 +118,7 @@ func (z *zone) apex(qtype uint16) answer {
 	case dns.TypeNS:
 		return answer{rrs: []dns.RR{&dns.NS{Hdr: header(z.origin, dns.TypeNS), Ns: "ns.dns." + z.origin}}}
 	case dns.TypeANY:
-		return any1(z.origin)
+		return minimalANY(z.origin)
 	}
 	return nodata()
 }
@@ -130,107 +134,45 @@ func header(name string, rrtype uint16) dns.RR_Header {
 	return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
 }
 
-// only answers for a name that has exactly one record.
-func only(qtype uint16, rr dns.RR) answer {
+// singleRecord answers for a name that has exactly one record.
+func singleRecord(qtype uint16, rr dns.RR) answer {
 	switch qtype {
 	case rr.Header().Rrtype:
 		return answer{rrs: []dns.RR{rr}}
 	case dns.TypeANY:
-		return any1(rr.Header().Name)
+		return minimalANY(rr.Header().Name)
 	}
 	return nodata()
 }
 
-// any1 is RFC 8482's answer to ANY: something, instead of everything.
-func any1(name string) answer {
+// minimalANY is RFC 8482's answer to ANY: something, instead of everything.
+func minimalANY(name string) answer {
 	return answer{rrs: []dns.RR{&dns.HINFO{Hdr: header(name, dns.TypeHINFO), Cpu: "RFC8482"}}}
 }
 
-// addresses answers for a name that exists. The first record changes from query
-// to query, because most clients take the first.
-func (z *zone) addresses(name string, qtype uint16, a addrs) answer {
-	var out answer
-	switch qtype {
-	case dns.TypeA:
-		h := header(name, dns.TypeA)
-		rotate(a.v4, func(ip netip.Addr) { out.rrs = append(out.rrs, &dns.A{Hdr: h, A: ip.AsSlice()}) })
-	case dns.TypeAAAA:
-		h := header(name, dns.TypeAAAA)
-		rotate(a.v6, func(ip netip.Addr) { out.rrs = append(out.rrs, &dns.AAAA{Hdr: h, AAAA: ip.AsSlice()}) })
-	case dns.TypeANY:
-		return any1(name)
-	}
-	out.soa = len(out.rrs) == 0
-	return out
-}
-
-func rotate[T any](list []T, f func(T)) {
-	if len(list) == 0 {
-		return
-	}
-	from := 0
-	if len(list) > 1 {
-		from = rand.IntN(len(list))
-	}
-	for i := range list {
-		f(list[(from+i)%len(list)])
-	}
-}
-
-func splitFamilies(list []netip.Addr) (a addrs) {
-	for _, ip := range list {
-		a.add(ip)
-	}
-	return a
-}
-
-// inPods answers for a-b-c-d.<ns>.pod (specification 1.0.1, dropped by 1.1.0):
-// the name says its address, whether such a pod exists or not.
-func (z *zone) inPods(rel, name string, qtype uint16) answer {
-	host, namespace := cutLast(rel)
+// inPods answers for a-b-c-d.<ns>.pod (specification 1.0.1, dropped by 1.1.0) as
+// CoreDNS's "pods insecure" does, which is what kubeadm configures: the name says
+// its address, whether such a pod exists or not. Namespaces without a Service are
+// not known here, so every namespace is taken to exist.
+func (z *zone) inPods(l lookup, rel string) answer {
+	name, namespace := cutLast(rel)
 	if namespace == "" {
 		return nodata()
 	}
-	if !z.store.hasNamespace(namespace) || strings.Contains(host, ".") {
+	if strings.Contains(name, ".") {
 		return nxdomain()
 	}
-	if host == "" {
+	if name == "" {
 		return nodata()
 	}
-	ip, err := netip.ParseAddr(strings.ReplaceAll(host, "-", "."))
+	ip, err := netip.ParseAddr(strings.ReplaceAll(name, "-", "."))
 	if err != nil {
-		if ip, err = netip.ParseAddr(strings.ReplaceAll(host, "-", ":")); err != nil {
+		if ip, err = netip.ParseAddr(strings.ReplaceAll(name, "-", ":")); err != nil {
 			return nxdomain()
 		}
 	}
-	return z.addresses(name, qtype, splitFamilies([]netip.Addr{ip}))
+	return addressRecords(&l, l.name, familiesOf(ip))
 }
-
-func (s *Store) view(key model.ServiceKey) *view {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if r := s.services[key]; r != nil {
-		return r.view
-	}
-	return nil
-}
-
-func (s *Store) hasNamespace(name string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.namespaces[name] > 0
-}
-
-// ClusterIPs gives the addresses of a Service; none if it is not known.
-func (s *Store) ClusterIPs(key model.ServiceKey) []netip.Addr {
-	if v := s.view(key); v != nil {
-		return v.service.ClusterIPs
-	}
-	return nil
-}
-
-// Synced tells whether every source has delivered its first list.
-func (s *Store) Synced() bool { return s.synced.Load() }
 
 // young is how long after its creation a headless Service counts as expected.
 const young = 2 * time.Minute

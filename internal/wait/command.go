@@ -14,9 +14,9 @@ import (
 type Params struct {
 	Service   string // "NAME", with or without "service/" in front
 	Namespace string // "" = the pod's own
-	Endpoints int    // how many must be published; 0 with Hostnames = as many as those, else 1
+	Endpoints int    // how many pods must be published; 0 with Hostnames = as many as those, else 1
 	Hostnames []string
-	Resolve   bool          // the program's own resolver must find them too
+	Resolve   bool          // a look-up in this pod must find them too
 	Connect   uint16        // TCP port that must accept on each; 0 = none
 	Timeout   time.Duration // 0 = look once
 	Server    string        // name server, "" = that of ResolvConf
@@ -75,9 +75,9 @@ Exit code 0: all there. 1: not in time. 2: wrong usage.`,
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := cmd.Flags()
 	f.StringVarP(&p.Namespace, "namespace", "n", "", "namespace of the Service (default the pod's, by its DNS search list)")
-	f.IntVar(&p.Endpoints, "endpoints", 0, "how many endpoints must be published (default 1, or one for each of --hostnames)")
+	f.IntVar(&p.Endpoints, "endpoints", 0, "how many endpoints must be published; a pod with addresses of two families is one (default 1, or one for each of --hostnames)")
 	f.StringSliceVar(&p.Hostnames, "hostnames", nil, "hostnames of endpoints that must be published, such as flux-0,flux-1")
-	f.BoolVar(&p.Resolve, "resolve", false, "also wait until this pod's resolver finds the names")
+	f.BoolVar(&p.Resolve, "resolve", false, "also wait until a look-up by this pod's search list, at its first name server, finds the names")
 	f.Uint16Var(&p.Connect, "connect", 0, "also wait until each endpoint accepts TCP on this port")
 	f.DurationVar(&p.Timeout, "timeout", time.Minute, "how long to wait; 0 = look once")
 	f.StringVar(&p.Server, "server", "", "name server to ask, address or address:port (default that of /etc/resolv.conf)")

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,11 +28,11 @@ type pod struct {
 
 // explainPods tells "not scheduled" from "no IP" where the pod may list pods. An
 // EndpointSlice cannot: such pods are in none.
-func (v *verdict) explainPods(ctx context.Context, a *agent, p *Params) {
+func (v *verdict) explainPods(ctx context.Context, n *nameServer, p *Params) {
 	if len(v.absent) == 0 && v.short == 0 {
 		return
 	}
-	pods, err := listPods(ctx, a.namespace, p)
+	pods, err := listPods(ctx, n.namespace, p)
 	if err != nil {
 		v.miss("(%v: with the right to list pods, wait would say which of these it is)", err)
 		return
@@ -40,7 +41,7 @@ func (v *verdict) explainPods(ctx context.Context, a *agent, p *Params) {
 	for i := range pods {
 		q := &pods[i]
 		host := strings.ToLower(q.Spec.Hostname)
-		if q.Spec.Subdomain != p.Service || (v.short == 0 && !contains(v.absent, host)) {
+		if q.Spec.Subdomain != p.Service || (v.short == 0 && !slices.Contains(v.absent, host)) {
 			continue
 		}
 		named[host] = true

@@ -52,18 +52,23 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// lookup asks the pod's resolver the way a program does; it gives how many
-// addresses it found.
-func (a *agent) lookup(ctx context.Context, name string) int {
+// lookup asks the way a program with Go's resolver does: by the search list of
+// the pod's resolv.conf, at its first name server. It gives how many endpoints
+// the addresses found may be.
+func (n *nameServer) lookup(ctx context.Context, name string) int {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, network, a.server)
+		return d.DialContext(ctx, network, n.server)
 	}}
-	list, err := r.LookupHost(ctx, name)
+	list, err := r.LookupNetIP(ctx, "ip", name)
 	if err != nil {
 		return 0
 	}
-	return len(list)
+	found := make([]endpoint, len(list))
+	for i, a := range list {
+		found[i].addr = a.Unmap()
+	}
+	return countPods(found)
 }

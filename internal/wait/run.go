@@ -3,15 +3,19 @@ package wait
 import (
 	"context"
 	"fmt"
-	"strings"
+	"net/netip"
+	"slices"
 	"time"
 
 	fairdns "github.com/fairlead/fairlead/internal/dns"
 )
 
-// interval is how often the agent is asked: it answers from memory, and a
-// program that starts a quarter of a second late is not noticed.
-const interval = 250 * time.Millisecond
+// Between two looks: Fairlead's server tells by itself when its part is there, so
+// only other servers, and programs that do not accept yet, are asked again.
+const (
+	firstPause = 250 * time.Millisecond
+	longPause  = time.Second
+)
 
 // Run waits. It returns nil when all is there, ErrTimeout when the time is over
 // or ctx ends, another error if it cannot be found out.
@@ -19,41 +23,64 @@ func Run(ctx context.Context, p Params) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	a, err := findAgent(&p)
+	n, err := findNameServer(&p)
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	var last *verdict
-	for said := ""; ; {
-		v := a.look(ctx, &p)
-		if v.complete() {
-			fmt.Fprintf(p.Out, "%s: complete after %.1fs: %s\n", a.title(&p), time.Since(start).Seconds(), v.summary)
-			return nil
-		}
-		if v.summary != said {
-			said = v.summary
-			fmt.Fprintf(p.Out, "%s: waiting: %s\n", a.title(&p), said)
-		}
-		last = v
-		left := p.Timeout - time.Since(start)
-		if left <= 0 || ctx.Err() != nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(min(interval, left)):
-		}
+	w := &waiting{server: n, p: &p, start: time.Now(), accepted: map[netip.Addr]bool{}}
+	last := w.until(ctx)
+	if last.complete() {
+		w.say("complete after %.1fs: %s", time.Since(w.start).Seconds(), last.summary)
+		return nil
 	}
-	last.explainPods(ctx, a, &p)
-	fmt.Fprintf(p.Out, "%s: not complete after %.1fs: %s\n", a.title(&p), time.Since(start).Seconds(), last.summary)
+	last.explainPods(ctx, n, &p)
+	w.say("not complete after %.1fs: %s", time.Since(w.start).Seconds(), last.summary)
 	for _, line := range last.missing {
 		fmt.Fprintln(p.Out, "  "+line)
 	}
-	return fmt.Errorf("wait for Service %s/%s: %w", a.namespace, p.Service, ErrTimeout)
+	return fmt.Errorf("wait for Service %s/%s: %w", n.namespace, p.Service, ErrTimeout)
 }
 
-func (a *agent) title(p *Params) string { return "service " + a.namespace + "/" + p.Service }
+// waiting is one run.
+type waiting struct {
+	server   *nameServer
+	p        *Params
+	start    time.Time
+	accepted map[netip.Addr]bool // have accepted a connection
+	said     string
+}
+
+func (w *waiting) say(format string, args ...any) {
+	fmt.Fprintf(w.p.Out, "service %s/%s: "+format+"\n", append([]any{w.server.namespace, w.p.Service}, args...)...)
+}
+
+// until looks until all is there, the time is over or ctx ends, and gives the last
+// look that was not disturbed by the end.
+func (w *waiting) until(ctx context.Context) *verdict {
+	last := w.look(ctx, 0)
+	for pause := firstPause; !last.complete(); pause = min(2*pause, longPause) {
+		left := w.p.Timeout - time.Since(w.start)
+		if left <= 0 || ctx.Err() != nil {
+			break
+		}
+		if last.summary != w.said {
+			w.said = last.summary
+			w.say("waiting: %s", w.said)
+		}
+		wait := min(left, fairdns.MaxStatusWait)
+		if !last.pushed {
+			wait = 0
+			select {
+			case <-ctx.Done():
+			case <-time.After(min(pause, left)):
+			}
+		}
+		if v := w.look(ctx, wait); ctx.Err() == nil {
+			last = v
+		}
+	}
+	return last
+}
 
 // verdict is the outcome of one look.
 type verdict struct {
@@ -61,6 +88,9 @@ type verdict struct {
 	missing []string // a line for each thing that is missing, with its reason
 	absent  []string // hostnames that are in no EndpointSlice
 	short   int      // endpoints that are missing without a name
+	pushed  bool     // the server will tell when more is there
+	// headless: the Service's name has the endpoints' addresses and no other.
+	headless bool
 }
 
 func (v *verdict) complete() bool { return len(v.missing) == 0 }
@@ -69,141 +99,142 @@ func (v *verdict) miss(format string, args ...any) {
 	v.missing = append(v.missing, fmt.Sprintf(format, args...))
 }
 
-// look finds out once.
-func (a *agent) look(ctx context.Context, p *Params) *verdict {
-	v := &verdict{}
-	st, err := a.status(ctx, p)
+// look finds out once; the server may keep the answer for as long as wait.
+func (w *waiting) look(ctx context.Context, wait time.Duration) *verdict {
+	v, p := &verdict{}, w.p
+	q := fairdns.StatusQuestion{Pods: p.Endpoints, Hosts: p.Hostnames, Wait: wait, List: p.Connect != 0}
+	st, err := w.server.status(ctx, p, q)
 	if err != nil {
-		v.summary = err.Error()
+		v.summary = "the name server cannot be asked"
 		v.miss("%v", err)
 		return v
 	}
+	v.pushed, v.headless = st.fairlead && !st.complete, !st.fairlead || st.kind == "headless"
 	if st.fairlead && !st.exists {
 		v.summary = "there is no such Service"
-		v.miss("this node knows no Service %s in namespace %s", p.Service, a.namespace)
+		v.miss("this node knows no Service %s in namespace %s", p.Service, w.server.namespace)
 		return v
 	}
-	ready := st.published()
-	want := v.hostnames(p, st, ready)
-	v.count(p, st, len(ready))
-	if p.Endpoints > 0 {
-		want = ready
+	for _, h := range p.Hostnames {
+		v.host(h, st)
 	}
+	v.count(p, st)
 	if p.Connect != 0 {
-		v.connect(ctx, p, want)
+		w.connect(ctx, v, w.wanted(st))
 	}
 	if p.Resolve {
-		v.resolve(ctx, a, p, st)
+		w.resolve(ctx, v)
 	}
-	v.summary = fmt.Sprintf("%d endpoints published", len(ready))
+	v.summary = fmt.Sprintf("%d endpoints published", st.pods)
 	if n := len(v.missing); n > 0 {
 		v.summary += fmt.Sprintf(", %d things missing", n)
 	}
 	return v
 }
 
-func (st *status) published() (list []endpoint) {
-	for _, e := range st.endpoints {
-		if e.state == fairdns.StateReady {
-			list = append(list, e)
-		}
+// wanted are the endpoints that must accept: all, if it does not matter which.
+func (w *waiting) wanted(st *status) []endpoint {
+	if w.p.Endpoints > 0 {
+		return st.ready
 	}
-	return list
+	return slices.DeleteFunc(st.ready, func(e endpoint) bool { return !slices.Contains(w.p.Hostnames, e.host) })
 }
 
-// hostnames checks the names that were asked for and gives those published.
-func (v *verdict) hostnames(p *Params, st *status, ready []endpoint) (found []endpoint) {
-	for _, h := range p.Hostnames {
-		n := len(found)
-		for _, e := range ready {
-			if e.host == h {
-				found = append(found, e)
-			}
-		}
-		if len(found) == n {
-			v.absentHost(h, st)
-		}
+// host says why a hostname is missing, if it is.
+func (v *verdict) host(h string, st *status) {
+	i := slices.IndexFunc(st.missing, func(e endpoint) bool { return e.host == h })
+	if i < 0 {
+		return
 	}
-	return found
-}
-
-func (v *verdict) absentHost(h string, st *status) {
-	if !st.fairlead {
+	switch e := st.missing[i]; {
+	case !st.fairlead:
 		v.miss("%s: not published (the name server is not Fairlead's and knows no reasons)", h)
-		return
+	case e.state == fairdns.StateNotReady:
+		v.miss("%s %s: has an address, but is not ready", h, e.addr)
+	case e.state == fairdns.StateLeft:
+		v.miss("%s: was published a short while ago and is gone: its pod is being replaced", h)
+	case e.state == fairdns.StateUntold:
+		v.miss("%s: not published (why is told only to pods that are endpoints in the Service's namespace)", h)
+	default:
+		v.absent = append(v.absent, h)
+		v.miss("%s: is in no EndpointSlice: its pod does not exist, is not scheduled, or has no IP yet", h)
 	}
-	for _, e := range st.endpoints {
-		switch {
-		case e.host != h:
-		case e.state == fairdns.StateNotReady:
-			v.miss("%s %s: has an address, but is not ready", h, e.addr)
-			return
-		case e.state == fairdns.StateLeft:
-			v.miss("%s: was published a short while ago and is gone: its pod is being replaced", h)
-			return
-		}
-	}
-	v.absent = append(v.absent, h)
-	v.miss("%s: is in no EndpointSlice: its pod does not exist, is not scheduled, or has no IP yet", h)
 }
 
-// count checks the number of endpoints.
-func (v *verdict) count(p *Params, st *status, ready int) {
-	if ready >= p.Endpoints {
+// count checks the number of endpoints. A pod with addresses of two families is one.
+func (v *verdict) count(p *Params, st *status) {
+	if st.pods >= p.Endpoints {
+		if st.fairlead && !st.complete && len(v.missing) == 0 {
+			v.miss("the server says that something is missing, and not what") // more names than it lists
+		}
 		return
 	}
-	v.miss("%d of %d endpoints are published", ready, p.Endpoints)
-	known := ready
-	for _, e := range st.endpoints {
-		if e.state == fairdns.StateNotReady {
-			known++
-			if !contains(p.Hostnames, e.host) { // else it has been said
-				v.miss("%s %s: has an address, but is not ready", e.host, e.addr)
-			}
+	if st.cut {
+		v.miss("at least %d of %d endpoints are published: the name server's answer has no room for more, and only Fairlead's counts them", st.pods, p.Endpoints)
+		return
+	}
+	v.miss("%d of %d endpoints are published", st.pods, p.Endpoints)
+	for _, e := range st.missing {
+		if e.state == fairdns.StateNotReady && !slices.Contains(p.Hostnames, e.host) { // else it has been said
+			v.miss("%s %s: has an address, but is not ready", e.host, e.addr)
 		}
 	}
-	if st.fairlead && known < p.Endpoints {
+	switch known := st.pods + st.waiting; {
+	case !st.fairlead:
+	case !st.told:
+		v.miss("(which endpoints are not ready is told only to pods that are endpoints in the Service's namespace)")
+	case known < p.Endpoints:
 		v.short = p.Endpoints - known
 		v.miss("%d more are in no EndpointSlice: their pods do not exist, are not scheduled, or have no IP yet", v.short)
 	}
 }
 
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
+// connect tries those that have not accepted yet.
+func (w *waiting) connect(ctx context.Context, v *verdict, list []endpoint) {
+	enough := func() bool {
+		ok := slices.DeleteFunc(slices.Clone(list), func(e endpoint) bool { return !w.accepted[e.addr] })
+		return len(w.p.Hostnames) == 0 && countPods(ok) >= w.p.Endpoints
 	}
-	return false
-}
-
-func (v *verdict) connect(ctx context.Context, p *Params, list []endpoint) {
-	wrong := connect(ctx, list, p.Connect)
-	accepted := len(list) - len(wrong)
-	if len(p.Hostnames) == 0 && accepted >= p.Endpoints {
-		return // more endpoints than asked for may be as they like
-	}
-	for _, e := range list {
-		if why := wrong[e.addr]; why != "" {
-			v.miss("%s %s: published, but TCP %d is %s", e.host, e.addr, p.Connect, why)
-		}
-	}
-}
-
-// resolve asks what the program will ask.
-func (v *verdict) resolve(ctx context.Context, a *agent, p *Params, st *status) {
-	if strings.HasPrefix(st.kind, "cluster") {
-		if a.lookup(ctx, a.name(p.Service, a.namespace)) == 0 {
-			v.miss("the Service's name does not resolve in this pod")
-		}
+	if enough() {
 		return
 	}
-	for _, h := range p.Hostnames {
-		if !contains(v.absent, h) && a.lookup(ctx, h+"."+a.name(p.Service, a.namespace)) == 0 {
-			v.miss("%s: is not in this node's DNS", h)
+	rest := slices.DeleteFunc(slices.Clone(list), func(e endpoint) bool { return w.accepted[e.addr] })
+	wrong := connect(ctx, rest, w.p.Connect)
+	for _, e := range rest {
+		if wrong[e.addr] == "" {
+			w.accepted[e.addr] = true
 		}
 	}
-	if n := a.lookup(ctx, a.name(p.Service, a.namespace)); n < p.Endpoints {
-		v.miss("the Service's name resolves to %d of %d addresses in this pod", n, p.Endpoints)
+	if enough() {
+		return // more endpoints than asked for may be as they like
+	}
+	for _, e := range rest {
+		if why := wrong[e.addr]; why != "" {
+			v.miss("%s %s: published, but TCP %d is %s", e.host, e.addr, w.p.Connect, why)
+		}
+	}
+}
+
+// mostResolved is how many addresses are asked of a look-up at most: an answer has
+// no room for all of a large Service.
+const mostResolved = 1000
+
+// resolve looks the names up through the pod's search list and name server.
+func (w *waiting) resolve(ctx context.Context, v *verdict) {
+	n, p := w.server, w.p
+	for _, h := range p.Hostnames {
+		if !slices.Contains(v.absent, h) && n.lookup(ctx, h+"."+n.name(p.Service, n.namespace)) == 0 {
+			v.miss("%s: a look-up of its name finds nothing in this pod", h)
+		}
+	}
+	if len(p.Hostnames) > 0 && p.Endpoints == 0 {
+		return
+	}
+	want := 1
+	if v.headless {
+		want = max(1, min(p.Endpoints, mostResolved))
+	}
+	if got := n.lookup(ctx, n.name(p.Service, n.namespace)); got < want {
+		v.miss("a look-up of the Service's name finds %d of %d endpoints in this pod", got, want)
 	}
 }

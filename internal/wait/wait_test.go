@@ -14,10 +14,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
 	fairdns "github.com/fairlead/fairlead/internal/dns"
 	"github.com/fairlead/fairlead/internal/model"
@@ -25,9 +27,10 @@ import (
 
 // cluster is a node's DNS server and a pod's resolv.conf that names it.
 type cluster struct {
-	store *fairdns.Store
-	conf  string
-	addr  netip.AddrPort
+	store   *fairdns.Store
+	metrics *fairdns.Metrics
+	conf    string
+	addr    netip.AddrPort
 }
 
 func freeAddr(t *testing.T) netip.AddrPort {
@@ -42,7 +45,8 @@ func freeAddr(t *testing.T) netip.AddrPort {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{store: fairdns.NewStore(fairdns.StoreConfig{}), addr: freeAddr(t)}
+	m := fairdns.NewMetrics()
+	c := &cluster{store: fairdns.NewStore(fairdns.StoreConfig{Metrics: m}), metrics: m, addr: freeAddr(t)}
 	srv, err := fairdns.New(fairdns.Config{Addrs: []netip.AddrPort{c.addr}, Store: c.store, Park: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +58,27 @@ func newCluster(t *testing.T) *cluster {
 	<-srv.Ready()
 	c.conf = resolvConf(t)
 	return c
+}
+
+// asked counts the TXT queries that were answered.
+func (c *cluster) asked(t *testing.T) (n int) {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(c.metrics)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				if f.GetName() == "fairlead_dns_requests_total" && l.GetName() == "type" && l.GetValue() == "TXT" {
+					n += int(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return n
 }
 
 func resolvConf(t *testing.T) string {
@@ -239,5 +264,162 @@ func TestPods(t *testing.T) {
 		if !strings.Contains(out, s) {
 			t.Errorf("does not say %q:\n%s", s, out)
 		}
+	}
+}
+
+// big makes one Service of n pods, in slices of 100, each with an address of both
+// families if dual holds.
+func big(n int, dual bool) (events []model.Event) {
+	for from := 0; from < n; from += 100 {
+		for family, on := range map[model.Family]bool{model.IPv4: true, model.IPv6: dual} {
+			if !on {
+				continue
+			}
+			key := model.SliceKey{Namespace: "jobs", Name: fmt.Sprintf("flux-%d-%s", from, family)}
+			sl := &model.Slice{Key: key, Service: flux(), Family: family, Headless: true}
+			for i := from; i < min(from+100, n); i++ {
+				a := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
+				if family == model.IPv6 {
+					a = netip.AddrFrom16([16]byte{0xfd, 14: byte(i >> 8), 15: byte(i)})
+				}
+				sl.Endpoints = append(sl.Endpoints, model.Endpoint{Addr: a, Hostname: "", Ready: true})
+			}
+			events = append(events, model.Event{Slice: &model.Keyed[model.SliceKey, model.Slice]{Key: key, Value: sl}})
+		}
+	}
+	return events
+}
+
+// TestMany: the answer's length does not depend on the number of endpoints.
+func TestMany(t *testing.T) {
+	c := newCluster(t)
+	c.store.Apply(append(big(5000, true), service()))
+	for _, k := range []struct {
+		p  Params
+		ok bool
+	}{{Params{Endpoints: 5000}, true}, {Params{Endpoints: 5001}, false}, {Params{Hostnames: []string{"10-1-0-7", "fd00--7"}}, true}, {Params{Endpoints: 5000, Resolve: true}, true}} {
+		if out, err := c.run(k.p); (err == nil) != k.ok {
+			t.Errorf("%+v: got %v\n%s", k.p, err, out)
+		}
+	}
+	if out, err := c.run(Params{Endpoints: 5001}); err == nil || !strings.Contains(out, "5000 of 5001") || !strings.Contains(out, "1 more are in no EndpointSlice") {
+		t.Errorf("got %v\n%s", err, out)
+	}
+}
+
+// TestManyConnect: addresses come in pages when each of them must be tried.
+func TestManyConnect(t *testing.T) {
+	c := newCluster(t)
+	key := model.SliceKey{Namespace: "jobs", Name: "flux-x"}
+	sl := &model.Slice{Key: key, Service: flux(), Family: model.IPv4, Headless: true}
+	const n = 1200 // three pages
+	for i := range n {
+		sl.Endpoints = append(sl.Endpoints, model.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 1, byte(i >> 8), byte(i)}), Hostname: fmt.Sprintf("flux-%d", i), Ready: true})
+	}
+	c.store.Apply([]model.Event{service(), {Slice: &model.Keyed[model.SliceKey, model.Slice]{Key: key, Value: sl}}})
+	l, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	port := uint16(l.Addr().(*net.TCPAddr).Port)
+	if out, err := c.run(Params{Endpoints: n, Connect: port, Timeout: 30 * time.Second}); err != nil {
+		t.Errorf("got %v\n%s", err, out)
+	}
+}
+
+// TestDualStack: a pod with two addresses is one endpoint.
+func TestDualStack(t *testing.T) {
+	c := newCluster(t)
+	c.store.Apply(append(big(2, true), service()))
+	if out, err := c.run(Params{Endpoints: 3}); err == nil || !strings.Contains(out, "2 of 3") {
+		t.Errorf("two pods satisfy three: %v\n%s", err, out)
+	}
+	if out, err := c.run(Params{Endpoints: 2}); err != nil {
+		t.Errorf("got %v\n%s", err, out)
+	}
+}
+
+// TestPush: the server keeps the question until it holds: the number of questions
+// does not grow with the time that is waited.
+func TestPush(t *testing.T) {
+	c := newCluster(t)
+	c.store.Apply([]model.Event{service()})
+	const waited = 3 * time.Second
+	time.AfterFunc(waited, func() { c.store.Apply([]model.Event{published(4, 0)}) })
+	before := c.asked(t)
+	start := time.Now()
+	if out, err := c.run(Params{Endpoints: 4, Timeout: time.Minute}); err != nil || time.Since(start) < waited-100*time.Millisecond {
+		t.Errorf("after %s: %v\n%s", time.Since(start), err, out)
+	}
+	if n := c.asked(t) - before; n > 3 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+// TestEnded: SIGTERM ends the wait; the reasons are still told, and the error once.
+func TestEnded(t *testing.T) {
+	c := newCluster(t)
+	c.store.Apply([]model.Event{service(), published(3, 1)})
+	ctx, cancel := context.WithCancel(t.Context())
+	said := make(chan struct{})
+	out := &tell{said: said}
+	go func() { <-said; cancel() }()
+	err := Run(ctx, Params{Service: "flux", Endpoints: 3, ResolvConf: c.conf, Server: c.addr.String(), Account: "/nonexistent", Timeout: time.Minute, Out: out})
+	if !errors.Is(err, ErrTimeout) || !strings.Contains(out.String(), "flux-2 127.0.0.13: has an address, but is not ready") || strings.Contains(out.String(), "canceled") {
+		t.Errorf("got %v\n%s", err, out.String())
+	}
+}
+
+// TestNoServer: a name server that cannot be asked is said once.
+func TestNoServer(t *testing.T) {
+	c := &cluster{addr: freeAddr(t), conf: resolvConf(t)}
+	out, err := c.run(Params{Endpoints: 1, Timeout: 600 * time.Millisecond})
+	if !errors.Is(err, ErrTimeout) || strings.Count(out+err.Error(), "connection refused") != 1 {
+		t.Errorf("got %v\n%s", err, out)
+	}
+}
+
+// tell closes said at the first write.
+type tell struct {
+	bytes.Buffer
+	once sync.Once
+	said chan struct{}
+}
+
+func (w *tell) Write(b []byte) (int, error) {
+	w.once.Do(func() { close(w.said) })
+	return w.Buffer.Write(b)
+}
+
+// TestCutAnswer: another server's answer that has no room for all is no proof that
+// endpoints are missing.
+func TestCutAnswer(t *testing.T) {
+	addr := freeAddr(t)
+	started := make(chan struct{})
+	s := &dns.Server{Addr: addr.String(), Net: "tcp", NotifyStartedFunc: func() { close(started) }, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, req *dns.Msg) {
+		m := new(dns.Msg)
+		m.SetReply(req)
+		if q := req.Question[0]; q.Qtype == dns.TypeA && q.Name == "flux.jobs.svc.cluster.local." {
+			m.Truncated = true
+			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.IPv4(10, 0, 0, 1)}}
+		}
+		_ = w.WriteMsg(m)
+	})}
+	go func() { _ = s.ListenAndServe() }()
+	<-started
+	t.Cleanup(func() { _ = s.Shutdown() })
+	c := &cluster{addr: addr, conf: resolvConf(t)}
+	if out, err := c.run(Params{Endpoints: 2}); err == nil || !strings.Contains(out, "at least 1 of 2") {
+		t.Errorf("got %v\n%s", err, out)
 	}
 }

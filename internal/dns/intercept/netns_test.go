@@ -56,7 +56,7 @@ func agent() error {
 	store := fairdns.NewStore(fairdns.StoreConfig{})
 	key := model.ServiceKey{Namespace: "default", Name: "web"}
 	store.Apply([]model.Event{{Service: &model.Keyed[model.ServiceKey, model.Service]{Key: key, Value: &model.Service{Key: key, ClusterIPs: []netip.Addr{ours}}}}})
-	srv, err := fairdns.New(fairdns.Config{Addrs: append(append([]netip.AddrPort{}, local...), Servers(local)...), Store: store})
+	srv, err := fairdns.New(fairdns.Config{Addrs: local, Intercepted: Servers(local), Store: store})
 	if err != nil {
 		return err
 	}

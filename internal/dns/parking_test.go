@@ -162,7 +162,7 @@ func TestExpected(t *testing.T) {
 		{"published a moment ago", gone, hostName, DefaultPark},
 	} {
 		z := newZone(&Config{Domain: "cluster.local", Store: c.store})
-		a := z.resolve(c.name+".", dns.TypeA)
+		a := z.resolve(lookup{name: c.name + ".", qtype: dns.TypeA, room: 512})
 		if a.miss == nil {
 			t.Errorf("%s: not a miss: %v", c.what, a)
 			continue
@@ -176,7 +176,7 @@ func TestExpected(t *testing.T) {
 	}
 	for _, name := range []string{"flux.nowhere.svc", "other.jobs.svc", "a.b.flux.jobs.svc", "flux.jobs.svc.jobs.svc"} {
 		z := newZone(&Config{Domain: "cluster.local", Store: with(fresh, nil)})
-		if a := z.resolve(name+".cluster.local.", dns.TypeA); a.miss != nil {
+		if a := z.resolve(lookup{name: name + ".cluster.local.", qtype: dns.TypeA, room: 512}); a.miss != nil {
 			t.Errorf("%s may be parked", name)
 		}
 	}
@@ -229,7 +229,7 @@ func TestManyClients(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	m := NewMetrics()
-	l := newLot(lotConfig{metrics: m, now: time.Now, again: func(*query, bool) {}})
+	l := newParking(parkingConfig{metrics: m, now: time.Now, retry: func(*query, bool) {}})
 	add := func(client string, port uint16, name string, id uint16) bool {
 		msg := question(name, dns.TypeA)
 		msg.Id = id

@@ -1,0 +1,148 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	lookAroundEvery  = time.Second
+	checkDomainEvery = 30 * time.Second
+)
+
+// Fit tells why the queries of other servers' clients should not be led to this
+// server; nil if they should. It is cheap.
+func (s *Server) Fit() error {
+	switch {
+	case !s.cfg.Store.Synced():
+		return errors.New("the cluster's Services have not been read yet")
+	case s.cfg.Stale():
+		return errors.New("the API server has not been heard of for longer than --dns-max-stale")
+	case len(s.forward.upstreams()) == 0:
+		return errors.New("no server is known for names outside the cluster: resolv.conf names none, and --dns-upstream is not given")
+	}
+	if s.cfg.ClusterService.Name == "" {
+		return nil
+	}
+	check := s.domain.Load()
+	if check == nil {
+		return errors.New("the cluster's DNS has not been asked yet whether its domain is ours")
+	}
+	return check.disagrees
+}
+
+// knowsCluster tells whether this server answers for the cluster domain itself.
+// Names that are too old are still better than none.
+func (s *Server) knowsCluster() bool {
+	if !s.cfg.Store.Synced() {
+		s.cluster.follow(s.clusterServers())
+		return false
+	}
+	return !s.stale.Load() || len(s.cluster.upstreams()) == 0 || s.cluster.dead()
+}
+
+// clusterServers are the addresses of the cluster's DNS, but for our own.
+func (s *Server) clusterServers() []netip.AddrPort {
+	return slices.DeleteFunc(s.cfg.Cluster(), func(a netip.AddrPort) bool { return slices.Contains(s.cfg.listen(), a) })
+}
+
+// follow takes over a list of servers, if it is another one.
+func (f *forwarder) follow(list []netip.AddrPort) {
+	if !f.has(list) {
+		f.setServers(list)
+	}
+}
+
+// lookAround keeps up what the answers depend on beside the Store.
+func (s *Server) lookAround(ctx context.Context) {
+	tick := time.NewTicker(lookAroundEvery)
+	defer tick.Stop()
+	for {
+		s.stale.Store(s.cfg.Stale())
+		s.cluster.follow(s.clusterServers())
+		s.refreshUpstreams()
+		if s.cfg.LastHeard != nil {
+			if at := s.cfg.LastHeard(); !at.IsZero() {
+				s.metrics.watchAge.Set(s.cfg.Now().Sub(at).Seconds())
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// refreshUpstreams reads resolv.conf: it may be written after the start, and
+// changes when the node's network does. A file that cannot be read changes nothing.
+func (s *Server) refreshUpstreams() {
+	if s.cfg.ResolvConf == "" {
+		return
+	}
+	list, err := UpstreamsOf(s.cfg.ResolvConf)
+	if err != nil {
+		return
+	}
+	list = slices.DeleteFunc(list, func(a netip.AddrPort) bool { return slices.Contains(s.cfg.listen(), a) })
+	if s.forward.has(list) {
+		return
+	}
+	s.forward.setServers(list)
+	s.cfg.Log.Info("names outside the cluster are asked at", "servers", list, "from", s.cfg.ResolvConf)
+}
+
+// domainCheck is what the cluster's DNS said of our domain.
+type domainCheck struct{ disagrees error }
+
+// checkDomain asks the cluster's DNS for its own name in our domain, now and then:
+// if it has no such name, Domain is wrong, and cluster names would be sent to the
+// servers for other names.
+func (s *Server) checkDomain(ctx context.Context) {
+	if s.cfg.ClusterService.Name == "" {
+		return
+	}
+	key := s.cfg.ClusterService
+	name := key.Name + "." + key.Namespace + ".svc" + s.zone.suffix
+	tick := time.NewTicker(lookAroundEvery)
+	defer tick.Stop()
+	var next time.Time
+	said := ""
+	for {
+		if servers := s.clusterServers(); len(servers) > 0 && s.cfg.Store.Synced() && !s.cfg.Now().Before(next) {
+			check := &domainCheck{disagree(ctx, name, servers)}
+			if text := fmt.Sprint(check.disagrees); ctx.Err() == nil && check.disagrees != nil && text != said && len(s.cfg.Intercepted) == 0 {
+				s.cfg.Log.Warn("--dns-domain may be wrong", "reason", check.disagrees)
+				said = text
+			}
+			s.domain.Store(check)
+			next = s.cfg.Now().Add(checkDomainEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// disagree asks servers for name. Only a clear "no such name" counts: a server
+// that does not answer is no reason to stop serving.
+func disagree(ctx context.Context, name string, servers []netip.AddrPort) error {
+	for _, server := range servers {
+		m := new(dns.Msg)
+		m.SetQuestion(name, dns.TypeA)
+		m.SetEdns0(maxUDPAnswer, false)
+		answer, err := exchange(ctx, server, m)
+		if err == nil && answer.Rcode == dns.RcodeNameError {
+			return fmt.Errorf("the cluster's DNS at %s has no name %s: --dns-domain is not the cluster's domain", server.Addr(), name)
+		}
+	}
+	return nil
+}

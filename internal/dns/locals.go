@@ -1,0 +1,115 @@
+package dns
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// locals is what the Store knows of this node: its own addresses, its pods'
+// ranges, and the namespaces of those of its pods that are endpoints. It is
+// guarded by Store.mu.
+type locals struct {
+	node         string
+	podInterface string
+	configured   []netip.Prefix // pod ranges of the configuration
+
+	podCIDRs []netip.Prefix // of our Node object
+	behind   []netip.Prefix // on-link ranges of the pods' interface
+	own      map[netip.Addr]struct{}
+	// pods counts, for each address, how many endpoints of a namespace are on this
+	// node. Only this node's are kept: only its pods ask here.
+	pods map[netip.Addr]map[string]int
+	// changes counts the changes of the addresses above, for those who keep what
+	// they have concluded from them.
+	changes *atomic.Uint32
+}
+
+func newLocals(c *StoreConfig) locals {
+	return locals{node: c.NodeName, podInterface: c.PodInterface, configured: c.PodRanges,
+		changes: new(atomic.Uint32),
+		own:     map[netip.Addr]struct{}{}, pods: map[netip.Addr]map[string]int{}}
+}
+
+func (l *locals) setNode(name string, n *model.Node) {
+	defer l.changes.Add(1)
+	switch {
+	case name != l.node:
+	case n == nil:
+		l.podCIDRs = nil
+	default:
+		l.podCIDRs = n.PodCIDRs
+	}
+}
+
+func (l *locals) setHost(h *model.HostAddrs) {
+	defer l.changes.Add(1)
+	l.own, l.behind = map[netip.Addr]struct{}{}, nil
+	for _, a := range h.Addrs {
+		l.own[a.Prefix.Addr()] = struct{}{}
+		if l.podInterface != "" && strings.HasPrefix(a.Link, l.podInterface) {
+			l.behind = append(l.behind, a.Prefix.Masked())
+		}
+	}
+}
+
+func (l *locals) podRanges() []netip.Prefix {
+	return slices.Concat(l.configured, l.podCIDRs, l.behind)
+}
+
+func (l *locals) replace(old, sl *model.Slice) {
+	l.each(old, func(a netip.Addr, namespace string) {
+		if n := l.pods[a]; n[namespace] > 1 {
+			n[namespace]--
+		} else if delete(n, namespace); len(n) == 0 {
+			delete(l.pods, a)
+		}
+	})
+	l.each(sl, func(a netip.Addr, namespace string) {
+		if l.pods[a] == nil {
+			l.pods[a] = map[string]int{}
+		}
+		l.pods[a][namespace]++
+	})
+}
+
+func (l *locals) each(sl *model.Slice, f func(netip.Addr, string)) {
+	if sl == nil || l.node == "" {
+		return
+	}
+	for i := range sl.Endpoints {
+		if e := &sl.Endpoints[i]; e.Node == l.node {
+			f(e.Addr, sl.Key.Namespace)
+		}
+	}
+}
+
+// isOwn tells whether an address is this node's.
+func (s *Store) isOwn(a netip.Addr) bool {
+	if a.IsLoopback() {
+		return true
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, ok := s.locals.own[a]
+	return ok
+}
+
+// isPod tells whether an address is in a range of this node's pods.
+func (s *Store) isPod(a netip.Addr) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	l := &s.locals
+	return within(l.configured, a) || within(l.podCIDRs, a) || within(l.behind, a)
+}
+
+// isEndpointIn tells whether a pod of this node with that address is an endpoint
+// of some Service in the namespace.
+func (s *Store) isEndpointIn(a netip.Addr, namespace string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.locals.pods[a][namespace] > 0
+}
