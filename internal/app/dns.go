@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/dns"
 	"github.com/fairlead/fairlead/internal/dns/intercept"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
@@ -30,23 +32,8 @@ func (a *agent) addDNS(source string) error {
 		return fmt.Errorf("register DNS metrics: %w", err)
 	}
 	a.names = mailbox.New()
-	store := dns.NewStore(dns.StoreConfig{Sources: []string{source}, Metrics: dm})
-	upstreams := cfg.Upstreams
-	if len(upstreams) == 0 {
-		var err error
-		if upstreams, err = dns.UpstreamsOf(resolvConf); err != nil {
-			a.log.Warn("names outside the cluster will not be answered", "error", err)
-		}
-	}
-	dc := dns.Config{Addrs: cfg.Addrs, Domain: cfg.Domain, Upstreams: upstreams, Park: parkLimit(cfg.Park), PodRecords: cfg.PodRecords,
-		Store: store, Metrics: dm, Log: a.log.Logger}
-	if a.status != nil {
-		dc.Healthy = func() bool { st := a.status(); return st.Connected || time.Since(st.Since) < 10*time.Second }
-		dc.LastHeard = func() time.Time { return a.status().LastHeard }
-	}
-	if cfg.Intercept {
-		dc.Intercepted = intercept.Servers(cfg.Addrs)
-	}
+	store := dns.NewStore(dnsStoreConfig(a.cfg, source, dm))
+	dc := a.dnsConfig(store, dm)
 	srv, err := dns.New(dc)
 	if err != nil {
 		return err
@@ -56,30 +43,80 @@ func (a *agent) addDNS(source string) error {
 		if err := intercept.EnsureAddrs(cfg.Addrs); err != nil {
 			a.log.Warn("cannot add the DNS address to this node", "error", err)
 		}
-		if err := srv.Run(ctx); err != nil {
-			a.log.Error("the DNS server cannot serve; Services go on", "error", err)
-		}
-		return nil
+		return srv.Run(ctx)
 	})
-	if cfg.Intercept {
-		return a.addIntercept(store, dm, intercept.Servers(cfg.Addrs))
+	if !cfg.Intercept {
+		return nil
 	}
-	return nil
-}
-
-// addIntercept leads pods' queries for the cluster DNS Service to our server, for
-// as long as it answers. Its tables are its own: they work beside every mode.
-func (a *agent) addIntercept(store *dns.Store, dm *dns.Metrics, servers []netip.AddrPort) error {
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
 		return fmt.Errorf("open a netlink socket for --dns-intercept: %w", err)
 	}
-	ns, name, _ := strings.Cut(a.cfg.DNS.ClusterService, "/")
-	i := intercept.New(intercept.Config{Kernel: k, Servers: servers, Healthy: store.Synced, Active: dm.Intercepted,
-		VIPs:     func() []netip.Addr { return store.ClusterIPs(model.ServiceKey{Namespace: ns, Name: name}) },
-		Question: "dns-version." + a.cfg.DNS.Domain + ".", Log: a.log.Logger})
-	a.add("DNS interception", i.Run)
+	a.add("DNS interception", intercept.New(a.interceptConfig(srv, dc, k)).Run)
 	return nil
+}
+
+// dnsStoreConfig says what the names are made of, and what is known of the pods'
+// addresses.
+func dnsStoreConfig(cfg *config.Config, source string, dm *dns.Metrics) dns.StoreConfig {
+	c := dns.StoreConfig{Sources: []string{source}, NodeName: cfg.NodeName, PodRanges: cfg.DetectLocal.ClusterCIDRs, Metrics: dm}
+	switch cfg.DetectLocal.Mode {
+	case config.BridgeInterface:
+		c.PodInterface = cfg.DetectLocal.Bridge
+	case config.InterfaceNamePrefix:
+		c.PodInterface = cfg.DetectLocal.Prefix
+	}
+	return c
+}
+
+// dnsConfig makes the server's configuration.
+func (a *agent) dnsConfig(store *dns.Store, dm *dns.Metrics) dns.Config {
+	cfg := a.cfg.DNS
+	ns, name, _ := strings.Cut(cfg.ClusterService, "/")
+	service := model.ServiceKey{Namespace: ns, Name: name}
+	c := dns.Config{Addrs: cfg.Addrs, Domain: cfg.Domain, Upstreams: cfg.Upstreams, Park: parkLimit(cfg.Park), PodRecords: cfg.PodRecords,
+		Allow: cfg.Allow, ClientRate: cfg.ClientRate, StatusForAll: cfg.StatusForAll, ClusterService: service,
+		Cluster: func() []netip.AddrPort { return clusterDNS(store.ClusterIPs(service), cfg.ClusterAddrs) },
+		Store:   store, Metrics: dm, Log: a.log.Logger}
+	if len(cfg.Upstreams) == 0 {
+		c.ResolvConf = resolvConf
+	}
+	if cfg.Intercept {
+		c.Intercepted = intercept.Servers(cfg.Addrs)
+	}
+	if a.status != nil {
+		lost := func() time.Duration {
+			if st := a.status(); !st.Connected {
+				return time.Since(st.Since)
+			}
+			return 0
+		}
+		c.Healthy = func() bool { return lost() < 10*time.Second }
+		c.Stale = func() bool { return cfg.MaxStale > 0 && lost() > cfg.MaxStale }
+		c.LastHeard = func() time.Time { return a.status().LastHeard }
+	}
+	return c
+}
+
+// clusterDNS gives where the cluster's DNS answers: at its Service's addresses, or
+// before that has been read, where the configuration says.
+func clusterDNS(ips []netip.Addr, configured []netip.AddrPort) []netip.AddrPort {
+	if len(ips) == 0 {
+		return slices.Clone(configured)
+	}
+	var out []netip.AddrPort
+	for _, ip := range ips {
+		out = append(out, netip.AddrPortFrom(ip, 53))
+	}
+	return out
+}
+
+// interceptConfig leads pods' queries for the cluster DNS Service to our server,
+// for as long as it is fit. Its tables are its own: they work beside every mode.
+func (a *agent) interceptConfig(srv *dns.Server, dc dns.Config, k nft.Kernel) intercept.Config {
+	return intercept.Config{Kernel: k, Servers: dc.Intercepted, Fit: srv.Fit, Active: dc.Metrics.Intercepted,
+		VIPs:     func() []netip.Addr { return dc.Store.ClusterIPs(dc.ClusterService) },
+		Question: dns.StatusLabel + "." + dc.Domain + ".", Log: a.log.Logger}
 }
 
 // parkLimit: package dns takes 0 for its default and a negative value for "only

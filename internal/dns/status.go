@@ -139,11 +139,7 @@ func (z *zone) serviceStatus(l *lookup) answer {
 		w.say("endpoint host=%s state=%s%s", m.Host, r.state(m, told), addrField(m, told))
 	}
 	if told && (q.Pods > c.readyPods || l.status == nil) {
-		for _, m := range c.waiting[:min(len(c.waiting), maxStatusLines)] {
-			if !slices.ContainsFunc(missing, func(o Member) bool { return o.Host == m.Host }) {
-				w.say("endpoint host=%s addr=%s state=%s", m.Host, m.Addr, StateNotReady)
-			}
-		}
+		c.unreadyBut(missing, w)
 	}
 	if q.List {
 		c.list(w, q.From)
@@ -152,6 +148,15 @@ func (z *zone) serviceStatus(l *lookup) answer {
 		w.out.miss = &miss{key: l.key, wait: q.Wait}
 	}
 	return w.out
+}
+
+// unreadyBut writes the first endpoints that are not ready and not in missing.
+func (c *census) unreadyBut(missing []Member, w *statusWriter) {
+	for _, m := range c.waiting[:min(len(c.waiting), maxStatusLines)] {
+		if !slices.ContainsFunc(missing, func(o Member) bool { return o.Host == m.Host }) {
+			w.say("endpoint host=%s addr=%s state=%s", m.Host, m.Addr, StateNotReady)
+		}
+	}
 }
 
 func (c *census) unready(told bool) string {

@@ -22,10 +22,10 @@ type Config struct {
 	Servers []netip.AddrPort
 	// VIPs gives the present addresses of the cluster DNS Service.
 	VIPs func() []netip.Addr
-	// Healthy tells whether the server should be used, beyond its answering; nil = always.
-	Healthy func() bool
-	// Question is asked each second; the server must answer it with NOERROR only
-	// when it is fit for service: "dns-version.cluster.local.".
+	// Fit tells why the server should not be used although it answers; nil = always fit.
+	Fit func() error
+	// Question is a name with a TXT record that no other server has; it is asked
+	// each second: "_status.cluster.local.".
 	Question string
 	Active   func(bool) // told each second whether queries are being redirected; nil = nobody
 	Log      *slog.Logger
@@ -61,8 +61,8 @@ func New(c Config) *Intercept {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	if c.Healthy == nil {
-		c.Healthy = func() bool { return true }
+	if c.Fit == nil {
+		c.Fit = func() error { return nil }
 	}
 	if c.Active == nil {
 		c.Active = func(bool) {}
@@ -126,9 +126,9 @@ func (i *Intercept) step(ctx context.Context) error {
 	if len(want) == 0 {
 		return errors.New("the cluster DNS Service has no address of a family that this node's server listens on")
 	}
-	if !i.cfg.Healthy() {
+	if err := i.cfg.Fit(); err != nil {
 		i.release()
-		return errors.New("this node's DNS server is not fit for service")
+		return err
 	}
 	for _, t := range want {
 		if err := i.beat(ctx, t); err != nil {

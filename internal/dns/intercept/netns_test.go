@@ -64,7 +64,7 @@ func agent() error {
 	if err != nil {
 		return err
 	}
-	i := New(Config{Kernel: k, Servers: Servers(local), VIPs: func() []netip.Addr { return vips }, Question: "dns-version.cluster.local."})
+	i := New(Config{Kernel: k, Servers: Servers(local), VIPs: func() []netip.Addr { return vips }, Question: "_status.cluster.local."})
 	var wg sync.WaitGroup
 	wg.Go(func() { err = srv.Run(ctx) })
 	<-srv.Ready()
