@@ -105,11 +105,3 @@ func (s *Store) isPod(a netip.Addr) bool {
 	l := &s.locals
 	return within(l.configured, a) || within(l.podCIDRs, a) || within(l.behind, a)
 }
-
-// isEndpointIn tells whether a pod of this node with that address is an endpoint
-// of some Service in the namespace.
-func (s *Store) isEndpointIn(a netip.Addr, namespace string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.locals.pods[a][namespace] > 0
-}
