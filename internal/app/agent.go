@@ -71,7 +71,8 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	if d, ok := a.driver.(interface{ Observe(iptables.Observer) }); ok {
 		d.Observe(a.metrics)
 	}
-	a.health = health.NewTracker(health.TrackerParams{Families: a.caps.Families, Timeout: 2 * cfg.SyncPeriod, Now: time.Now})
+	a.health = health.NewTracker(health.TrackerParams{Families: a.caps.Families, Timeout: 2 * cfg.SyncPeriod,
+		Waiting: func() time.Time { return a.mail.Waiting().Oldest }, Now: time.Now})
 	a.service = health.NewServiceHealth(health.ServiceHealthParams{Families: a.caps.Families, Healthy: a.health.Healthy,
 		OnBindError: a.onHealthPortError, Log: log.Logger})
 	sources, err := a.addSource(version)
@@ -128,7 +129,6 @@ func (a *agent) put(ev model.Event) {
 		ev.Received = now
 	}
 	if ev.Service != nil || ev.Slice != nil {
-		a.health.Queued(now)
 		a.metrics.Queued(now)
 	}
 	a.mail.Put(ev)

@@ -19,22 +19,25 @@ import (
 type follower struct {
 	a        *agent
 	ports    map[model.ServiceKey]health.ServicePort
-	noLocal  map[model.ServiceKey][2]bool // internal, external
-	problems map[string]string            // by object: last text told
-	reads    int                          // of the kernel, told to metrics so far
+	noLocal  noLocal
+	problems *problemLog
+	reads    int // of the kernel, told to metrics so far
 	hadNode  bool
-	tried    bool // the engine has tried to sync
-	synced   bool // and succeeded
+	synced   bool // everything that should exist has been in the kernel once
 	swept    bool // conntrack was compared with everything once
 }
 
 func newFollower(a *agent) *follower {
 	return &follower{a: a, ports: map[model.ServiceKey]health.ServicePort{},
-		noLocal: map[model.ServiceKey][2]bool{}, problems: map[string]string{}}
+		noLocal: noLocal{of: map[model.ServiceKey][2]bool{}}, problems: newProblemLog(a.log.Logger, time.Now)}
 }
 
 // turn is engine.Params.OnTurn.
 func (f *follower) turn(t *engine.Turn) {
+	if t.Waits {
+		f.tellProblems(t.Problems, t.Well)
+		return
+	}
 	f.metrics(t)
 	f.tellHealth(t)
 	f.tellProblems(t.Problems, t.Well)
@@ -91,22 +94,22 @@ func (f *follower) tellHealth(t *engine.Turn) {
 	} else if t.View != nil && f.hadNode { // our Node was deleted (KEP-3836)
 		h.NodeEligible(false)
 	}
-	if !f.tried {
-		f.tried = true
-		h.Started(t.Done) // from here on waiting counts, also if nothing ever succeeds
+	if !t.Complete { // nothing is late, and nothing is in sync, before all that should exist is known
+		return
 	}
+	h.Started(t.Done)
 	if t.Err != nil {
 		if t.Full || errors.Is(t.Err, dataplane.ErrConflict) {
-			h.AuditFailed()
+			h.AuditFailed(t.Done)
 		}
 		return
 	}
+	f.a.mail.Committed()
+	h.Synced(t.Done)
 	if !f.synced {
 		f.synced = true
 		f.a.log.Info("in sync", "services", t.Services, "operations", t.Operations, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
 	}
-	h.Synced(t.Done, t.Started)
-	h.AuditOK() // a commit succeeds only on a kernel state that we know
 }
 
 // committed tells those who serve what is now in the kernel.
@@ -145,25 +148,42 @@ func (f *follower) healthPort(d *engine.Decided) bool {
 
 func (f *follower) countNoLocal(d *engine.Decided) {
 	now := [2]bool{d.Result.NoLocalInternal, d.Result.NoLocalExternal}
-	if old := f.noLocal[d.Key]; old == now {
+	if !f.noLocal.set(d.Key, now) {
 		return
 	}
-	delete(f.noLocal, d.Key)
-	if now != [2]bool{} {
-		f.noLocal[d.Key] = now
+	for _, fam := range f.a.caps.Families {
+		f.a.metrics.NoLocalEndpoints(false, fam, f.noLocal.count[0])
+		f.a.metrics.NoLocalEndpoints(true, fam, f.noLocal.count[1])
 	}
-	var n [2]int
-	for _, v := range f.noLocal {
-		for i := range v {
-			if v[i] {
-				n[i]++
-			}
+}
+
+// noLocal counts the Services whose Local policy finds no endpoint here, for
+// internal and for external traffic. A change costs the same however many there are.
+type noLocal struct {
+	of    map[model.ServiceKey][2]bool
+	count [2]int
+}
+
+// set tells whether anything changed.
+func (n *noLocal) set(key model.ServiceKey, now [2]bool) bool {
+	old := n.of[key]
+	if old == now {
+		return false
+	}
+	for i := range now {
+		if old[i] {
+			n.count[i]--
+		}
+		if now[i] {
+			n.count[i]++
 		}
 	}
-	for _, fam := range f.a.caps.Families {
-		f.a.metrics.NoLocalEndpoints(false, fam, n[0])
-		f.a.metrics.NoLocalEndpoints(true, fam, n[1])
+	if now == [2]bool{} {
+		delete(n.of, key)
+	} else {
+		n.of[key] = now
 	}
+	return true
 }
 
 // tellDrift says in one line what somebody else changed and we put right.

@@ -1,34 +1,73 @@
 package app
 
 import (
+	"log/slog"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// tellProblems logs each object's problems once, until they change.
-func (f *follower) tellProblems(list []model.Problem, well []string) {
+// problemLog says each problem once, and of those that ask for it, that they
+// are over.
+type problemLog struct {
+	log  *slog.Logger
+	now  func() time.Time
+	told map[string]toldProblem // by object
+}
+
+type toldProblem struct {
+	lines []string
+	well  string // what to say when all is well again
+	since time.Time
+}
+
+func newProblemLog(log *slog.Logger, now func() time.Time) *problemLog {
+	return &problemLog{log: log, now: now, told: map[string]toldProblem{}}
+}
+
+// tell takes in all problems of the objects in list, and which objects have none
+// any more. Of an object with several problems only the new ones are said.
+func (p *problemLog) tell(list []model.Problem, well []string) {
 	for _, object := range well {
-		delete(f.problems, object)
-	}
-	byObject := map[string][]string{}
-	for _, p := range list {
-		byObject[p.Object] = append(byObject[p.Object], p.String())
-	}
-	for object, lines := range byObject {
-		text := strings.Join(lines, "\n")
-		if f.problems[object] == text {
-			continue
+		if t, ok := p.told[object]; ok && t.well != "" {
+			p.log.Info(t.well, "after", p.now().Sub(t.since).Round(100*time.Millisecond))
 		}
-		f.problems[object] = text
-		for _, l := range lines {
-			f.a.log.Warn("bad input: " + l)
-		}
+		delete(p.told, object)
 	}
-	if len(byObject)+len(well) > 0 {
+	current := map[string]toldProblem{}
+	for _, problem := range list {
+		old, now := p.told[problem.Object], current[problem.Object]
+		line := problem.String()
+		if !slices.Contains(old.lines, line) && !slices.Contains(now.lines, line) {
+			p.log.Warn(prefixOf(problem.Kind) + line)
+		}
+		now.lines, now.well, now.since = append(now.lines, line), problem.Well, old.since
+		if now.since.IsZero() {
+			now.since = p.now()
+		}
+		current[problem.Object] = now
+	}
+	for object, t := range current {
+		p.told[object] = t
+	}
+}
+
+func prefixOf(k model.ProblemKind) string {
+	if k == model.BadInput {
+		return "bad input: "
+	}
+	return ""
+}
+
+// tellProblems logs what is new and counts what stands.
+func (f *follower) tellProblems(list []model.Problem, well []string) {
+	f.problems.tell(list, well)
+	if len(list)+len(well) > 0 {
 		kinds := map[string]int{"service": 0, "endpointslice": 0, "node": 0, "file": 0}
-		for object := range f.problems {
+		for object := range f.problems.told {
 			kind, _, _ := strings.Cut(strings.ToLower(object), " ")
 			kinds[kind]++
 		}

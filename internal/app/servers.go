@@ -23,7 +23,8 @@ func (a *agent) serve(name string, addr netip.AddrPort, h http.Handler) {
 	if !addr.IsValid() {
 		return
 	}
-	s := health.NewServer(health.ServerParams{Name: name, Addr: addr, Handler: h, HardFail: a.cfg.BindAddressHardFail, Log: a.log.Logger})
+	s := health.NewServer(health.ServerParams{Name: name, Addr: addr, Handler: h, HardFail: a.cfg.BindAddressHardFail,
+		Profiles: name == "metrics" && a.cfg.Profiling, Log: a.log.Logger})
 	a.add(name+" server", func(ctx context.Context) error { return s.Run(ctx) })
 }
 

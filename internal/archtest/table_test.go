@@ -98,10 +98,15 @@ func kernelRows() []row {
 		return row{pkg: "internal/kernel/" + name, outside: append(outside, "golang.org/x/sys/unix"),
 			why: "a kernel seam is narrow: the standard library and the one library it wraps"}
 	}
+	over := func(name string, outside ...string) row { // netfilter's netlink
+		r := seam(name, outside...)
+		r.internal = []string{"kernel/netlink"}
+		return r
+	}
 	netlink := []string{"github.com/mdlayher/netlink", "github.com/vishvananda/netlink"}
 	return []row{
-		seam("nft", "github.com/mdlayher/netlink"), seam("iptables"), seam("ipvs", netlink...),
-		seam("link", netlink...), seam("conntrack", netlink...), seam("sysctl"), seam("netnstest"),
-		seam("nfacct", "github.com/mdlayher/netlink"),
+		over("nft"), seam("iptables"), seam("ipvs", netlink...),
+		seam("link", netlink...), over("conntrack"), seam("sysctl"), seam("netnstest"),
+		over("nfacct", "github.com/mdlayher/netlink"), seam("netlink", "github.com/mdlayher/netlink"),
 	}
 }

@@ -56,7 +56,7 @@ type Engine struct {
 	view     model.NodeView
 	turn     Turn
 
-	waiting  map[string]struct{} // sources not yet synced
+	waiting  map[string]bool // sources not yet synced; true = they have told what they can read for now
 	started  time.Time
 	loaded   bool                    // have was read from the kernel at least once
 	suspect  bool                    // have must be read again before the next write
@@ -98,11 +98,11 @@ func New(p Params) *Engine {
 	e := &Engine{
 		p: p, st: state.New(), services: policy.NewServices(),
 		alarm: make(chan struct{}, 1), inspect: make(chan func()),
-		waiting: map[string]struct{}{}, held: map[owner]*quarantine{}, suspect: true,
+		waiting: map[string]bool{}, held: map[owner]*quarantine{}, suspect: true,
 		troubled: map[any][]string{}, rebuild: map[model.Family]string{},
 	}
 	for _, s := range p.Sources {
-		e.waiting[s] = struct{}{}
+		e.waiting[s] = false
 	}
 	e.tr = delta.New[dataplane.Key, owner](delta.Params[dataplane.Key]{
 		Width: p.Driver.Width, Linger: p.Driver.Linger,
@@ -188,9 +188,18 @@ func (e *Engine) untilNext() time.Duration {
 	return max(next.Sub(now), time.Millisecond)
 }
 
-// ready tells whether the engine may write: every source is in, or the limit is over.
+// ready tells whether the engine may write: every source has told what it can
+// read, or the limit is over.
 func (e *Engine) ready(now time.Time) bool {
-	return e.canPrune() || now.Sub(e.started) >= e.p.SyncLimit
+	if now.Sub(e.started) >= e.p.SyncLimit {
+		return true
+	}
+	for _, listed := range e.waiting {
+		if !listed {
+			return false
+		}
+	}
+	return true
 }
 
 // canPrune tells whether the engine knows everything that should exist.

@@ -14,8 +14,10 @@ import (
 )
 
 // fold takes every waiting event through state, policy and render into wants.
-func (e *Engine) fold(now time.Time) {
+func (e *Engine) fold() {
 	events := e.p.Mailbox.Drain()
+	now := e.p.Now()
+	e.turn.Started = now // after draining: what comes in later is not in this turn
 	if len(events) == 0 {
 		return
 	}
@@ -44,6 +46,9 @@ func (e *Engine) note(events []model.Event) {
 	for i := range events {
 		ev := &events[i]
 		e.noteProblems(ev)
+		if _, waited := e.waiting[ev.Listed]; waited {
+			e.waiting[ev.Listed] = true
+		}
 		switch {
 		case ev.Service != nil:
 			e.turn.ServiceEvents++

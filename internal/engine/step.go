@@ -24,12 +24,12 @@ const maxRounds = 8
 
 // step is one turn: fold what came, then, if it may, make the kernel agree.
 func (e *Engine) step(ctx context.Context) error {
-	now := e.p.Now()
-	e.turn.Started = now
-	e.fold(now)
+	e.fold()
+	now := e.turn.Started
 	e.dueAudit(now)
 	e.retryHeld(now)
 	if !e.ready(now) || now.Before(e.retryAt) || e.pause > 0 && now.Before(e.lastEnd.Add(e.pause)) {
+		e.tellProblems()
 		return nil
 	}
 	e.tr.Expire(now)
@@ -219,6 +219,20 @@ func (e *Engine) apply(ctx context.Context, c []diff, after iter.Seq[dataplane.O
 		return err
 	}
 	return e.apply(ctx, c[len(c)/2:], after)
+}
+
+// tellProblems tells what is wrong with the input although nothing may be written
+// yet: whoever waits for the sources must know why.
+func (e *Engine) tellProblems() {
+	t := &e.turn
+	if len(t.Problems)+len(t.Well) == 0 {
+		return
+	}
+	if e.p.OnTurn != nil {
+		now := e.p.Now()
+		e.p.OnTurn(&Turn{Started: t.Started, Done: now, Waits: true, Problems: t.Problems, Well: t.Well})
+	}
+	t.Problems, t.Well = nil, nil
 }
 
 // finish tells the world about the turn and prepares the next.

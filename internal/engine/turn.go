@@ -23,15 +23,18 @@ const (
 // Turn tells what one turn of the loop did: the Commit of the design, also when
 // nothing could be committed.
 type Turn struct {
-	Started, Done time.Time
-	Phases        [NumPhases]time.Duration
-	Err           error // nil: everything that was pending is in the kernel, quarantined Services apart
-	Complete      bool  // every source is in
-	Full          bool  // compared with what the kernel holds (start, audit, conflict)
-	Operations    int   // kernel objects written
-	Batches       int
-	Reads         int // dumps and queries
-	Conflicts     int
+	Started, Done time.Time // Started is when the changes had been taken out of the mailbox
+	// Waits: nothing was tried, because sources are not in yet or a pause lasts. Only
+	// Problems and Well tell anything.
+	Waits      bool
+	Phases     [NumPhases]time.Duration
+	Err        error // nil: everything that was pending is in the kernel, quarantined Services apart
+	Complete   bool  // every source is in
+	Full       bool  // compared with what the kernel holds (start, audit, conflict)
+	Operations int   // kernel objects written
+	Batches    int
+	Reads      int // dumps and queries
+	Conflicts  int
 
 	ServiceEvents, SliceEvents int
 	Triggers                   []Trigger       // of the changes that are now in the kernel

@@ -29,8 +29,9 @@ type familyAnswer struct {
 	Healthy     bool      `json:"healthy"`
 }
 
-// HealthHandler serves /healthz (should load balancers send traffic here?) and
-// /livez (should this process be restarted? the Node's state plays no part).
+// HealthHandler serves /healthz (should load balancers send traffic here?), /livez
+// (should this process be restarted?) and /readyz (does this node serve Services? may
+// a rollout go on to the next one?). The Node's state plays a part in /healthz only.
 func HealthHandler(t *Tracker, c Counter) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -40,6 +41,16 @@ func HealthHandler(t *Tracker, c Counter) http.Handler {
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) {
 		s := t.snapshot()
 		c.Livez(reply(w, s.answer(t.p.Families, false), s.healthy))
+	})
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		switch s := t.snapshot(); {
+		case s.ready:
+			text(w, http.StatusOK, "ok")
+		case s.updated.IsZero():
+			text(w, http.StatusServiceUnavailable, "not ready: no complete sync yet; the agent's log says what is missing")
+		default:
+			text(w, http.StatusServiceUnavailable, "not ready: changes are not in the kernel in time; the agent's log says why")
+		}
 	})
 	return mux
 }

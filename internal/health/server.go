@@ -20,6 +20,7 @@ type ServerParams struct {
 	Addr     netip.AddrPort // invalid = off
 	Handler  http.Handler
 	HardFail bool // give up when the address cannot be bound
+	Profiles bool // answers may take as long as a profile does
 	Log      *slog.Logger
 }
 
@@ -66,12 +67,15 @@ func (s *Server) serve(ctx context.Context) error {
 		return fmt.Errorf("listen for %s on %s: %w", s.p.Name, s.p.Addr, err)
 	}
 	s.p.Log.Debug("server listens", "server", s.p.Name, "address", l.Addr().String())
-	return serveHTTP(ctx, l, s.p.Handler)
+	write := writeLimit
+	if s.p.Profiles {
+		write = profileLimit
+	}
+	return serveHTTP(ctx, new(bounds).listener(l), newHTTPServer(s.p.Handler, write, s.p.Log))
 }
 
 // serveHTTP serves on l until ctx ends; then requests have a second to finish.
-func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+func serveHTTP(ctx context.Context, l net.Listener, srv *http.Server) error {
 	done := make(chan error, 1) // size 1: Serve may end when nobody waits
 	go func() { done <- srv.Serve(l) }()
 	select {

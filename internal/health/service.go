@@ -46,6 +46,7 @@ type ServiceHealth struct {
 
 	open     map[socket]*http.Server // Run's
 	closers  map[socket]net.Listener // Run's
+	bounds   bounds                  // of all these servers together
 	reported map[claim]bool          // Run's: bind errors that OnBindError has heard of
 	serving  sync.WaitGroup
 }
@@ -76,24 +77,6 @@ func (h *ServiceHealth) Set(want map[model.ServiceKey]ServicePort) {
 	h.want = maps.Clone(want)
 	h.mu.Unlock()
 	h.ring()
-}
-
-// Update says it of one Service; a Port of 0 means that it has none (any more).
-func (h *ServiceHealth) Update(svc model.ServiceKey, p ServicePort) {
-	h.mu.Lock()
-	old := h.want[svc]
-	if p.Port == 0 {
-		delete(h.want, svc)
-	} else {
-		if h.want == nil {
-			h.want = map[model.ServiceKey]ServicePort{}
-		}
-		h.want[svc] = p
-	}
-	h.mu.Unlock()
-	if old.Port != p.Port { // a new count alone needs no new socket
-		h.ring()
-	}
 }
 
 // SetAddrs says on which addresses of the node to serve (NodeView.NodePortAddrs);
@@ -195,7 +178,8 @@ func (h *ServiceHealth) serve(ctx context.Context, s socket) bool {
 		}
 		return false
 	}
-	srv := &http.Server{Handler: h.handler(s.svc), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	l = h.bounds.listener(l)
+	srv := newHTTPServer(h.handler(s.svc), writeLimit, h.p.Log)
 	h.open[s], h.closers[s] = srv, l
 	h.serving.Go(func() {
 		if err := srv.Serve(l); err != http.ErrServerClosed {

@@ -88,12 +88,10 @@ func TestServiceAnswers(t *testing.T) {
 func TestServicePortsComeAndGo(t *testing.T) {
 	h, errs := newService(yes)
 	start(t, h.Run)
-	h.Update(web, ServicePort{30200, 1})
-	h.Update(api, ServicePort{30201, 1})
+	h.Set(map[model.ServiceKey]ServicePort{web: {30200, 1}, api: {30201, 1}})
 	eventually(t, "both open", func() bool { return answers("http://127.0.0.1:30200/") && answers("http://127.0.0.1:30201/") })
 
-	h.Update(web, ServicePort{}) // its port goes to another Service in the same turn
-	h.Update(api, ServicePort{30200, 7})
+	h.Set(map[model.ServiceKey]ServicePort{api: {30200, 7}}) // the port of one goes to the other in the same turn
 	eventually(t, "port handed over", func() bool {
 		_, body, err := fetch("http://127.0.0.1:30200/")
 		return err == nil && body == `{"service":{"namespace":"prod","name":"api"},"localEndpoints":7,"serviceProxyHealthy":true}`
@@ -105,7 +103,7 @@ func TestServicePortsComeAndGo(t *testing.T) {
 	if got := errs.list(); len(got) != 0 {
 		t.Errorf("bind errors %q", got)
 	}
-	h.Update(web, ServicePort{30200, 1}) // after Set(nil)
+	h.Set(map[model.ServiceKey]ServicePort{web: {30200, 1}})
 	eventually(t, "open again", func() bool { return answers("http://[::1]:30200/") })
 }
 

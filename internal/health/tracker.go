@@ -10,8 +10,11 @@ import (
 // TrackerParams says what a Tracker needs to know.
 type TrackerParams struct {
 	Families []model.Family
-	Timeout  time.Duration    // a change that waits longer makes us unhealthy: 2 x syncPeriod
-	Now      func() time.Time // time.Now
+	Timeout  time.Duration // a change that waits longer makes us unhealthy: 2 x syncPeriod
+	// Waiting gives when the oldest change came in that is not in the kernel yet;
+	// zero if there is none (Mailbox.Waiting).
+	Waiting func() time.Time
+	Now     func() time.Time // time.Now
 }
 
 // Tracker knows whether the kernel keeps up with what the sources say. It may
@@ -19,66 +22,44 @@ type TrackerParams struct {
 type Tracker struct {
 	p TrackerParams
 
-	mu          sync.Mutex // the engine and the sources write, HTTP handlers read; never held over a call
-	started     bool
-	waiting     time.Time // since when the oldest change not in the kernel counts; zero = none
-	newest      time.Time // when the newest change came in
-	updated     time.Time // last commit
-	auditFailed bool
-	leaving     bool
+	mu       sync.Mutex // the engine writes, HTTP handlers read; never held over a call
+	started  time.Time  // when everything was known and the engine could write for the first time; zero = not yet
+	updated  time.Time  // last commit; zero = none
+	troubled time.Time  // since when the kernel has not been seen to hold what it should; zero = it has
+	leaving  bool
 }
 
-// NewTracker makes a Tracker that is healthy and eligible: an agent that has not
-// heard from the API server yet must not be killed for that.
+// NewTracker makes a Tracker that is healthy and eligible, and not ready: an agent
+// that has not heard from the API server yet must not be killed for that.
 func NewTracker(p TrackerParams) *Tracker { return &Tracker{p: p} }
 
-// Started says that the sources are in sync and the engine may write: from now
-// on a change that waits counts, also one that came before. Call it at the first
+// Started says that every source is in and the engine may write: from now on a
+// change that waits counts, also one that came before. Call it at the first such
 // turn whether that succeeds or not: a first sync that never does is unhealthy.
 func (t *Tracker) Started(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.started && !t.waiting.IsZero() {
-		t.waiting = now
-	}
-	t.started = true
-}
-
-// Queued says that a change came in. Sources call it through the mailbox and
-// not the engine, because an engine that hangs would not.
-func (t *Tracker) Queued(now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.waiting.IsZero() {
-		t.waiting = now
-	}
-	t.newest = now
-}
-
-// Synced says that a turn was committed. drained is when it took its changes out
-// of the mailbox (Turn.Started): what came in later still waits. Zero means that
-// nothing does.
-func (t *Tracker) Synced(now, drained time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.updated = now
-	if drained.IsZero() || !t.newest.After(drained) {
-		t.waiting = time.Time{}
-	} else { // the oldest of those came at drained or later
-		t.waiting = drained
+	if t.started.IsZero() {
+		t.started = now
 	}
 }
 
-// AuditOK says that the kernel holds what it should.
-func (t *Tracker) AuditOK() { t.setAudit(false) }
-
-// AuditFailed says that it could not be found out, or not be repaired.
-func (t *Tracker) AuditFailed() { t.setAudit(true) }
-
-func (t *Tracker) setAudit(failed bool) {
+// Synced says that the kernel holds everything that should exist, as of now.
+func (t *Tracker) Synced(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.auditFailed = failed
+	t.updated, t.troubled = now, time.Time{}
+}
+
+// AuditFailed says that it could not be found out whether the kernel holds what it
+// should, or that it could not be repaired. It counts as a change that waits since
+// the first such failure: one conflict is no reason to restart anything.
+func (t *Tracker) AuditFailed(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.troubled.IsZero() {
+		t.troubled = now
+	}
 }
 
 // NodeEligible says whether our Node may get traffic from load balancers: false
@@ -92,16 +73,35 @@ func (t *Tracker) NodeEligible(eligible bool) {
 // Healthy tells whether the kernel keeps up.
 func (t *Tracker) Healthy() bool { return t.snapshot().healthy }
 
+// Eligible tells whether our Node may get traffic from load balancers.
+func (t *Tracker) Eligible() bool { return t.snapshot().eligible }
+
+// Ready tells whether this node serves Services: everything that should exist has been
+// in the kernel once, and the kernel keeps up.
+func (t *Tracker) Ready() bool { return t.snapshot().ready }
+
 type snapshot struct {
-	healthy, eligible bool
-	updated           time.Time
-	now               time.Time
+	healthy, eligible, ready bool
+	updated                  time.Time
+	now                      time.Time
 }
 
 func (t *Tracker) snapshot() snapshot {
-	now := t.p.Now()
+	waiting, now := t.p.Waiting(), t.p.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	late := t.started && !t.waiting.IsZero() && now.Sub(t.waiting) >= t.p.Timeout
-	return snapshot{healthy: !late && !t.auditFailed, eligible: !t.leaving, updated: t.updated, now: now}
+	healthy := !t.late(waiting, now) && !t.late(t.troubled, now)
+	return snapshot{healthy: healthy, eligible: !t.leaving, ready: healthy && !t.updated.IsZero(), updated: t.updated, now: now}
+}
+
+// late tells whether what began at since has gone on for too long. The time before
+// everything was known does not count.
+func (t *Tracker) late(since, now time.Time) bool {
+	if since.IsZero() || t.started.IsZero() {
+		return false
+	}
+	if since.Before(t.started) {
+		since = t.started
+	}
+	return now.Sub(since) >= t.p.Timeout
 }

@@ -16,69 +16,66 @@ var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 const timeout = time.Minute
 
-// clock is a Tracker with a clock to turn.
+// clock is a Tracker with a clock to turn, and a change that waits, or none.
 type clock struct {
 	*Tracker
-	now time.Time
+	now, waiting time.Time
 }
 
 func newClock() *clock {
 	c := &clock{now: epoch}
 	c.Tracker = NewTracker(TrackerParams{
-		Families: []model.Family{model.IPv4, model.IPv6}, Timeout: timeout, Now: func() time.Time { return c.now },
+		Families: []model.Family{model.IPv4, model.IPv6}, Timeout: timeout,
+		Waiting: func() time.Time { return c.waiting }, Now: func() time.Time { return c.now },
 	})
 	return c
 }
 
 func (c *clock) after(d time.Duration) time.Time { c.now = c.now.Add(d); return c.now }
 
+// queued: a change comes in; the oldest that is not in the kernel counts.
+func (c *clock) queued() {
+	if c.waiting.IsZero() {
+		c.waiting = c.now
+	}
+}
+
+// synced: all that came is in the kernel.
+func (c *clock) synced() { c.waiting = time.Time{}; c.Started(c.now); c.Synced(c.now) }
+
 func TestTracker(t *testing.T) {
 	for name, tc := range map[string]struct {
-		do   func(*clock)
-		want bool
+		do             func(*clock)
+		healthy, ready bool
 	}{
-		"at start":                           {func(*clock) {}, true},
-		"long before the API server answers": {func(c *clock) { c.Queued(c.now); c.after(time.Hour) }, true},
-		"first sync is late":                 {func(c *clock) { c.Queued(c.now); c.Started(c.after(time.Hour)); c.after(timeout) }, false},
-		"first sync still has time":          {func(c *clock) { c.Queued(c.now); c.Started(c.after(time.Hour)); c.after(timeout - 1) }, true},
-		"started twice": {func(c *clock) {
-			c.Queued(c.now)
-			c.Started(c.now)
-			c.Started(c.after(timeout))
-		}, false},
-		"nothing waits":     {func(c *clock) { c.Started(c.now); c.after(time.Hour) }, true},
-		"waits, in time":    {func(c *clock) { c.Started(c.now); c.Queued(c.now); c.after(timeout - 1) }, true},
-		"waits too long":    {func(c *clock) { c.Started(c.now); c.Queued(c.now); c.after(timeout) }, false},
-		"the oldest counts": {func(c *clock) { c.Started(c.now); c.Queued(c.now); c.Queued(c.after(timeout - 1)); c.after(1) }, false},
-		"synced again": {func(c *clock) {
-			c.Started(c.now)
-			c.Queued(c.now)
-			c.Synced(c.after(time.Hour), time.Time{})
-			c.after(time.Hour)
-		}, true},
-		"synced, but one came meanwhile": {func(c *clock) {
-			c.Started(c.now)
-			c.Queued(c.now)
-			drained := c.after(time.Second)
-			c.Queued(c.after(time.Second))
-			c.Synced(c.after(time.Second), drained)
-			c.after(timeout)
-		}, false},
-		"synced, and that one too": {func(c *clock) {
-			c.Started(c.now)
-			c.Queued(c.now)
-			c.Synced(c.after(time.Second), c.now)
-			c.after(timeout)
-		}, true},
-		"audit failed":     {func(c *clock) { c.Started(c.now); c.AuditFailed() }, false},
-		"audit good again": {func(c *clock) { c.Started(c.now); c.AuditFailed(); c.AuditOK() }, true},
-		"node leaves":      {func(c *clock) { c.Started(c.now); c.NodeEligible(false) }, true},
+		"at start":                           {func(*clock) {}, true, false},
+		"long before the API server answers": {func(c *clock) { c.queued(); c.after(time.Hour) }, true, false},
+		"first sync is late":                 {func(c *clock) { c.queued(); c.Started(c.after(time.Hour)); c.after(timeout) }, false, false},
+		"first sync still has time":          {func(c *clock) { c.queued(); c.Started(c.after(time.Hour)); c.after(timeout - 1) }, true, false},
+		"started twice":                      {func(c *clock) { c.queued(); c.Started(c.now); c.Started(c.after(timeout)) }, false, false},
+		"nothing waits":                      {func(c *clock) { c.synced(); c.after(time.Hour) }, true, true},
+		"waits, in time":                     {func(c *clock) { c.synced(); c.queued(); c.after(timeout - 1) }, true, true},
+		"waits too long":                     {func(c *clock) { c.synced(); c.queued(); c.after(timeout) }, false, false},
+		"the oldest counts":                  {func(c *clock) { c.synced(); c.queued(); c.after(timeout - 1); c.queued(); c.after(1) }, false, false},
+		"synced again":                       {func(c *clock) { c.synced(); c.queued(); c.after(time.Hour); c.synced(); c.after(time.Hour) }, true, true},
+		"one conflict":                       {func(c *clock) { c.synced(); c.AuditFailed(c.now); c.after(timeout - 1) }, true, true},
+		"audits fail for too long":           {func(c *clock) { c.synced(); c.AuditFailed(c.now); c.AuditFailed(c.after(timeout)) }, false, false},
+		"audit good again":                   {func(c *clock) { c.synced(); c.AuditFailed(c.now); c.after(timeout); c.synced() }, true, true},
+		"the first sync fails for too long":  {func(c *clock) { c.Started(c.now); c.AuditFailed(c.now); c.after(timeout) }, false, false},
+		"node leaves":                        {func(c *clock) { c.synced(); c.NodeEligible(false) }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClock()
 			tc.do(c)
-			if got := c.Healthy(); got != tc.want {
-				t.Errorf("healthy: %t, want %t", got, tc.want)
+			if got := c.Healthy(); got != tc.healthy {
+				t.Errorf("healthy: %t, want %t", got, tc.healthy)
+			}
+			want := http.StatusServiceUnavailable
+			if tc.ready {
+				want = http.StatusOK
+			}
+			if w := get(t, HealthHandler(c.Tracker, newCounts()), "/readyz"); w.Code != want {
+				t.Errorf("/readyz: %d, want %d: %s", w.Code, want, w.Body)
 			}
 		})
 	}
@@ -99,7 +96,7 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 
 func TestHealthAnswers(t *testing.T) {
 	const early, synced, late = "2026-11-21T12:00:00Z", "2026-11-21T12:00:01Z", "2026-11-21T12:02:01Z"
-	run := func(c *clock) { c.Started(c.now); c.Queued(c.now); c.Synced(c.after(time.Second), time.Time{}) }
+	run := func(c *clock) { c.Started(c.now); c.queued(); c.after(time.Second); c.synced() }
 	status := func(updated, healthy string) string {
 		f := `{"lastUpdated":"` + updated + `","healthy":` + healthy + `}`
 		return `{"IPv4":` + f + `,"IPv6":` + f + `}`
@@ -122,7 +119,7 @@ func TestHealthAnswers(t *testing.T) {
 			[2]int{200, 200},
 		},
 		"late": {
-			func(c *clock) { run(c); c.Queued(c.now); c.after(2 * time.Minute) },
+			func(c *clock) { run(c); c.queued(); c.after(2 * time.Minute) },
 			`{"lastUpdated":"` + synced + `","currentTime":"` + late + `","nodeEligible":true,"healthy":false,"status":` + status(synced, "false") + `}`,
 			`{"lastUpdated":"` + synced + `","currentTime":"` + late + `","healthy":false,"status":` + status(synced, "false") + `}`,
 			[2]int{503, 503},
@@ -162,7 +159,7 @@ func TestHealthAnswers(t *testing.T) {
 
 func TestAnswerIsKubeProxysJSON(t *testing.T) {
 	c := newClock()
-	c.Synced(c.now, time.Time{})
+	c.synced()
 	var got map[string]any
 	if err := json.Unmarshal(get(t, HealthHandler(c.Tracker, newCounts()), "/healthz").Body.Bytes(), &got); err != nil {
 		t.Fatal(err)

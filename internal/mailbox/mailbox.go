@@ -14,6 +14,19 @@ type Mailbox struct {
 	mu     sync.Mutex
 	at     map[any]int // key → index in events
 	events []model.Event
+	// The changes of Services and EndpointSlices that are in the box, and those that
+	// were drained and are not committed yet.
+	inBox, drained Changes
+}
+
+// Changes sums up changes of Services and EndpointSlices.
+type Changes struct {
+	Services, Slices int
+	Oldest           time.Time // when the oldest of them came in; zero if there are none
+}
+
+func (c Changes) and(d Changes) Changes {
+	return Changes{c.Services + d.Services, c.Slices + d.Slices, earlier(c.Oldest, d.Oldest)}
 }
 
 // New makes an empty Mailbox.
@@ -28,6 +41,7 @@ func New() *Mailbox {
 // a node can be mistaken for the name of a source.
 type (
 	nodeKey   string
+	listedKey string
 	syncedKey string
 	originKey string
 	soleKey   uint8
@@ -52,6 +66,8 @@ func keyOf(e *model.Event) any {
 		return hostKey
 	case e.CIDRs != nil:
 		return cidrsKey
+	case e.Listed != "":
+		return listedKey(e.Listed)
 	case e.Synced != "":
 		return syncedKey(e.Synced)
 	case e.Origin != "":
@@ -71,7 +87,9 @@ func (m *Mailbox) Put(e model.Event) {
 		return
 	}
 	m.mu.Lock()
-	if i, ok := m.at[key]; ok {
+	i, replaces := m.at[key]
+	m.count(&e, replaces)
+	if replaces {
 		old := &m.events[i]
 		e.Trigger, e.Received = earlier(old.Trigger, e.Trigger), earlier(old.Received, e.Received)
 		*old = e
@@ -106,6 +124,7 @@ func (m *Mailbox) Drain() []model.Event {
 		return nil
 	}
 	m.events = nil
+	m.drained, m.inBox = m.drained.and(m.inBox), Changes{}
 	// A cleared map keeps its buckets, and the first list of a large cluster
 	// has 100 000 keys: give those back.
 	if len(m.at) > 1024 {
@@ -121,4 +140,35 @@ func (m *Mailbox) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.events)
+}
+
+// Committed says that all that was drained so far is in the kernel. The engine's
+// goroutine calls it, through whoever follows the engine's turns.
+func (m *Mailbox) Committed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drained = Changes{}
+}
+
+// Waiting tells which changes are not in the kernel yet, drained or not.
+func (m *Mailbox) Waiting() Changes {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.drained.and(m.inBox)
+}
+
+func (m *Mailbox) count(e *model.Event, replaces bool) {
+	n := 1
+	if replaces { // the same object again: the kernel has one change to see
+		n = 0
+	}
+	switch {
+	case e.Service != nil:
+		m.inBox.Services += n
+	case e.Slice != nil:
+		m.inBox.Slices += n
+	default:
+		return
+	}
+	m.inBox.Oldest = earlier(m.inBox.Oldest, e.Received)
 }

@@ -52,6 +52,7 @@ func TestKindsDoNotMix(t *testing.T) {
 		service("x", 1),
 		{Slice: &model.Keyed[model.SliceKey, model.Slice]{Key: sliceKey}},
 		{Node: &model.Keyed[string, model.Node]{Key: "x"}},
+		{Listed: "x"},
 		{Synced: "x"},
 		{Origin: "x"},
 		{Host: &model.HostAddrs{}},
@@ -133,4 +134,40 @@ func BenchmarkPut(b *testing.B) {
 	for b.Loop() {
 		m.Put(e)
 	}
+}
+
+// TestWaiting: what is drained waits on until it is committed, and what came after the
+// drain is not taken for committed with it.
+func TestWaiting(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(name string, after time.Duration) model.Event {
+		e := service(name, 1)
+		e.Received = t0.Add(after)
+		return e
+	}
+	m := New()
+	wants := func(step string, services int, want time.Time) {
+		t.Helper()
+		if got := m.Waiting(); !got.Oldest.Equal(want) || got.Services != services || got.Slices != 0 {
+			t.Errorf("%s: waiting: %+v, want %d Services since %v", step, got, services, want)
+		}
+	}
+	wants("nothing", 0, time.Time{})
+	m.Put(model.Event{Synced: "x", Received: t0})
+	wants("no change of a Service", 0, time.Time{})
+	m.Put(at("a", 2))
+	m.Put(at("a", 5))
+	m.Put(at("b", 1))
+	wants("the oldest of three", 2, t0.Add(1))
+	m.Drain()
+	wants("drained, not committed", 2, t0.Add(1))
+	m.Put(at("c", 9))
+	wants("one more in the box", 3, t0.Add(1))
+	m.Committed()
+	wants("only that one left", 1, t0.Add(9))
+	m.Drain()
+	m.Drain()
+	wants("drained twice", 1, t0.Add(9))
+	m.Committed()
+	wants("all committed", 0, time.Time{})
 }

@@ -17,8 +17,12 @@ type Event struct {
 	Host    *HostAddrs    // addresses of this machine's links
 	CIDRs   *ServiceCIDRs // the cluster's Service ranges
 	Synced  string        // name of a source that has delivered its first full list
+	// Listed is the name of a source that has delivered all that it can read for
+	// now, and knows that something is missing: what was delivered may be written,
+	// and nothing may be removed before Synced.
+	Listed string
 	// Origin is set when the event is about Problems of something that is no
-	// object of its own, such as "file web.yaml" or "kubernetes API". No Problems
+	// object of its own, such as "file web.yaml" or "API server". No Problems
 	// means that it is well again.
 	Origin string
 
@@ -38,17 +42,34 @@ type Keyed[K comparable, V any] struct {
 // ServiceCIDRs are the ranges of networking.k8s.io/v1 ServiceCIDR objects.
 type ServiceCIDRs struct{ Prefixes []netip.Prefix }
 
-// Problem says what is wrong with one object, in one line, naming the object
-// and the field. It never stops other objects.
+// ProblemKind tells who can mend a Problem.
+type ProblemKind uint8
+
+// The kinds of Problems.
+const (
+	// BadInput is a mistake in one object or file.
+	BadInput ProblemKind = iota
+	// Unavailable is a source that cannot be read at all, or only in part: the API
+	// server, the folder of manifests. What was read before stays in force.
+	Unavailable
+)
+
+// Problem says what is wrong with one object or source, in one line. It never
+// stops other objects.
 type Problem struct {
-	Object string // "Service default/web", "file web.yaml:12"
+	Kind   ProblemKind
+	Object string // "Service default/web", "file web.yaml:12", "API server"
 	Field  string // "spec.ports[0].port"; "" if the whole object
-	Reason string // lower case, no full stop
+	Reason string // lower case, no full stop; of kind Unavailable it is the whole sentence
+	Well   string // what to say when the Problem is over: "reached the API server again"; "" = nothing
 }
 
 // String is the one line a user sees.
 func (p Problem) String() string {
-	if p.Field == "" {
+	switch {
+	case p.Kind == Unavailable:
+		return p.Reason
+	case p.Field == "":
 		return fmt.Sprintf("%s: %s", p.Object, p.Reason)
 	}
 	return fmt.Sprintf("%s: %s: %s", p.Object, p.Field, p.Reason)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 const (
@@ -86,13 +88,17 @@ func TestKernelFilters(t *testing.T) {
 // rawCount counts what the kernel sends before Conn looks at it again.
 func rawCount(t *testing.T, c *Conn, f Filter) (n int) {
 	t.Helper()
-	c.seq++
+	seq := c.nl.Reserve(1)
 	e := encoder{}
-	e.dump(&f, c.seq)
-	if err := c.send(e.b); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.answers(func(message) { n++ }); err != nil {
+	e.dump(&f, seq)
+	err := c.nl.Ask(netlink.Question{First: seq, Last: seq, Data: [][]byte{e.b}}, func(m netlink.Message) bool {
+		if m.Type == unix.NLMSG_DONE {
+			return true
+		}
+		n++
+		return false
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return n

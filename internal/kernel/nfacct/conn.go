@@ -4,17 +4,20 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 
-	"github.com/mdlayher/netlink"
+	attributes "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // Names and values of linux/netfilter/nfnetlink_acct.h; x/sys/unix has none of
 // them. The high byte of a message's type is NFNL_SUBSYS_ACCT.
 const (
-	msgNew    netlink.HeaderType = 7 << 8
-	msgGet    netlink.HeaderType = 7<<8 | 1
-	msgDelete netlink.HeaderType = 7<<8 | 3
+	msgNew    = 7 << 8
+	msgGet    = 7<<8 | 1
+	msgDelete = 7<<8 | 3
 
 	attrName    = 1
 	attrPackets = 2
@@ -27,21 +30,26 @@ const nfgenLen = 4
 // Config configures a Conn.
 type Config struct {
 	NetNS int // file descriptor of a network namespace; 0 = the calling thread's
+	// Wrap puts something in front of each socket. It is for tests.
+	Wrap func(netlink.Wire) netlink.Wire
 }
 
 // Conn is the real Table.
-type Conn struct{ nl *netlink.Conn }
+type Conn struct {
+	mu sync.Mutex // one question at a time
+	nl *netlink.Conn
+}
 
 var _ Table = (*Conn)(nil)
 
 // Open opens a netlink socket. The kernel may lack the counters all the same:
 // Ensure tells.
 func Open(c Config) (*Conn, error) {
-	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: c.NetNS})
+	nl, err := netlink.Open(netlink.Config{NetNS: c.NetNS, Wrap: c.Wrap})
 	if err != nil {
-		return nil, fmt.Errorf("open nfacct socket: %w", err)
+		return nil, fmt.Errorf("open nfacct: %w", err)
 	}
-	return &Conn{nl}, nil
+	return &Conn{nl: nl}, nil
 }
 
 // Close implements Table.
@@ -49,7 +57,7 @@ func (c *Conn) Close() error { return c.nl.Close() }
 
 // Ensure implements Table.
 func (c *Conn) Ensure(name string) error {
-	err := c.ask(msgNew, netlink.Create|netlink.Excl, name)
+	err := c.ask(msgNew, unix.NLM_F_CREATE|unix.NLM_F_EXCL, name)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("create nfacct counter %s: %w", name, err)
 	}
@@ -60,7 +68,7 @@ func (c *Conn) Ensure(name string) error {
 // question about one is marked as part of several and ends with nothing (seen on
 // 6.18), so that a reader would wait for ever.
 func (c *Conn) Read(name string) (Count, error) {
-	list, err := c.execute(msgGet, netlink.Dump, nil)
+	list, err := c.list()
 	if err == nil {
 		for _, x := range list {
 			if x.Name == name {
@@ -86,7 +94,7 @@ func (c *Conn) Delete(name string) error {
 
 // List implements Table.
 func (c *Conn) List() ([]Count, error) {
-	list, err := c.execute(msgGet, netlink.Dump, nil)
+	list, err := c.list()
 	if err != nil {
 		return nil, fmt.Errorf("list nfacct counters: %w", err)
 	}
@@ -94,46 +102,63 @@ func (c *Conn) List() ([]Count, error) {
 }
 
 // ask sends a message about one counter, and waits until it is acknowledged.
-func (c *Conn) ask(typ netlink.HeaderType, flags netlink.HeaderFlags, name string) error {
+func (c *Conn) ask(typ, flags uint16, name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	e := netlink.NewAttributeEncoder()
+	e := attributes.NewAttributeEncoder()
 	e.String(attrName, name)
 	attrs, err := e.Encode()
 	if err == nil {
-		_, err = c.execute(typ, flags|netlink.Acknowledge, attrs)
+		err = c.execute(typ, flags|unix.NLM_F_ACK, attrs, func([]byte) error { return nil })
 	}
 	return err
 }
 
-func (c *Conn) execute(typ netlink.HeaderType, flags netlink.HeaderFlags, attrs []byte) ([]Count, error) {
-	answers, err := c.nl.Execute(netlink.Message{
-		Header: netlink.Header{Type: typ, Flags: netlink.Request | flags},
-		Data:   append([]byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}, attrs...),
-	})
-	if errors.Is(err, unix.EINVAL) { // nfnetlink's answer for a part that is not there; our requests are well-formed
-		return nil, ErrUnsupported
-	}
-	if err != nil {
-		return nil, err
-	}
-	var list []Count
-	for _, m := range answers {
-		if m.Header.Type != msgNew || len(m.Data) < nfgenLen {
-			continue // the acknowledgement
-		}
-		one, err := decode(m.Data[nfgenLen:])
-		if err != nil {
-			return nil, err
-		}
+func (c *Conn) list() (list []Count, err error) {
+	err = c.execute(msgGet, unix.NLM_F_DUMP, nil, func(attrs []byte) error {
+		one, err := decode(attrs)
 		list = append(list, one)
-	}
-	return list, nil
+		return err
+	})
+	return list, err
+}
+
+// execute asks one question and hands the attributes of each counter in the answer to counter.
+func (c *Conn) execute(typ, flags uint16, attrs []byte, counter func(attrs []byte) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seq := c.nl.Reserve(1)
+	var answer error
+	err := c.nl.Ask(netlink.Question{First: seq, Last: seq, Data: [][]byte{header(typ, flags, seq, len(attrs)), attrs}}, func(m netlink.Message) bool {
+		switch {
+		case m.Type == unix.NLMSG_ERROR || m.Type == unix.NLMSG_DONE:
+			if no := m.Errno(); no == unix.EINVAL { // nfnetlink's answer for a part that is not there; our requests are well-formed
+				answer = ErrUnsupported
+			} else if no != 0 {
+				answer = no
+			}
+			return true
+		case m.Type == msgNew && len(m.Body) >= nfgenLen && answer == nil:
+			answer = counter(m.Body[nfgenLen:])
+		}
+		return false
+	})
+	return errors.Join(err, answer)
+}
+
+// header is what comes before so many bytes of attributes.
+func header(typ, flags uint16, seq uint32, attrs int) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, uint32(netlink.HeaderLen+nfgenLen+attrs))
+	b = binary.NativeEndian.AppendUint16(b, typ)
+	b = binary.NativeEndian.AppendUint16(b, flags|unix.NLM_F_REQUEST)
+	b = binary.NativeEndian.AppendUint32(b, seq)
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	return append(b, unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0)
 }
 
 func decode(attrs []byte) (Count, error) {
-	d, err := netlink.NewAttributeDecoder(attrs)
+	d, err := attributes.NewAttributeDecoder(attrs)
 	if err != nil {
 		return Count{}, err
 	}

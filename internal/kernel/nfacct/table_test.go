@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
@@ -17,8 +18,14 @@ import (
 // test's goroutine moves for good.
 func ownTable(t *testing.T) (*Conn, *netnstest.Namespace) {
 	t.Helper()
+	return onFaultySockets(t, nil)
+}
+
+// onFaultySockets does the same with something in front of each socket.
+func onFaultySockets(t *testing.T, wrap func(netlink.Wire) netlink.Wire) (*Conn, *netnstest.Namespace) {
+	t.Helper()
 	ns := netnstest.Enter(t)
-	c, err := Open(Config{})
+	c, err := Open(Config{Wrap: wrap})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"sort"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // answer collects what the kernel says about one batch.
@@ -19,60 +21,49 @@ type answer struct {
 	errs             []OpError
 }
 
-// read takes datagrams until the last message is answered; all of them are in the receive queue by now.
-func (a *answer) read(s *sock) error {
-	lost := false
-	for !a.acked && a.fatal == 0 {
-		b, err := s.recv()
-		switch {
-		case errors.Is(err, unix.ENOBUFS):
-			lost = true
-			continue
-		case errors.Is(err, unix.EAGAIN):
-			lost = true
-		case err != nil:
-			return fmt.Errorf("read answer to nftables batch: %w", err)
-		default:
-			eachMsg(b, a.take)
-			continue
-		}
-		break
-	}
+// result is the outcome of the batch, given how the question went.
+func (a *answer) result(asked error) error {
 	switch {
-	case len(a.errs) > 0:
+	case len(a.errs) > 0: // and if more were lost: the batch is refused all the same
 		return a.batchError()
 	case a.fatal == unix.ERESTART:
 		return ErrGeneration
 	case a.fatal != 0:
 		return &BatchError{Errno: a.fatal}
-	case !a.acked || lost && a.gen == 0:
-		return ErrNoAnswer
+	case errors.Is(asked, netlink.ErrNoAnswer):
+		if a.acked && a.gen != 0 {
+			return nil
+		}
+		return fmt.Errorf("%w: %w", ErrNoAnswer, asked)
+	case asked != nil:
+		return fmt.Errorf("send nftables batch of %d operations: %w", a.batch.Len(), asked)
 	}
 	return nil
 }
 
-func (a *answer) take(m nlmsg) bool {
+// take notes one message. Nothing follows the acknowledgement of the last operation, nor a refusal of the whole.
+func (a *answer) take(msg netlink.Message) (done bool) {
+	m := nlmsg{msg}
 	switch {
-	case m.seq-a.first > a.last-a.first: // of another batch
 	case m.isNft(unix.NFT_MSG_NEWGEN):
 		a.gen = genOf(m)
-	case m.typ != unix.NLMSG_ERROR:
-	case m.seq == a.first:
-		a.fatal = m.errno()
+	case m.Type != unix.NLMSG_ERROR:
+	case m.Seq == a.first:
+		a.fatal = m.Errno()
 	default:
-		if e := m.errno(); e != 0 {
+		if e := m.Errno(); e != 0 {
 			a.errs = append(a.errs, a.opError(m, e))
 		}
-		a.acked = a.acked || m.seq == a.last
+		a.acked = a.acked || m.Seq == a.last
 	}
-	return true
+	return a.acked || a.fatal != 0
 }
 
 func (a *answer) opError(m nlmsg, e unix.Errno) OpError {
 	x := m.ack()
 	i := 0 // the NEWTABLE that we put in front stands for the first operation
-	if m.seq-a.first > a.own-a.first {
-		i = int(m.seq - a.own)
+	if m.Seq-a.first > a.own-a.first {
+		i = int(m.Seq - a.own)
 	}
 	return OpError{Errno: e, Msg: x.msg, Kind: a.batch.msgs[i].kind, Tags: a.batch.tags(i, x.offset)}
 }

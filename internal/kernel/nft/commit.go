@@ -3,9 +3,10 @@ package nft
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // Commit implements Kernel. How it learns its own generation: the kernel reports a commit's NEWGEN on the committing socket if
@@ -20,24 +21,21 @@ func (c *Conn) Commit(ctx context.Context, b *Batch) (Generation, error) {
 	if len(b.msgs) == 0 {
 		return c.commitNothing(ctx, b.Expect)
 	}
-	first := c.cmd.seq + 1
 	head, before := b.appendBegin(c.head[:0])
 	split := len(head)
 	head = appendMsgHdr(head, batchEnd, unix.NLM_F_REQUEST)
 	head = append(head, unix.AF_UNSPEC, 0, 0, nfnlSubsysNft)
 	endMsg(head, split)
 	c.head = head
+	first := c.cmd.Reserve(before + len(b.msgs) + 1)
 	own := first + uint32(before)
 	last := b.seal(own)
-	c.cmd.seq = last + 1
 	numberMsgs(head[:split], first)
 	numberMsgs(head[split:], last+1)
 
-	if err := c.cmd.send([][]byte{head[:split], b.buf, head[split:]}); err != nil {
-		return 0, fmt.Errorf("send nftables batch of %d operations: %w", b.Len(), err)
-	}
 	a := answer{first: first, own: own, last: last, batch: b}
-	if err := a.read(c.cmd); err != nil {
+	asked := c.cmd.Ask(netlink.Question{First: first, Last: last, Data: [][]byte{head[:split], b.buf, head[split:]}}, a.take)
+	if err := a.result(asked); err != nil {
 		return 0, err
 	}
 	if a.gen == 0 {

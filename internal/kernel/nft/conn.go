@@ -5,77 +5,76 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
+
+// answerBytes is the receive buffer of the socket for everything but Watch.
+const answerBytes = 1 << 20
 
 // Config says where Open opens its sockets.
 type Config struct {
 	NetNS int // file descriptor of a network namespace; 0: the calling thread's
+	// WrapCommands and WrapEvents put something in front of each socket for everything but Watch, and of each one of Watch.
+	// They are for tests.
+	WrapCommands, WrapEvents func(netlink.Wire) netlink.Wire
 }
 
-// Conn is the real Kernel. Its two sockets, one for everything and one for Watch, are bound to one network namespace for life;
-// both are opened at once so that neither the file descriptor nor CAP_SYS_ADMIN is needed later.
+// Conn is the real Kernel. Its sockets, one for everything and one for Watch, belong to one network namespace for life. Each
+// is replaced when it fails, whatever thread notices.
 type Conn struct {
-	cmd      *sock
-	events   *sock
+	cmd      *netlink.Conn
 	watching sync.Mutex
-	failed   bool       // the last Watch did, by no wish of ours; guarded by watching
-	changing sync.Mutex // of events, once it is open
-	head     []byte     // scratch: the messages before and after a batch's own
+	failed   bool   // the last Watch did, by no wish of ours; guarded by watching
+	head     []byte // scratch: the messages before and after a batch's own
+	wrap     func(netlink.Wire) netlink.Wire
+
+	changing sync.Mutex // guards what is below
+	events   *netlink.Socket
+	own      uint32 // the port of cmd's socket: Watch does not tell what it commits
 }
 
 var _ Kernel = (*Conn)(nil)
 
 // Open opens a Conn. It needs CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN to enter one given by descriptor.
 func Open(cfg Config) (*Conn, error) {
-	cmd, err := dial(cfg.NetNS, answerBytes)
+	c := &Conn{wrap: cfg.WrapEvents}
+	if c.wrap == nil {
+		c.wrap = func(w netlink.Wire) netlink.Wire { return w }
+	}
+	var err error
+	c.cmd, err = netlink.Open(netlink.Config{
+		NetNS: cfg.NetNS, Wrap: cfg.WrapCommands, OnReopen: c.reopened,
+		Options: netlink.Options{ReceiveBuffer: answerBytes, ExtendedErrors: true},
+	})
 	if err != nil {
 		return nil, err
 	}
-	events, err := dial(cfg.NetNS, eventBytes)
-	if err != nil {
-		return nil, errors.Join(err, cmd.nl.Close())
+	c.own = c.cmd.Port()
+	if c.events, err = c.cmd.Dial(eventOptions()); err != nil {
+		return nil, errors.Join(err, c.cmd.Close())
 	}
-	return &Conn{cmd: cmd, events: events}, nil
+	return c, nil
 }
 
 // Close closes the sockets; a running Watch ends with an error.
 func (c *Conn) Close() error {
+	err := c.cmd.Close() // from here on nothing is opened again
 	c.changing.Lock()
 	defer c.changing.Unlock()
-	return errors.Join(c.cmd.nl.Close(), c.events.nl.Close())
+	return errors.Join(err, c.events.Close())
 }
 
-// reopen gives Watch another socket in place of one that failed, in the namespace of the other one; the calling thread need
-// not be in it. Where it is, as it is in an agent, CAP_NET_ADMIN is enough.
-func (c *Conn) reopen() error {
-	c.changing.Lock() // a Close comes before, and there is no namespace to be asked for, or after, and closes the new one
+// reopened is told of the socket that comes in place of cmd's.
+func (c *Conn) reopened(s *netlink.Socket) error {
+	c.changing.Lock()
 	defer c.changing.Unlock()
-	var ns int
-	err := c.cmd.control(func(fd int) (err error) { ns, err = unix.IoctlRetInt(fd, unix.SIOCGSKNS); return err })
-	if err != nil {
-		return fmt.Errorf("find the network namespace of a socket: %w", err)
-	}
-	defer func() { _ = unix.Close(ns) }()
-	runtime.LockOSThread() // between the look at its namespace and the opening
-	defer runtime.UnlockOSThread()
-	var its, own unix.Stat_t
-	if err := errors.Join(unix.Fstat(ns, &its), unix.Stat("/proc/thread-self/ns/net", &own)); err != nil {
-		return fmt.Errorf("compare network namespaces: %w", err)
-	}
-	enter := ns
-	if its.Dev == own.Dev && its.Ino == own.Ino {
-		enter = 0
-	}
-	fresh, err := dial(enter, eventBytes)
-	if err != nil {
-		return err
-	}
-	_ = c.events.nl.Close()
-	c.events = fresh
+	c.own = s.Port()
+	// Where this fails, the socket for events has failed too, and the next Watch sets the filter on another one.
+	_ = c.events.DropFrom(c.own)
 	return nil
 }
 
@@ -110,41 +109,38 @@ func genOf(m nlmsg) Generation {
 	return g
 }
 
-// request sends one message and hands its answer, one datagram, to f.
+// request sends one message and hands its answer, one message, to f.
 func (c *Conn) request(typ, flags uint16, body []byte, f func(nlmsg) error) error {
-	seq, err := c.sendRequest(typ, flags, body)
-	if err != nil {
-		return err
-	}
-	b, err := c.cmd.recv()
-	if err != nil {
-		return err
-	}
-	eachMsg(b, func(m nlmsg) bool {
-		switch {
-		case m.seq != seq:
-			return true
-		case m.typ == unix.NLMSG_ERROR && m.errno() != 0:
-			err = m.errno()
-		case m.typ != unix.NLMSG_ERROR:
-			err = f(m)
+	var answer error
+	err := c.cmd.Ask(c.question(typ, flags, body), func(m netlink.Message) bool {
+		if e := m.Errno(); m.Type == unix.NLMSG_ERROR {
+			if e != 0 {
+				answer = e
+			}
+		} else {
+			answer = f(nlmsg{m})
 		}
-		return err == nil
+		return true
 	})
-	return err
+	return errors.Join(err, answer)
 }
 
-// sendRequest sends one nftables message: body is its family byte, the rest of nfgenmsg and the attributes; nil asks for no
-// family in particular.
-func (c *Conn) sendRequest(typ, flags uint16, body []byte) (uint32, error) {
+// question is one nftables message: body is its family byte, the rest of nfgenmsg and the attributes; nil asks for no family
+// in particular.
+func (c *Conn) question(typ, flags uint16, body []byte) netlink.Question {
+	seq := c.cmd.Reserve(1)
+	c.head = appendQuestion(c.head[:0], typ, flags, body)
+	binary.NativeEndian.PutUint32(c.head[8:], seq)
+	return netlink.Question{First: seq, Last: seq, Data: [][]byte{c.head}}
+}
+
+func appendQuestion(b []byte, typ, flags uint16, body []byte) []byte {
+	off := len(b)
+	b = appendMsgHdr(b, nfnlSubsysNft<<8|typ, unix.NLM_F_REQUEST|flags)
 	if body == nil {
-		body = make([]byte, nfgenLen)
+		b = append(b, 0, 0, 0, 0)
 	}
-	c.cmd.seq++
-	b := appendMsgHdr(c.head[:0], nfnlSubsysNft<<8|typ, unix.NLM_F_REQUEST|flags)
 	b = append(b, body...)
-	c.head = b
-	endMsg(b, 0)
-	binary.NativeEndian.PutUint32(b[8:], c.cmd.seq)
-	return c.cmd.seq, c.cmd.send([][]byte{b})
+	endMsg(b, off)
+	return b
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // dumpRequest is the body of a dump request: family, and up to two names in attributes 1 and 2 (table, then set or chain).
@@ -18,27 +20,17 @@ func dumpRequest(f Family, names ...string) []byte {
 	return b
 }
 
-// dump sends a dump request and hands its rows, messages of the type before it (NEW comes before GET), to f. It reads on to the end even when f fails, because
-// the socket would refuse another dump with EBUSY; it reports ErrInterrupted if the kernel says so or if the rows come from
-// different generations: nfgenmsg.res_id carries the low 16 bits of the generation, also where the kernel does not flag.
+// dump sends a dump request and hands its rows, messages of the type before it (NEW comes before GET), to f. It reads on to the
+// end even when f fails, because the socket would refuse another dump with EBUSY; it reports ErrInterrupted if the kernel says
+// so or if the rows come from different generations: nfgenmsg.res_id carries the low 16 bits of the generation, also where the
+// kernel does not flag.
 func (c *Conn) dump(ctx context.Context, get uint16, body []byte, f func(nlmsg) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	seq, err := c.sendRequest(get, unix.NLM_F_DUMP, body)
-	if err != nil {
-		return err
-	}
-	d := dumping{seq: seq, row: get - 1, f: f}
-	for !d.done {
-		b, err := c.cmd.recv()
-		if err != nil {
-			return fmt.Errorf("read dump: %w", err)
-		}
-		eachMsg(b, d.take)
-		if d.err == nil {
-			d.err = ctx.Err()
-		}
+	d := dumping{ctx: ctx, row: get - 1, f: f}
+	if err := c.cmd.Ask(c.question(get, unix.NLM_F_DUMP, body), d.take); err != nil {
+		return fmt.Errorf("read dump: %w", errors.Join(err, d.err))
 	}
 	if d.err == nil && d.interrupted {
 		d.err = ErrInterrupted
@@ -47,30 +39,29 @@ func (c *Conn) dump(ctx context.Context, get uint16, body []byte, f func(nlmsg) 
 }
 
 type dumping struct {
-	seq         uint32
+	ctx         context.Context
 	row         uint16
 	f           func(nlmsg) error
 	gen         uint16
 	rows        int
 	interrupted bool
-	done        bool
-	err         error
+	err         error // the first one
 }
 
-func (d *dumping) take(m nlmsg) bool {
-	if m.seq != d.seq {
-		return true
+func (d *dumping) take(msg netlink.Message) (done bool) {
+	m := nlmsg{msg}
+	d.interrupted = d.interrupted || m.Flags&unix.NLM_F_DUMP_INTR != 0
+	if d.err == nil {
+		d.err = d.ctx.Err()
 	}
-	d.interrupted = d.interrupted || m.flags&unix.NLM_F_DUMP_INTR != 0
 	switch {
-	case m.typ == unix.NLMSG_DONE || m.typ == unix.NLMSG_ERROR:
-		d.done = true
-		if e := m.errno(); e != 0 && d.err == nil {
+	case m.Type == unix.NLMSG_DONE || m.Type == unix.NLMSG_ERROR:
+		if e := m.Errno(); e != 0 && d.err == nil {
 			d.err = e
 		}
-		return false
+		return true
 	case m.isNft(d.row):
-		gen := binary.BigEndian.Uint16(m.body[2:])
+		gen := binary.BigEndian.Uint16(m.Body[2:])
 		d.interrupted = d.interrupted || d.rows > 0 && gen != d.gen
 		d.gen = gen
 		d.rows++
@@ -78,7 +69,7 @@ func (d *dumping) take(m nlmsg) bool {
 			d.err = d.f(m)
 		}
 	}
-	return true
+	return false
 }
 
 // quietTries bounds how often a short dump is repeated for being interrupted: one takes less than a millisecond.

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // fakeTx is one batch on its way: it works on the live state and keeps how to undo it.
@@ -71,10 +73,10 @@ func (f *Fake) tellOthers(own bool, touched []TableRef) {
 // messageAt is message i as the kernel would receive it.
 func (b *Batch) messageAt(i int) nlmsg {
 	m := b.buf[b.msgs[i].off:]
-	return nlmsg{
-		typ: binary.NativeEndian.Uint16(m[4:]), flags: binary.NativeEndian.Uint16(m[6:]),
-		body: m[nlmsgHdrLen:binary.NativeEndian.Uint32(m)],
-	}
+	return nlmsg{netlink.Message{
+		Type: binary.NativeEndian.Uint16(m[4:]), Flags: binary.NativeEndian.Uint16(m[6:]),
+		Body: m[nlmsgHdrLen:binary.NativeEndian.Uint32(m)],
+	}}
 }
 
 // done notes a change and how to undo it.
@@ -102,7 +104,7 @@ func (tx *fakeTx) execute(m nlmsg, kind OpKind) (errno unix.Errno, offset int) {
 	case OpFlushChain:
 		return tx.flushChain(decodeRule(f, attrs).Chain), 0
 	case OpNewRule:
-		return tx.newRule(decodeRule(f, attrs), m.flags&unix.NLM_F_APPEND == 0), 0
+		return tx.newRule(decodeRule(f, attrs), m.Flags&unix.NLM_F_APPEND == 0), 0
 	case OpDelRule:
 		return tx.delRule(decodeRule(f, attrs)), 0
 	case OpNewFlowtable:

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 func mustAddr(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -150,7 +152,8 @@ func FuzzDecode(f *testing.F) {
 		NormalizeExprs(decodeRule(IPv4, d).Exprs)
 		dec := elementDecoder{chains: map[string]string{}}
 		_ = dec.list(d, func(*Element) error { return nil })
-		eachMsg(slices.Concat(make([]byte, 3), d), func(m nlmsg) bool { m.ack(); m.errno(); return true })
-		eachMsg(d, func(m nlmsg) bool { m.ack(); m.errno(); m.isNft(1); return true })
+		for _, b := range [][]byte{d, slices.Concat(make([]byte, 3), d)} {
+			_ = netlink.Each(b, func(m netlink.Message) { n := nlmsg{m}; n.ack(); n.Errno(); n.isNft(1) })
+		}
 	})
 }

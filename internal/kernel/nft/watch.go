@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // Move is one piece of news of the rule set.
@@ -26,6 +28,14 @@ type Move struct {
 // datagrams of 4.6 KB with overhead, which fit even if nobody reads meanwhile. It is memory only while it is in use.
 const eventBytes = 8 << 20
 
+// maxUnanswered bounds how often Watch asks for the generation in vain, and how many reads in a row may fail, before it gives
+// its socket up.
+const maxUnanswered = 100
+
+func eventOptions() netlink.Options {
+	return netlink.Options{ReceiveBuffer: eventBytes, ExtendedErrors: true}
+}
+
 // Watch implements Kernel. What this Conn commits is dropped by a filter in the kernel: every message of a commit carries the
 // port id of the socket that asked for it, and a datagram never holds messages of two commits (checked on 6.1, 6.12, 6.18).
 // After a failure the next Watch opens another socket.
@@ -34,33 +44,65 @@ func (c *Conn) Watch(ctx context.Context, moved func(Move)) error {
 		return errors.New("watch rule set: already watching")
 	}
 	defer c.watching.Unlock()
-	if c.failed {
-		if err := c.reopen(); err != nil {
-			return fmt.Errorf("watch rule set again: %w", err)
-		}
+	s, err := c.eventSocket()
+	if err != nil {
+		return fmt.Errorf("watch rule set: %w", err)
 	}
-	err := c.events.watch(ctx, c.cmd.nl.PID(), moved)
+	w := watcher{wire: c.wrap(s), moved: moved, port: s.Port(), blind: true, lost: true, buf: make([]byte, 64<<10)}
+	err = w.watch(ctx, s)
 	c.failed = err != nil && ctx.Err() == nil
 	return err
 }
 
-// watch follows the commits of everybody but the socket of port own.
-func (s *sock) watch(ctx context.Context, own uint32, moved func(Move)) error {
-	if err := s.nl.SetReadDeadline(time.Time{}); err != nil {
+// eventSocket gives the socket for Watch, another one if the last failed, with a filter against what we commit ourselves.
+func (c *Conn) eventSocket() (*netlink.Socket, error) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	if c.failed {
+		fresh, err := c.cmd.Dial(eventOptions())
+		if err != nil {
+			return nil, fmt.Errorf("open another socket: %w", err)
+		}
+		_ = c.events.Close()
+		c.events, c.failed = fresh, false
+	}
+	if err := c.events.DropFrom(c.own); err != nil {
+		c.failed = true
+		return nil, fmt.Errorf("filter notifications: %w", err)
+	}
+	return c.events, nil
+}
+
+// watcher reads notifications. After a loss (and at the start) it is blind: it empties the queue, asks for the generation, and
+// trusts no commit up to the answer. The kernel moves the generation before it tells of a commit, so the answer covers every
+// commit of which a part was missed. The answer is in the queue when the question is sent: a queue without it has lost it.
+type watcher struct {
+	wire   netlink.Wire
+	buf    []byte
+	moved  func(Move)
+	port   uint32     // of our socket: messages from it are the answer
+	blind  bool       // until the answer
+	lost   bool       // the queue must be emptied, then the generation asked for
+	asked  uint32     // number of the last question
+	vain   int        // questions since the last answer
+	fails  int        // reads that failed, in a row
+	from   Generation // commits up to here are covered by the last Lost
+	tables []TableRef // of the commit whose messages are coming in
+	odd    bool       // it has a message that names no table
+}
+
+func (w *watcher) watch(ctx context.Context, s *netlink.Socket) error {
+	if err := s.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("watch rule set: %w", err)
 	}
-	if err := s.dropFrom(own); err != nil {
-		return fmt.Errorf("filter rule set notifications: %w", err)
-	}
-	if err := s.nl.JoinGroup(nfnlGroupNft); err != nil {
+	if err := s.Join(nfnlGroupNft); err != nil {
 		return fmt.Errorf("join rule set notifications: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = s.nl.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = s.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	w := watcher{s: s, moved: moved, port: s.nl.PID(), blind: true, lost: true}
 	err := w.follow(ctx)
 	// While anyone is a member the kernel builds a message per element, so leave even if the socket is about to go.
-	return errors.Join(err, ignoreClosed(s.nl.LeaveGroup(nfnlGroupNft)))
+	return errors.Join(err, ignoreClosed(s.Leave(nfnlGroupNft)))
 }
 
 func ignoreClosed(err error) error {
@@ -70,67 +112,54 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// watcher reads notifications. After a loss (and at the start) it is blind: it empties the queue, asks for the generation, and
-// trusts no commit up to the answer. The kernel moves the generation before it tells of a commit, so the answer covers every
-// commit of which a part was missed.
-type watcher struct {
-	s      *sock
-	moved  func(Move)
-	port   uint32     // of our socket: messages from it are the answer
-	blind  bool       // until the answer
-	lost   bool       // the queue must be emptied, then the generation asked for
-	from   Generation // commits up to here are covered by the last Lost
-	tables []TableRef // of the commit whose messages are coming in
-	odd    bool       // it has a message that names no table
-}
-
 func (w *watcher) follow(ctx context.Context) error {
-	for {
-		var n int
-		var rerr error
-		err := w.s.raw.Read(func(fd uintptr) bool {
-			n, _, rerr = unix.Recvfrom(int(fd), w.s.buf, unix.MSG_DONTWAIT)
-			return w.lost || !errors.Is(rerr, unix.EAGAIN) && !errors.Is(rerr, unix.EINTR)
-		})
+	for w.fails < maxUnanswered {
+		n, err := w.wire.Receive(w.buf, !w.blind)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil:
-			return fmt.Errorf("wait for rule set notifications: %w", err)
-		case errors.Is(rerr, unix.EINTR):
-		case errors.Is(rerr, unix.ENOBUFS):
+		case err == nil && n <= len(w.buf) && netlink.Each(w.buf[:n], w.take) == nil:
+			w.fails = 0
+		case err == nil, errors.Is(err, unix.ENOBUFS): // cut off, or dropped for want of room
+			w.fails++
 			w.blind, w.lost = true, true
-		case errors.Is(rerr, unix.EAGAIN):
+		case errors.Is(err, unix.EINTR):
+			w.fails++
+		case errors.Is(err, unix.EAGAIN): // the queue is empty
 			w.lost = false
-			if err := w.s.askGeneration(); err != nil {
+			if err := w.askGeneration(); err != nil {
 				return err
 			}
-		case rerr != nil:
-			return fmt.Errorf("read rule set notifications: %w", rerr)
 		default:
-			eachMsg(w.s.buf[:n], w.take)
+			return fmt.Errorf("read rule set notifications: %w", err)
 		}
 	}
+	return errors.New("read rule set notifications: nothing can be read")
 }
 
-func (s *sock) askGeneration() error {
-	b := append(appendMsgHdr(nil, nfnlSubsysNft<<8|unix.NFT_MSG_GETGEN, unix.NLM_F_REQUEST), 0, 0, 0, 0)
-	endMsg(b, 0)
-	if err := s.send([][]byte{b}); err != nil {
+func (w *watcher) askGeneration() error {
+	if w.vain++; w.vain > maxUnanswered {
+		return errors.New("ask for the rule set generation: no answer comes")
+	}
+	w.asked++
+	b := appendQuestion(nil, unix.NFT_MSG_GETGEN, 0, nil)
+	binary.NativeEndian.PutUint32(b[8:], w.asked)
+	if err := w.wire.Send([][]byte{b}); err != nil && !errors.Is(err, unix.EINTR) { // interrupted: it is asked again
 		return fmt.Errorf("ask for the rule set generation: %w", err)
 	}
 	return nil
 }
 
-func (w *watcher) take(m nlmsg) bool {
+func (w *watcher) take(msg netlink.Message) {
+	m := nlmsg{msg}
 	switch {
-	case m.typ>>8 != nfnlSubsysNft || len(m.body) < nfgenLen:
+	case m.Type>>8 != nfnlSubsysNft || len(m.Body) < nfgenLen:
 	case !m.isNft(unix.NFT_MSG_NEWGEN):
 		if !w.blind {
 			w.note(m)
 		}
-	case m.port == w.port && !w.lost:
-		w.blind, w.from = false, genOf(m)
+	case m.Port == w.port && m.Seq == w.asked && !w.lost:
+		w.blind, w.vain, w.from = false, 0, genOf(m)
 		w.tell(Move{Generation: w.from, Lost: true})
 	case w.blind:
 	default:
@@ -140,7 +169,6 @@ func (w *watcher) take(m nlmsg) bool {
 			w.tell(Move{})
 		}
 	}
-	return true
 }
 
 // tell ends a commit.
@@ -175,20 +203,4 @@ func tableName(m nlmsg) []byte {
 		}
 	}
 	return nil
-}
-
-// dropFrom attaches: A = nlmsg_pid of the first message; drop if it is port. The filter loads big endian what lies there in
-// host order.
-func (s *sock) dropFrom(port uint32) error {
-	k := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, port))
-	prog := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 12},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 0, Jf: 1, K: k},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
-	}
-	return s.control(func(fd int) error {
-		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-			&unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]})
-	})
 }

@@ -203,7 +203,7 @@ func (w *world) flip(k Kernel, set SetRef, round int) {
 // which a part may have come through; afterwards all is told again.
 func TestWatchSaysWhatItLost(t *testing.T) {
 	k := ownNetns(t)
-	err := k.events.control(func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<10) })
+	err := k.events.SetReceiveBuffer(16 << 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestWatchAfterItsSocketFailed(t *testing.T) {
 	six := TableRef{IPv6, "six"}
 	for range 2 {
 		l, _ := listen(t, k)
-		if err := k.events.nl.Close(); err != nil {
+		if err := k.events.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-l.ended; err == nil {

@@ -1,6 +1,7 @@
 package k8s
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ const protobuf = runtime.ContentTypeProtobuf
 type clients struct {
 	core, discovery, networking rest.Interface
 	events                      rest.Interface // core, with a rate limit of its own
+	server                      string         // its URL, for users
 }
 
 // restConfig reads the kubeconfig, or what a pod is given.
@@ -43,10 +45,7 @@ func restConfig(c *Config) (*rest.Config, error) {
 		return nil, fmt.Errorf("read %s: %w", from, err)
 	}
 	rc.UserAgent = c.UserAgent
-	rc.ContentType = c.ContentType
-	if rc.ContentType == "" {
-		rc.ContentType = protobuf
-	}
+	rc.ContentType = cmp.Or(c.ContentType, protobuf)
 	rc.AcceptContentTypes = rc.ContentType
 	if rc.ContentType != runtime.ContentTypeJSON {
 		rc.AcceptContentTypes += "," + runtime.ContentTypeJSON
@@ -66,13 +65,7 @@ func newClients(c *Config) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	qps, burst := c.QPS, c.Burst
-	if qps == 0 {
-		qps = 5
-	}
-	if burst == 0 {
-		burst = 10
-	}
+	qps, burst := cmp.Or(c.QPS, 5), cmp.Or(c.Burst, 10)
 	connection, err := rest.HTTPClientFor(base)
 	if err != nil {
 		return nil, fmt.Errorf("set up connection to %s: %w", base.Host, err)
@@ -82,7 +75,7 @@ func newClients(c *Config) (*clients, error) {
 	if qps > 0 { // negative turns it off, as in kube-proxy
 		watches = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	}
-	out := &clients{}
+	out := &clients{server: base.Host}
 	for _, one := range []struct {
 		to    *rest.Interface
 		gv    schema.GroupVersion

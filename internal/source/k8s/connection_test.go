@@ -82,7 +82,7 @@ func TestTokenReplaced(t *testing.T) {
 	l.until(t, "synced", l.synced)
 	f.do(func() { f.token = "second" })
 	f.hangUpAll()
-	l.until(t, "refused", func() bool { return len(l.problems) == 1 && strings.Contains(l.problems[0], "credentials are refused") })
+	l.until(t, "refused", func() bool { return len(l.problems) == 1 && strings.Contains(l.problems[0], "refuses our credentials") })
 	if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestWrongCertificate(t *testing.T) {
 	f := newFakeAPI(t)
 	l := start(t, f, func(c *Config) { c.Kubeconfig = f.kubeconfig(strangersCertificate(t), "") })
 	l.until(t, "a clear word", func() bool {
-		return len(l.problems) == 1 && strings.HasPrefix(l.problems[0], "kubernetes API: the server's certificate is not trusted")
+		return len(l.problems) == 1 && strings.HasPrefix(l.problems[0], "the certificate of the API server at "+f.server.URL+" is not trusted")
 	})
 	l.until(t, "the status", func() bool {
 		s := l.source.Status()
@@ -120,7 +120,7 @@ func TestWrongCertificate(t *testing.T) {
 
 // Old clusters have no ServiceCIDRs, and old roles forbid them: go on without.
 func TestWithoutServiceCIDRs(t *testing.T) {
-	for status, complaint := range map[int]string{http.StatusNotFound: "", http.StatusForbidden: "not allowed to list and watch servicecidrs"} {
+	for status, complaint := range map[int]string{http.StatusNotFound: "", http.StatusForbidden: "forbidden: list servicecidrs: give the account"} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			f := newFakeAPI(t)
 			populate(f)
@@ -146,7 +146,7 @@ func TestForbiddenServices(t *testing.T) {
 	f.refuse["services"] = http.StatusForbidden
 	l := start(t, f, nil)
 	l.until(t, "a clear word", func() bool {
-		return len(l.problems) == 1 && strings.Contains(l.problems[0], "we are not allowed to list and watch services")
+		return len(l.problems) == 1 && strings.Contains(l.problems[0], "forbidden: list services: give the account")
 	})
 	l.until(t, "the others", func() bool { return l.node != nil && l.cidrs != nil && len(l.slices) == 1 })
 	l.see(func() {

@@ -26,6 +26,7 @@ type listener struct {
 	node     *model.Node
 	cidrs    *model.ServiceCIDRs
 	problems []string // of the connection, as they stand now
+	kind     model.ProblemKind
 	log      []string
 	triggers map[string]time.Time
 	changed  chan struct{}
@@ -52,7 +53,7 @@ func (l *listener) put(e model.Event) {
 	case e.Origin == origin:
 		l.problems = nil
 		for _, p := range e.Problems {
-			l.problems = append(l.problems, p.String())
+			l.problems, l.kind = append(l.problems, p.String()), p.Kind
 		}
 	}
 	select {
@@ -115,7 +116,7 @@ func start(t *testing.T, f *fakeAPI, edit func(*Config)) *listener {
 	if edit != nil {
 		edit(&c)
 	}
-	if c.Kubeconfig == "" {
+	if c.Kubeconfig == "" && c.Master == "" {
 		c.Kubeconfig = f.kubeconfig("", "")
 	}
 	s, err := New(c)

@@ -2,16 +2,11 @@ package k8s
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -35,12 +30,13 @@ type ResourceStatus struct {
 }
 
 // origin is what the Problems of the connection are about.
-const origin = "kubernetes API"
+const origin = "API server"
 
 // tracker keeps the Status, and says when the connection is bad and well again.
 type tracker struct {
-	sink func(model.Event)
-	now  func() time.Time
+	sink   func(model.Event)
+	now    func() time.Time
+	server string // its URL
 
 	mu        sync.Mutex
 	synced    bool
@@ -114,17 +110,34 @@ func (t *tracker) answered(r *resourceState, err error) {
 	t.mu.Lock()
 	r.connected, r.err = err == nil, ""
 	if err != nil {
-		r.err = explain(r.name, err)
+		r.err = explain(t.server, r.name, err)
 	} else {
 		r.lastHeard = t.now()
 	}
+	t.tellLocked()
+}
+
+// silent notes that the server should have answered by now. A firewall that drops
+// packets makes the connection fail only after half a minute.
+func (t *tracker) silent() {
+	t.mu.Lock()
+	for _, r := range t.resources {
+		if !r.connected && !r.optional && r.err == "" {
+			r.err = fmt.Sprintf("no answer from the API server at %s yet: still trying", t.server)
+		}
+	}
+	t.tellLocked()
+}
+
+// tellLocked tells what stands, if that has changed. It unlocks.
+func (t *tracker) tellLocked() {
 	connected := !slices.ContainsFunc(t.resources, func(r *resourceState) bool { return !r.connected && !r.optional })
 	if connected != t.connected {
 		t.connected, t.since = connected, t.now()
 	}
 	var problems []model.Problem
 	for _, r := range t.resources {
-		p := model.Problem{Object: origin, Reason: r.err}
+		p := model.Problem{Kind: model.Unavailable, Object: origin, Reason: r.err, Well: "reached the API server again"}
 		if r.err != "" && !slices.Contains(problems, p) {
 			problems = append(problems, p)
 		}
@@ -135,28 +148,4 @@ func (t *tracker) answered(r *resourceState, err error) {
 	if news {
 		t.sink(model.Event{Origin: origin, Problems: problems, Received: t.now()})
 	}
-}
-
-// explain says what an error means for who reads the log. Errors of the
-// connection read the same for every resource, so that they are said once.
-func explain(resource string, err error) string {
-	var certificate *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &certificate):
-		return fmt.Sprintf("the server's certificate is not trusted (certificate-authority of the kubeconfig, or ca.crt of the service account): %v",
-			certificate.Err)
-	case apierrors.IsUnauthorized(err):
-		return "our credentials are refused: token expired or unknown, or client certificate not signed by the cluster"
-	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("we are not allowed to list and watch %s: %v", resource, err)
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errNoAnswer.Error()
-	}
-	// client-go wraps the URL around the cause: Get "https://...": dial tcp ...
-	text := err.Error()
-	if i := strings.Index(text, "\": "); i >= 0 && strings.Contains(text[:i], "://") {
-		text = text[i+3:]
-	}
-	return text
 }

@@ -1,0 +1,54 @@
+package app
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// A problem is said once, a second one of the same object alone, and the end of
+// one that asks for it with the time it lasted.
+func TestProblemsAreToldOnceAndTheirEndToo(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(1000, 0)
+	p := newProblemLog(slog.New(slog.NewTextHandler(&out, nil)), func() time.Time { return now })
+	heard := func() []string {
+		var lines []string
+		for line := range strings.Lines(out.String()) {
+			_, line, _ = strings.Cut(line, "level=")
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		out.Reset()
+		return lines
+	}
+	server := func(reasons ...string) (list []model.Problem) {
+		for _, r := range reasons {
+			list = append(list, model.Problem{Kind: model.Unavailable, Object: "API server", Reason: r, Well: "reached the API server again"})
+		}
+		return list
+	}
+	for _, step := range []struct {
+		after time.Duration
+		list  []model.Problem
+		well  []string
+		want  []string
+	}{
+		{0, server("cannot reach it"), nil, []string{`WARN msg="cannot reach it"`}},
+		{time.Second, server("cannot reach it"), nil, nil},
+		{time.Second, server("cannot reach it", "forbidden: list services"), nil, []string{`WARN msg="forbidden: list services"`}},
+		{10 * time.Second, nil, []string{"API server"}, []string{`INFO msg="reached the API server again" after=12s`}},
+		{0, server("cannot reach it"), nil, []string{`WARN msg="cannot reach it"`}},
+		{0, []model.Problem{{Object: "Service a/b", Field: "spec.x", Reason: "is wrong"}}, nil, []string{`WARN msg="bad input: Service a/b: spec.x: is wrong"`}},
+		{0, nil, []string{"Service a/b"}, nil},
+	} {
+		now = now.Add(step.after)
+		p.tell(step.list, step.well)
+		if got := heard(); strings.Join(got, "\n") != strings.Join(step.want, "\n") {
+			t.Errorf("%v, well %v: said %q, want %q", step.list, step.well, got, step.want)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// What is wrong with a source is told at once, although the engine may not write
+// before all of them are in: it is the reason why it waits.
+func TestProblemsAreToldBeforeTheSourcesAreIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		run(t, b, func() {
+			refused := model.Problem{Object: "kubernetes API", Reason: "cannot reach it: connection refused"}
+			b.put(model.Event{Origin: "kubernetes API", Problems: []model.Problem{refused}})
+			synctest.Wait()
+			last := b.last()
+			if !last.Waits || len(last.Problems) != 1 || last.Problems[0] != refused {
+				t.Fatalf("after a problem: %+v", last)
+			}
+			time.Sleep(10 * time.Second) // virtual time (synctest)
+			if n := len(b.turns()); n != 1 {
+				t.Fatalf("told %d times", n)
+			}
+			b.put(model.Event{Origin: "kubernetes API"})
+			synctest.Wait()
+			if last = b.last(); !last.Waits || len(last.Well) != 1 || last.Well[0] != "kubernetes API" {
+				t.Fatalf("after the recovery: %+v", last)
+			}
+		})
+	})
+}

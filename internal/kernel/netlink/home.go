@@ -1,0 +1,39 @@
+package netlink
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// home is the network namespace of a Conn, held open so that sockets can be opened in it for as long as the Conn lives,
+// whatever thread asks for them.
+type home struct{ fd int }
+
+func homeOf(s *Socket) (home, error) {
+	h := home{-1}
+	err := s.control(func(fd int) (err error) { h.fd, err = unix.IoctlRetInt(fd, unix.SIOCGSKNS); return err })
+	if err != nil {
+		return home{-1}, fmt.Errorf("find the network namespace of a socket: %w", err)
+	}
+	return h, nil
+}
+
+func (h home) close() error { return unix.Close(h.fd) }
+
+// dial opens a Socket there. Only a thread that is somewhere else must enter, for which CAP_SYS_ADMIN is needed; an agent's
+// threads are all there.
+func (h home) dial(o Options) (*Socket, error) {
+	runtime.LockOSThread() // between the look at its namespace and the opening
+	defer runtime.UnlockOSThread()
+	var its, own unix.Stat_t
+	if err := errors.Join(unix.Fstat(h.fd, &its), unix.Stat("/proc/thread-self/ns/net", &own)); err != nil {
+		return nil, fmt.Errorf("compare network namespaces: %w", err)
+	}
+	if its.Dev == own.Dev && its.Ino == own.Ino {
+		return dial(0, o)
+	}
+	return dial(h.fd, o)
+}

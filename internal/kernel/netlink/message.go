@@ -1,0 +1,46 @@
+package netlink
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// HeaderLen is the length of the header of each message.
+const HeaderLen = unix.SizeofNlMsghdr
+
+// Message is one received message. Body begins after the header and is valid until the next one is read.
+type Message struct {
+	Type, Flags uint16
+	Seq         uint32
+	Port        uint32 // of the socket that asked
+	Body        []byte
+}
+
+// Errno is the error of an NLMSG_ERROR or NLMSG_DONE message; 0 is an acknowledgement.
+func (m *Message) Errno() unix.Errno {
+	if len(m.Body) < 4 {
+		return 0
+	}
+	return unix.Errno(-int32(binary.NativeEndian.Uint32(m.Body)))
+}
+
+// Each hands the messages of a datagram to f. What comes after a malformed one cannot be found: that is an error.
+func Each(b []byte, f func(Message)) error {
+	for len(b) > 0 {
+		n := HeaderLen + 1
+		if len(b) >= HeaderLen {
+			n = int(binary.NativeEndian.Uint32(b))
+		}
+		if n < HeaderLen || n > len(b) {
+			return fmt.Errorf("a netlink message says that it has %d bytes, and %d are there", n, len(b))
+		}
+		f(Message{
+			Type: binary.NativeEndian.Uint16(b[4:]), Flags: binary.NativeEndian.Uint16(b[6:]),
+			Seq: binary.NativeEndian.Uint32(b[8:]), Port: binary.NativeEndian.Uint32(b[12:]), Body: b[HeaderLen:n],
+		})
+		b = b[min((n+3)&^3, len(b)):]
+	}
+	return nil
+}
