@@ -20,7 +20,7 @@ func Admit(svc *model.Service, node *Self) (*model.Service, []model.Problem) {
 	if svc == nil || !svc.Proxied || len(svc.ExternalIPs) == 0 && len(svc.LoadBalancerIPs) == 0 {
 		return svc, nil
 	}
-	r := refusals{svc: svc, node: node}
+	r := refusals{svc: svc, node: *node}
 	balancers := r.filter(func(int) string { return field(model.LoadBalancer) }, svc.LoadBalancerIPs, neverServed)
 	var external []netip.Addr
 	if node.NoExternalIPs {
@@ -38,7 +38,7 @@ func Admit(svc *model.Service, node *Self) (*model.Service, []model.Problem) {
 
 type refusals struct {
 	svc      *model.Service
-	node     *Self
+	node     Self
 	problems []model.Problem
 }
 

@@ -8,13 +8,19 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
+// MaxBackends is how many endpoints a Frontend may have; the others get nothing.
+const MaxBackends = 1 << 16
+
 // choice is which endpoints one port may use, in one family (contract.md 3).
 type choice struct {
 	cluster []model.Backend // for policy Cluster
 	local   []model.Backend // for policy Local
 	others  []model.Other   // exist, but are in neither list
 	any     bool            // some endpoint somewhere is ready, or serving while terminating
+	cut     int             // so many were too many for a list; 0 mostly
 	note    string
+
+	clusterTable, localTable model.HashTable // of consistent hash
 }
 
 // candidate is an endpoint joined with the port its slice gives it.
@@ -33,43 +39,55 @@ const (
 	isDraining        // not ready, but serving while terminating (KEP-1669)
 	isHere            // on this node
 	isNear            // ready, and the topology hints allow it from here
+	isHinted          // has topology hints
 	isChosen          // in one of the lists
 )
 
-func (in *Inputs) choose(p *model.ServicePort, fam model.Family) choice {
+func (in *Inputs) choose(p *servicePort) choice {
 	var ch choice
-	all := in.candidates(p, fam)
+	all := in.candidates(&portFinder{p.ServicePort, p.nth, p.family})
 	if len(all) == 0 {
 		return ch
 	}
 	var seen traits
 	for i := range all {
-		all[i].traits = in.traits(all[i].ep)
 		seen |= all[i].traits
 	}
 	ch.any = seen&(isReady|isDraining) != 0
 	w := in.weights()
-	if in.usesCluster(p) {
-		topo := in.topology(all)
-		ch.note = topo.note
-		want := isDraining
-		for i := range all {
-			if all[i].traits&isReady != 0 && topo.allows(all[i].ep) {
-				all[i].traits |= isNear
-				want = isNear
-			}
+	if in.usesCluster(p.ServicePort) {
+		var topo topo
+		if seen&isHinted != 0 {
+			topo = in.topology(all)
+			ch.note = topo.note
 		}
-		ch.cluster = in.backends(all, want, w)
+		want := isDraining
+		if topo.keepNear(all) {
+			want = isNear
+		}
+		ch.cluster = ch.backends(all, want, w)
 	}
 	if in.Service.InternalLocal || in.Service.ExternalLocal {
 		want := isReady | isHere
 		if !slices.ContainsFunc(all, func(c candidate) bool { return c.has(want) }) {
 			want = isDraining | isHere // in each list separately
 		}
-		ch.local = in.backends(all, want, w)
+		ch.local = ch.backends(all, want, w)
 	}
 	ch.others = others(all)
 	return ch
+}
+
+// keepNear marks the ready candidates that the hints allow, and tells whether
+// there are any.
+func (t *topo) keepNear(all []candidate) (some bool) {
+	for i := range all {
+		if all[i].has(isReady) && t.allows(all[i].ep) {
+			all[i].traits |= isNear
+			some = true
+		}
+	}
+	return some
 }
 
 func (c *candidate) has(want traits) bool { return c.traits&want == want }
@@ -83,6 +101,9 @@ func (in *Inputs) traits(e *model.Endpoint) (t traits) {
 	}
 	if in.isHere(e) {
 		t |= isHere
+	}
+	if e.Hints != nil {
+		t |= isHinted
 	}
 	return t
 }
@@ -100,10 +121,10 @@ func (in *Inputs) usesCluster(p *model.ServicePort) bool {
 // same address and port twice (two slices while the controller rebalances, or a
 // pod that ends as its successor gets the address): the one that is not
 // terminating counts, then the ready one.
-func (in *Inputs) candidates(p *model.ServicePort, fam model.Family) []candidate {
+func (in *Inputs) candidates(p *portFinder) []candidate {
 	n := 0
 	for _, sl := range in.Slices {
-		if portOf(sl, p, fam) != 0 {
+		if p.in(sl) != 0 {
 			n += len(sl.Endpoints)
 		}
 	}
@@ -112,32 +133,18 @@ func (in *Inputs) candidates(p *model.ServicePort, fam model.Family) []candidate
 	}
 	out := make([]candidate, 0, n)
 	for _, sl := range in.Slices {
-		port := portOf(sl, p, fam)
+		port := p.in(sl)
 		if port == 0 {
 			continue
 		}
 		for j := range sl.Endpoints {
-			out = append(out, candidate{ep: &sl.Endpoints[j], nth: uint32(len(out)), port: port})
+			e := &sl.Endpoints[j]
+			out = append(out, candidate{ep: e, nth: uint32(len(out)), port: port, traits: in.traits(e)})
 		}
 	}
-	slices.SortFunc(out, compareCandidates)
-	return slices.CompactFunc(out, func(a, b candidate) bool {
+	return slices.CompactFunc(sorted(out), func(a, b candidate) bool {
 		return a.port == b.port && a.ep.Addr == b.ep.Addr
 	})
-}
-
-// portOf gives the number that a slice has for a ServicePort; 0 if it has none,
-// or is of the other family, or is for DNS only.
-func portOf(sl *model.Slice, p *model.ServicePort, fam model.Family) uint16 {
-	if sl.Family != fam || sl.Headless {
-		return 0
-	}
-	for i := range sl.Ports {
-		if sl.Ports[i].Name == p.Name && sl.Ports[i].Protocol == p.Protocol && sl.Ports[i].Port != 0 {
-			return sl.Ports[i].Port
-		}
-	}
-	return 0
 }
 
 func compareCandidates(a, b candidate) int {
@@ -166,7 +173,7 @@ func rank(e *model.Endpoint) int {
 }
 
 // backends lists the candidates that have the wanted traits, and marks them.
-func (in *Inputs) backends(all []candidate, want traits, weights map[string]uint16) []model.Backend {
+func (ch *choice) backends(all []candidate, want traits, weights map[string]uint16) []model.Backend {
 	n := 0
 	for i := range all {
 		if all[i].has(want) {
@@ -176,21 +183,25 @@ func (in *Inputs) backends(all []candidate, want traits, weights map[string]uint
 	if n == 0 {
 		return nil
 	}
-	out := make([]model.Backend, 0, n)
+	out := make([]model.Backend, 0, min(n, MaxBackends))
 	for i := range all {
 		c := &all[i]
 		if !c.has(want) {
 			continue
 		}
-		b := model.Backend{Addr: c.ep.Addr, Port: c.port, Weight: weightOf(c.ep, weights), Local: c.has(isHere)}
-		if b.Weight == 0 { // asked to get nothing
+		weight := weightOf(c.ep, weights)
+		if weight == 0 { // asked to get nothing
+			continue
+		}
+		if len(out) == MaxBackends {
+			ch.cut++
 			continue
 		}
 		c.traits |= isChosen
-		out = append(out, b)
+		out = append(out, model.Backend{Addr: c.ep.Addr, Port: c.port, Weight: weight, Local: c.has(isHere)})
 	}
 	if len(out) == 0 { // every endpoint has weight 0: serving beats the wish
-		return in.backends(all, want, nil)
+		return ch.backends(all, want, nil)
 	}
 	return out
 }

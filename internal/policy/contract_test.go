@@ -1,10 +1,15 @@
 package policy_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
 )
 
 // Contract point 1: which Services, which families.
@@ -167,4 +172,99 @@ func TestHealthCheck(t *testing.T) {
 	count(decision{name: "a pod of two families is one", svc: lb,
 		eps: []string{"10.1.0.1@n1", "10.1.0.2@n1", "fd01::1@n1", "fd01::2@n1"}, health: "32000:2"})
 	count(decision{name: "not under policy Cluster", svc: off, eps: []string{"10.1.0.1@n1"}, health: ""})
+}
+
+// More endpoints than a data plane has places for: the first by address are used,
+// and the owner is told. Those left out still exist: their flows are not ended.
+func TestTooManyEndpoints(t *testing.T) {
+	const extra = 3
+	svc, sl := benchInputs(1, policy.MaxBackends+extra)
+	res := policy.Frontends(policy.Inputs{Service: &svc, Slices: sl, Node: policy.Self{Name: "n1"}})
+	if n := len(res.Frontends[0].Backends); n != policy.MaxBackends {
+		t.Errorf("%d backends", n)
+	}
+	if n := len(res.Frontends[0].Others); n != extra {
+		t.Errorf("%d others", n)
+	}
+	want := "Service bench/svc-1: spec.ports[0]: 3 IPv4 endpoints are left out: a Service port can have 65536"
+	if len(res.Problems) != 1 || res.Problems[0].String() != want {
+		t.Errorf("problems %v", res.Problems)
+	}
+	if res := policy.Frontends(policy.Inputs{Service: &svc, Slices: sl[:len(sl)-1], Node: policy.Self{Name: "n1"}}); res.Problems != nil {
+		t.Errorf("problems %v of few enough endpoints", res.Problems)
+	}
+}
+
+// Two entries of spec.ports with one number: the first has it, also among many.
+func TestPortsNamedTwice(t *testing.T) {
+	svc := service(model.Service{Ports: []model.ServicePort{{Name: "a", Protocol: model.TCP, Port: 80, NodePort: 30080}}})
+	for i := range 40 {
+		svc.Ports = append(svc.Ports, model.ServicePort{Name: fmt.Sprint("p", i), Protocol: model.TCP, Port: uint16(100 + i)})
+	}
+	svc.Ports = append(svc.Ports,
+		model.ServicePort{Name: "b", Protocol: model.TCP, Port: 80, NodePort: 30080}, model.ServicePort{Name: "c", Protocol: model.TCP, Port: 139},
+		model.ServicePort{Name: "d", Protocol: model.UDP, Port: 80, NodePort: 30080})
+	names := map[string]string{}
+	res := policy.Frontends(policy.Inputs{Service: &svc})
+	for i := range res.Frontends {
+		f := &res.Frontends[i]
+		if was, twice := names[f.Key.String()]; twice {
+			t.Errorf("%s is there for %s and %s", f.Key, was, f.Port)
+		}
+		names[f.Key.String()] = f.Port
+	}
+	for k, port := range map[string]string{"10.96.0.1:80/TCP": "a", "*4:30080/TCP": "a", "10.96.0.1:139/TCP": "p39", "*4:30080/UDP": "d"} {
+		if names[k] != port {
+			t.Errorf("%s is of port %q, want %q", k, names[k], port)
+		}
+	}
+}
+
+// Many endpoints are sorted in another way than few: the result is the same.
+func TestManyEndpointsAreSorted(t *testing.T) {
+	for _, fam := range []model.Family{model.IPv4, model.IPv6} {
+		svc := service(model.Service{ClusterIPs: addrs("10.96.0.1", "fd00::1")})
+		r := rand.New(rand.NewPCG(3, uint64(fam)))
+		var list []*model.Slice
+		for i := range 8 { // of two ports, with addresses that occur twice
+			sl := &model.Slice{Key: model.SliceKey{Name: fmt.Sprint(i)}, Family: fam, Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: uint16(8000 + i%2)}}}
+			for range 60 {
+				a := [16]byte{0: 0xfd, 7: byte(r.IntN(3)), 8: byte(r.IntN(2)), 15: byte(r.IntN(200)), 14: byte(r.IntN(2))}
+				e := model.Endpoint{Addr: netip.AddrFrom16(a), Ready: r.IntN(2) == 0, Terminating: r.IntN(2) == 0, Serving: r.IntN(2) == 0}
+				if fam == model.IPv4 {
+					e.Addr = netip.AddrFrom4([4]byte{10, a[8], a[14], a[15]})
+				}
+				sl.Endpoints = append(sl.Endpoints, e)
+			}
+			list = append(list, sl)
+		}
+		in := policy.Inputs{Service: &svc, Slices: list}
+		var got []netip.AddrPort
+		state := map[netip.AddrPort]bool{} // serving: the best of each address
+		for _, f := range policy.Frontends(in).Frontends {
+			if f.Key.Family != fam {
+				continue
+			}
+			for _, b := range f.Backends {
+				got = append(got, b.AddrPort())
+			}
+			if !slices.IsSortedFunc(f.Others, func(a, b model.Other) int { return a.Addr.Compare(b.Addr) }) {
+				t.Error("others are not sorted")
+			}
+		}
+		if !slices.IsSortedFunc(got, netip.AddrPort.Compare) || len(slices.Compact(slices.Clone(got))) != len(got) || len(got) < 100 {
+			t.Errorf("%s: %d backends, not sorted or not unique", fam, len(got))
+		}
+		for _, sl := range list {
+			for _, e := range sl.Endpoints {
+				k := netip.AddrPortFrom(e.Addr, sl.Ports[0].Port)
+				state[k] = state[k] || e.Ready && !e.Terminating
+			}
+		}
+		for k, ready := range state { // an entry that is not terminating and ready wins over its doubles
+			if _, in := slices.BinarySearchFunc(got, k, netip.AddrPort.Compare); ready && !in {
+				t.Errorf("%s is ready and missing", k)
+			}
+		}
+	}
 }

@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -66,13 +68,21 @@ func Frontends(in Inputs) Result {
 	}
 	ranges, problems := portRanges(svc)
 	res.Problems = append(res.Problems, problems...)
+	addrs := addressesOf(svc)
+	res.Frontends = make([]model.Frontend, 0, addrs.frontends(svc.Ports, ranges))
+	var single, node portSet
 	for i := range svc.Ports {
-		var r portRange
+		p := servicePort{ServicePort: &svc.Ports[i], nth: i}
 		if ranges != nil {
-			r = ranges[i]
+			p.ports = ranges[i]
 		}
-		for _, fam := range [...]model.Family{model.IPv4, model.IPv6} {
-			in.port(&res, servicePort{&svc.Ports[i], r, fam})
+		// A number that two entries of spec.ports name is the first one's.
+		p.again = single.addAgain(p.Protocol, p.Port)
+		p.nodePortAgain = p.NodePort == 0 || node.addAgain(p.Protocol, p.NodePort)
+		for f, fam := range [...]model.Family{model.IPv4, model.IPv6} {
+			if p.family = fam; servesFamily(svc, fam) {
+				in.port(&res, &p, addrs[f])
+			}
 		}
 	}
 	if svc.HealthCheckNodePort != 0 && svc.ExternalLocal {
@@ -85,35 +95,31 @@ func Frontends(in Inputs) Result {
 // serves besides.
 type servicePort struct {
 	*model.ServicePort
-	ports  portRange
-	family model.Family
+	nth                  int
+	ports                portRange
+	family               model.Family
+	again, nodePortAgain bool // the number is an earlier entry's
 }
 
-// port appends the Frontends of one ServicePort in one family.
-func (in *Inputs) port(res *Result, p servicePort) {
-	svc := in.Service
-	if !servesFamily(svc, p.family) {
-		return
-	}
-	ch := in.choose(p.ServicePort, p.family)
-	if ch.note != "" {
-		res.Notes = append(res.Notes, Note{Port: p.Name, Family: p.family, Text: ch.note})
-	}
-	if len(ch.local) == 0 && ch.any {
-		res.NoLocalInternal = res.NoLocalInternal || svc.InternalLocal
-		res.NoLocalExternal = res.NoLocalExternal || svc.ExternalLocal
-	}
+// vip is an address on which a Service is served.
+type vip struct {
+	kind model.FrontendKind
+	addr netip.Addr
+}
+
+// serviceAddrs are the addresses of a Service by family, IPv4 first, in the order of its
+// Frontends; each of them once.
+type serviceAddrs [2][]vip
+
+func addressesOf(svc *model.Service) (out serviceAddrs) {
 	each := func(kind model.FrontendKind, list []netip.Addr) {
 		for _, a := range list {
-			if model.FamilyOf(a) != p.family {
-				continue
+			of := &out[0]
+			if model.FamilyOf(a) == model.IPv6 {
+				of = &out[1]
 			}
-			key := model.FrontendKey{Family: p.family, Protocol: p.Protocol, Addr: a, Port: p.Port}
-			in.add(res, model.Frontend{Key: key, Kind: kind, Port: p.Name}, &ch)
-			if p.ports.last != 0 {
-				key.Port, key.LastPort = p.ports.first, p.ports.last
-				wide := ch.ofRange()
-				in.add(res, model.Frontend{Key: key, Kind: kind, Port: p.Name}, &wide)
+			if !slices.ContainsFunc(*of, func(v vip) bool { return v.addr == a }) {
+				*of = append(*of, vip{kind, a})
 			}
 		}
 	}
@@ -121,22 +127,65 @@ func (in *Inputs) port(res *Result, p servicePort) {
 	// An address that is both is guarded as a load balancer's: the safe reading.
 	each(model.LoadBalancer, svc.LoadBalancerIPs)
 	each(model.ExternalIP, svc.ExternalIPs)
-	if p.NodePort != 0 {
+	return out
+}
+
+// frontends is how many there will be at most.
+func (a *serviceAddrs) frontends(ports []model.ServicePort, ranges []portRange) int {
+	n := (len(a[0]) + len(a[1])) * (len(ports) + len(ranges))
+	for i := range ports {
+		if ports[i].NodePort != 0 {
+			n += 2
+		}
+	}
+	return n
+}
+
+// port appends the Frontends of one ServicePort in one family.
+func (in *Inputs) port(res *Result, p *servicePort, addrs []vip) {
+	svc := in.Service
+	ch := in.choose(p)
+	if ch.note != "" {
+		res.Notes = append(res.Notes, Note{Port: p.Name, Family: p.family, Text: ch.note})
+	}
+	if ch.cut > 0 {
+		res.Problems = append(res.Problems, model.Problem{Object: "Service " + svc.Key.String(), Field: fmt.Sprintf("spec.ports[%d]", p.nth),
+			Reason: fmt.Sprintf("%d %s endpoints are left out: a Service port can have %d", ch.cut, p.family, MaxBackends)})
+	}
+	if len(ch.local) == 0 && ch.any {
+		res.NoLocalInternal = res.NoLocalInternal || svc.InternalLocal
+		res.NoLocalExternal = res.NoLocalExternal || svc.ExternalLocal
+	}
+	var wide choice
+	if p.ports.last != 0 {
+		wide = ch.ofRange()
+		if svc.Extras.ConsistentHash || svc.AffinityTimeout > 0 {
+			wide.hash()
+		}
+	}
+	if svc.Extras.ConsistentHash {
+		ch.hash()
+	}
+	for _, v := range addrs {
+		key := model.FrontendKey{Family: p.family, Protocol: p.Protocol, Addr: v.addr, Port: p.Port}
+		if !p.again {
+			in.add(res, model.Frontend{Key: key, Kind: v.kind, Port: p.Name}, &ch)
+		}
+		if p.ports.last != 0 {
+			key.Port, key.LastPort = p.ports.first, p.ports.last
+			in.add(res, model.Frontend{Key: key, Kind: v.kind, Port: p.Name}, &wide)
+		}
+	}
+	if !p.nodePortAgain {
 		key := model.FrontendKey{Family: p.family, Protocol: p.Protocol, Port: p.NodePort}
 		in.add(res, model.Frontend{Key: key, Kind: model.NodePort, Port: p.Name}, &ch)
 	}
 }
 
-// add appends one Frontend, unless the key is another Service's or is there
-// already: one Service may name an address twice (external and load balancer IP).
+// add appends one Frontend, unless the key is another Service's.
 func (in *Inputs) add(res *Result, f model.Frontend, ch *choice) {
 	if in.Owns != nil && !in.Owns(f.Key) {
 		return
-	}
-	for i := range res.Frontends {
-		if res.Frontends[i].Key == f.Key {
-			return
-		}
 	}
 	svc := in.Service
 	f.Service, f.Others, f.ConsistentHash = svc.Key, ch.others, svc.Extras.ConsistentHash
@@ -162,21 +211,20 @@ func servesFamily(svc *model.Service, fam model.Family) bool {
 // decide fills in verdicts, backends and the firewall of one Frontend (contract.md 4 to 7).
 func (in *Inputs) decide(f *model.Frontend, ch *choice) {
 	svc := in.Service
-	if !f.Kind.External() {
-		if svc.InternalLocal {
-			f.Verdict, f.Backends = ch.verdict(ch.local), ch.local
-		} else {
-			f.Verdict, f.Backends = ch.verdict(ch.cluster), ch.cluster
-		}
+	if !f.Kind.External() && svc.InternalLocal {
+		f.Verdict, f.Backends, f.HashTable = ch.verdict(ch.local), ch.local, ch.localTable
 		return
 	}
-	f.Verdict, f.Backends = ch.verdict(ch.cluster), ch.cluster
+	f.Verdict, f.Backends, f.HashTable = ch.verdict(ch.cluster), ch.cluster, ch.clusterTable
+	if !f.Kind.External() {
+		return
+	}
 	if svc.ExternalLocal {
 		f.HealthCheckNodePort = svc.HealthCheckNodePort
 	}
 	if svc.ExternalLocal && ch.any {
 		f.LocalOnly = true
-		f.LocalVerdict, f.LocalBackends = ch.verdict(ch.local), ch.local
+		f.LocalVerdict, f.LocalBackends, f.LocalHashTable = ch.verdict(ch.local), ch.local, ch.localTable
 	} else {
 		f.Masquerade = f.Verdict == model.Forward
 	}

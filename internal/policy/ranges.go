@@ -22,9 +22,22 @@ func portRanges(svc *model.Service) ([]portRange, []model.Problem) {
 	if svc.Extras.PortRange == "" {
 		return nil, nil
 	}
-	r := rangeReader{svc: svc, out: make([]portRange, len(svc.Ports))}
+	r := rangeReader{svc: svc, out: make([]portRange, len(svc.Ports)), byName: map[string][]int{}}
+	first := map[model.Protocol]bool{}
+	for i := range svc.Ports {
+		p := &svc.Ports[i]
+		r.byName[p.Name] = append(r.byName[p.Name], i)
+		if !first[p.Protocol] {
+			first[p.Protocol] = true
+			r.firsts = append(r.firsts, i)
+		}
+	}
 	for _, item := range strings.Split(svc.Extras.PortRange, ",") {
 		r.item(item)
+	}
+	if more := len(r.problems) - maxRangeProblems; more > 0 {
+		r.problems = r.problems[:maxRangeProblems]
+		r.complain("%d more problems of this annotation are not listed", more)
 	}
 	if svc.AffinityTimeout > 0 {
 		r.complain("session affinity has no memory for a range: clients are spread over it by a hash of their address")
@@ -32,9 +45,16 @@ func portRanges(svc *model.Service) ([]portRange, []model.Problem) {
 	return r.out, r.problems
 }
 
+// maxRangeProblems is how many are told of one annotation.
+const maxRangeProblems = 10
+
+// rangeReader gives ranges to the ports of a Service, item by item.
 type rangeReader struct {
 	svc      *model.Service
+	byName   map[string][]int // places in spec.ports
+	firsts   []int            // of each protocol
 	out      []portRange
+	taken    []model.Protocol // that have a range
 	problems []model.Problem
 }
 
@@ -44,40 +64,26 @@ func (r *rangeReader) complain(format string, args ...any) {
 }
 
 func (r *rangeReader) item(item string) {
-	name, ports, named := strings.Cut(item, "=")
-	if !named {
-		ports = item
+	ports, places := item, r.firsts
+	if name, rest, named := strings.Cut(item, "="); named {
+		ports, places = rest, r.byName[name]
 	}
 	at, ok := parseRange(ports)
 	if !ok {
 		return
 	}
-	found := false
-	seen := map[model.Protocol]bool{}
-	for i := range r.svc.Ports {
-		p := &r.svc.Ports[i]
-		if named && p.Name != name || !named && seen[p.Protocol] {
-			continue
-		}
-		found, seen[p.Protocol] = true, true
-		if r.taken(p.Protocol) {
-			r.complain("%s: %s has a range already: an address has one for each protocol", item, p.Protocol)
-			continue
-		}
-		r.out[i] = at
-	}
-	if !found {
+	if len(places) == 0 {
 		r.complain("%s: spec.ports has no port of that name", item)
 	}
-}
-
-func (r *rangeReader) taken(p model.Protocol) bool {
-	for i := range r.out {
-		if r.svc.Ports[i].Protocol == p && r.out[i].last != 0 {
-			return true
+	for _, i := range places {
+		p := r.svc.Ports[i].Protocol
+		if slices.Contains(r.taken, p) {
+			r.complain("%s: %s has a range already: an address has one for each protocol", item, p)
+			continue
 		}
+		r.taken = append(r.taken, p)
+		r.out[i] = at
 	}
-	return false
 }
 
 func parseRange(s string) (portRange, bool) {
@@ -86,6 +92,35 @@ func parseRange(s string) (portRange, bool) {
 	hi, errHi := strconv.ParseUint(last, 10, 16)
 	return portRange{uint16(lo), uint16(hi)}, errLo == nil && errHi == nil && lo > 0 && lo <= hi
 }
+
+// portSet holds ports by number and protocol: few in a list, many in a map.
+type portSet struct {
+	few  [16]uint32
+	n    int // of few
+	many map[uint32]struct{}
+}
+
+// addAgain adds a port, and tells whether it was there.
+func (s *portSet) addAgain(proto model.Protocol, port uint16) bool {
+	key := uint32(proto)<<16 | uint32(port)
+	if slices.Contains(s.few[:s.n], key) {
+		return true
+	}
+	if s.n < len(s.few) {
+		s.few[s.n] = key
+		s.n++
+		return false
+	}
+	if s.many == nil {
+		s.many = map[uint32]struct{}{}
+	}
+	_, there := s.many[key]
+	s.many[key] = struct{}{}
+	return there
+}
+
+// hash makes the tables of consistent hash.
+func (ch *choice) hash() { ch.clusterTable, ch.localTable = hashTable(ch.cluster), hashTable(ch.local) }
 
 // ofRange gives the choice as a range has it: the port of an endpoint is the one
 // that the client asked for, so addresses count alone.

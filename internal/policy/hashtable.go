@@ -1,0 +1,167 @@
+package policy
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// A hash table is filled as Maglev fills it (Eisenbud et al., NSDI 2016): each
+// endpoint has its own order in which it would like the places of the table, and
+// all of them take what is still free, by turns. What an endpoint likes depends on
+// its address and port alone, so every node makes the same table from the same
+// endpoints, whatever came before.
+//
+// Two things differ. Maglev gives all endpoints the same number of places to the
+// last one, and pays for it: where an endpoint comes, a good many places move
+// between the others. Here an endpoint may take an eighth more than its share, and
+// from 4 to 5 or from 16 to 17 endpoints hardly more moves than the new one gets
+// (TestHashTableMovesLittle). And a table grows by doubling each place, which moves
+// nobody by itself.
+
+const (
+	// hashGroups is the least size of a table: 2048 elements of about 100 bytes in
+	// the kernel. With half of it 16 to 17 endpoints would move up to 1.25 times the
+	// new one's share; twice as many would buy little.
+	hashGroups = 2048
+	// leastPlaces is how many an endpoint should have, so that an eighth of it is
+	// some: from 65 endpoints on the table is larger.
+	leastPlaces = 32
+	maxTable    = MaxBackends
+)
+
+// hashTable makes the table for a list of endpoints; nil if the list is empty.
+func hashTable(list []model.Backend) model.HashTable {
+	if len(list) == 0 {
+		return nil
+	}
+	f := filling{twins: 1}
+	for hashGroups*f.twins < leastPlaces*len(list) && hashGroups*f.twins < maxTable {
+		f.twins *= 2
+	}
+	f.table = make(model.HashTable, hashGroups*f.twins)
+	bidders := f.bidders(list)
+	due := dueTimes()
+	for round := 0; f.filled < len(f.table); round++ {
+		for i := range bidders {
+			f.turn(&bidders[i], &due, round)
+		}
+	}
+	return f.table
+}
+
+// filling is a table on its way. Its places lie in groups of twins, which all
+// endpoints like alike; in a table of the least size a group is one place.
+type filling struct {
+	table    model.HashTable
+	twins    int
+	taken    [hashGroups]int // of each group
+	filled   int
+	heaviest uint64
+}
+
+// bidder is an endpoint while the table is filled.
+type bidder struct {
+	place  uint16 // in the list
+	order  uint64 // among the endpoints, and the seed of what it likes
+	weight uint64
+	room   int // how many places it may still take
+	next   int // how many groups it has asked for
+	likes  likes
+}
+
+// bidders gives the endpoints in an order that depends on nothing but them.
+func (f *filling) bidders(list []model.Backend) []bidder {
+	out := make([]bidder, len(list))
+	total := 0
+	for i := range list {
+		w := max(int(list[i].Weight), 1)
+		seed := identity(&list[i])
+		out[i] = bidder{place: uint16(i), order: seed, weight: uint64(w), likes: likesOf(seed)}
+		total += w
+		f.heaviest = max(f.heaviest, uint64(w))
+	}
+	for i := range out {
+		b := &out[i]
+		// An eighth more than its share, rounded up or down by chance (its own, the
+		// same on every node): as endpoints come, the bounds fall one after the other.
+		share := len(f.table) * int(b.weight)
+		bound := (9*share<<16/(8*total) + int(b.order&math.MaxUint16)) >> 16
+		b.room = max(bound, (share+total-1)/total)
+	}
+	slices.SortFunc(out, func(a, b bidder) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.place, b.place))
+	})
+	return out
+}
+
+// turn lets an endpoint ask for the groups that are due in a round: one for the
+// heaviest, for the others fewer.
+func (f *filling) turn(b *bidder, due *[hashGroups]uint64, round int) {
+	limit := uint64(math.MaxUint64)
+	if round < hashGroups {
+		limit = due[round] * b.weight
+	}
+	for b.room > 0 && b.next < hashGroups && due[b.next]*f.heaviest <= limit {
+		group := b.likes.nth(b.next)
+		b.next++
+		for f.taken[group] < f.twins && b.room > 0 {
+			f.table[group*f.twins+f.taken[group]] = b.place
+			f.taken[group]++
+			f.filled++
+			b.room--
+		}
+	}
+}
+
+// dueTimes tells when an endpoint of weight 1 asks for its first, second, ...
+// group; one of weight w asks w times as early. That the pauses grow is what makes
+// shares proportional to weights: they are the gaps between hashGroups random
+// moments of equal chance.
+func dueTimes() (due [hashGroups]uint64) {
+	var now uint64
+	for i := range due {
+		now += 1 << 40 / uint64(hashGroups-i)
+		due[i] = now
+	}
+	return due
+}
+
+// identity is a hash of an endpoint's address and port.
+func identity(b *model.Backend) uint64 {
+	a := b.Addr.As16()
+	h := scramble(binary.BigEndian.Uint64(a[:8]) + 1)
+	h = scramble(h ^ binary.BigEndian.Uint64(a[8:]))
+	return scramble(h ^ uint64(b.Port))
+}
+
+// scramble is the finalizer of SplitMix64: each bit of x changes half of the result.
+func scramble(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// likes is an order of the groups: a random-looking permutation.
+type likes [4]uint32
+
+func likesOf(seed uint64) likes {
+	a, b := scramble(seed), scramble(seed+1)
+	return likes{uint32(a), uint32(a >> 32), uint32(b), uint32(b >> 32)}
+}
+
+// nth gives the group in the nth place. Each step can be undone, so that no group
+// comes twice.
+func (l *likes) nth(n int) int {
+	const mask, half = hashGroups - 1, 5 // of 11 bits
+	x := uint32(n)
+	for _, k := range l {
+		x = (x*(k|1) + k>>7) & mask
+		x ^= x >> half
+	}
+	return int(x)
+}
