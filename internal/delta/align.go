@@ -11,25 +11,96 @@ func align(have, want string, width int) string {
 		return want
 	}
 	n := len(want) / width
-	left := newBag(want, width)
+	stay := min(len(have)/width, n) // slots of have that may stay
+	odd, fresh := unlike(have[:stay*width], want, width)
 	out := make([]byte, n*width)
-	free := make([]int, 0, 8)
-	for i := range n {
-		at := i * width
-		if at+width <= len(have) && left.take(have[at:at+width]) {
-			copy(out[at:], have[at:at+width])
-			continue
+	copy(out, have[:stay*width])
+	left := newBag(pick(want, fresh, width), width)
+	free := odd[:0]
+	for _, i := range odd {
+		if !left.take(have[i*width : (i+1)*width]) {
+			free = append(free, i)
 		}
-		free = append(free, at)
 	}
-	for at := 0; at < len(want) && len(free) > 0; at += width {
-		if el := want[at : at+width]; left.take(el) {
-			copy(out[free[0]:], el)
+	for i := stay; i < n; i++ {
+		free = append(free, i)
+	}
+	for _, j := range fresh {
+		if len(free) == 0 {
+			break
+		}
+		if el := want[j*width : (j+1)*width]; left.take(el) {
+			copy(out[free[0]*width:], el)
 			free = free[1:]
 		}
 	}
 	if string(out) == have {
 		return have
+	}
+	return string(out)
+}
+
+const (
+	// alikeRun is how many slots are compared at once.
+	alikeRun = 64
+	// lookAhead is how far unlike looks for where two pools are alike again.
+	lookAhead = 4
+)
+
+// unlike walks through two pools side by side and gives the slots of each that it
+// could not pair with equal ones of the other. Mostly have lies as want did before a
+// change or two, so nearly all are paired by comparing long runs, and what is given
+// is short; it may be longer than it must be, never shorter.
+func unlike(have, want string, width int) (odd, fresh []int) {
+	h, w := len(have)/width, len(want)/width
+	i, j := 0, 0
+	for i < h && j < w {
+		n := min(alikeRun, h-i, w-j) * width
+		if have[i*width:i*width+n] == want[j*width:j*width+n] {
+			i, j = i+n/width, j+n/width
+			continue
+		}
+		skipHave, skipWant := nextAlike(have[i*width:], want[j*width:], width)
+		for ; skipHave > 0; skipHave-- {
+			odd = append(odd, i)
+			i++
+		}
+		for ; skipWant > 0; skipWant-- {
+			fresh = append(fresh, j)
+			j++
+		}
+		if i < h && j < w && have[i*width:(i+1)*width] == want[j*width:(j+1)*width] {
+			i, j = i+1, j+1
+		}
+	}
+	for ; i < h; i++ {
+		odd = append(odd, i)
+	}
+	for ; j < w; j++ {
+		fresh = append(fresh, j)
+	}
+	return odd, fresh
+}
+
+// nextAlike tells how many slots of each to leave out so that what follows begins
+// alike: none if it does already, one of both if that is not near.
+func nextAlike(have, want string, width int) (skipHave, skipWant int) {
+	for d := range lookAhead + 1 {
+		if at := d * width; at < len(have) && have[at:at+width] == want[:width] {
+			return d, 0
+		}
+		if at := d * width; at < len(want) && want[at:at+width] == have[:width] {
+			return 0, d
+		}
+	}
+	return 1, 1
+}
+
+// pick gives some slots of a pool.
+func pick(s string, list []int, width int) string {
+	out := make([]byte, 0, len(list)*width)
+	for _, i := range list {
+		out = append(out, s[i*width:(i+1)*width]...)
 	}
 	return string(out)
 }
