@@ -47,7 +47,7 @@ func edgeRows() []row {
 		{pkg: "internal/source/convert", internal: []string{"model"}, outside: kubernetes,
 			why: "one reading of the Kubernetes objects for every source"},
 		{pkg: "internal/source/file", internal: []string{"model", "source/convert"},
-			outside: append([]string{"github.com/fsnotify/fsnotify", "sigs.k8s.io/yaml", "sigs.k8s.io/json"}, kubernetes...),
+			outside: append([]string{"golang.org/x/sys/unix", "sigs.k8s.io/yaml", "sigs.k8s.io/json"}, kubernetes...),
 			why:     "sources give events and see neither engine nor data plane"},
 		{pkg: "internal/source/k8s", internal: []string{"model", "source/convert"},
 			outside: append([]string{"k8s.io/client-go/", "k8s.io/klog/"}, kubernetes...),

@@ -12,6 +12,9 @@ type Config struct {
 
 	Client    Client
 	Manifests string // folder of manifests instead of an API server; "" = API server
+	// ManifestsEmptyDeletes: a folder that is empty at the start means that there
+	// is no Service, and is not one that has yet to be filled.
+	ManifestsEmptyDeletes bool
 
 	BindAddress         netip.Addr     // the node's primary address; unspecified = take the Node's
 	BindAddressHardFail bool           // a listener that cannot bind ends the process

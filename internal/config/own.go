@@ -7,18 +7,20 @@ import (
 // ownFlags are Fairlead's, next to kube-proxy's. They hold beside --config too:
 // its file has no fields for them.
 type ownFlags struct {
-	resetGone bool
-	dns       dnsFlags
+	resetGone      bool
+	manifestsEmpty string
+	dns            dnsFlags
 }
 
 // ownNames are those that --config does not make void.
 func ownNames() []string {
-	return append(dnsNames(), "manifests", "reset-gone-endpoints", "iptables-backend")
+	return append(dnsNames(), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend")
 }
 
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	o := &f.own
 	fs.BoolVar(&o.resetGone, "reset-gone-endpoints", false, "end open TCP connections to endpoints that no longer exist; terminating endpoints finish theirs")
+	fs.StringVar(&o.manifestsEmpty, "manifests-empty", "keep", "what a --manifests folder means that holds no manifest at the start: keep what an earlier run left in the kernel, or delete it")
 	o.dns.add(fs)
 }
 
@@ -26,6 +28,9 @@ func (f *Flags) addOwn(fs *pflag.FlagSet) {
 func (f *Flags) fillOwn(c *Config, v *validator) {
 	o := &f.own
 	c.ResetGoneEndpoints = o.resetGone
+	if c.ManifestsEmptyDeletes = o.manifestsEmpty == "delete"; !c.ManifestsEmptyDeletes && o.manifestsEmpty != "keep" {
+		v.badOwn("manifests-empty", o.manifestsEmpty, "must be keep or delete")
+	}
 	c.DNS = o.dns.fill(v)
 }
 

@@ -47,18 +47,18 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				f := newFolder(Config{Dir: "/nonexistent", Log: slog.New(slog.DiscardHandler)})
-				f.read(&manifest{name: "f"}, text, time.Now())
+				f.read(&manifest{name: "f"}, text, time.Now(), isWhole)
 				f.flush(time.Now(), sink)
 			}
 		})
 		b.Run(format+"/one", func(b *testing.B) {
 			f := newFolder(Config{Dir: "/nonexistent", Log: slog.New(slog.DiscardHandler)})
 			m := &manifest{name: "f"}
-			f.read(m, text, time.Now())
+			f.read(m, text, time.Now(), isWhole)
 			f.flush(time.Now(), sink)
 			b.ReportAllocs()
 			for b.Loop() {
-				f.read(m, changed, time.Now())
+				f.read(m, changed, time.Now(), isWhole)
 				f.flush(time.Now(), sink)
 				text, changed = changed, text
 			}

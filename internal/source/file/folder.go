@@ -1,9 +1,11 @@
 package file
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -18,16 +20,19 @@ import (
 )
 
 const (
-	// emptyGrace is how long a file that was not empty may be so before it is
-	// believed. Writing a file in place empties it first.
-	emptyGrace = 300 * time.Millisecond
 	// returnGrace is how long files may be missing from a folder that was made
 	// again, before they are.
 	returnGrace = time.Second
 	// youngest is the age under which a time of modification does not prove that a
-	// file has not changed since: file systems keep it in steps of some ms.
-	youngest = 50 * time.Millisecond
+	// file has not changed since: file systems keep it in steps of up to 2 s, and
+	// the clock of a file server may be some seconds off.
+	youngest = 10 * time.Second
+	// largest is the size of a file above which it is not read: much more would not
+	// fit into memory together with what becomes of it.
+	largest = 256 << 20
 )
+
+var errNotRegular = errors.New("not a regular file")
 
 // stamp tells one content of a file from the next without reading it.
 type stamp struct {
@@ -45,9 +50,15 @@ type folder struct {
 	files   map[string]*manifest
 	catalog *catalog
 	ignored map[string]bool // kinds said to be ignored
-	lost    string          // why the folder cannot be read; "" if it can
-	toldLost,
-	started bool
+	stampOf func(fs.FileInfo) stamp
+	node    string // our own
+	empty   bool   // a folder without manifests is one that means it
+
+	lost     string          // why the folder cannot be read; "" if it can
+	told     []model.Problem // of the folder itself
+	scanned  bool            // the folder could be read once
+	settled  bool            // everything could: Synced has been told
+	started  bool
 	replaced bool // the folder is another one than before
 	// holdUntil: until then a file that is missing counts as not there yet.
 	holdUntil time.Time
@@ -55,7 +66,7 @@ type folder struct {
 
 func newFolder(c Config) *folder {
 	return &folder{
-		dir: c.Dir, log: c.Log, seed: maphash.MakeSeed(),
+		dir: c.Dir, log: c.Log, seed: maphash.MakeSeed(), stampOf: stampOf, node: c.NodeName, empty: c.EmptyDeletes,
 		reader: &reader{convert: convert.New(), nodeName: c.NodeName, headless: c.Headless},
 		files:  make(map[string]*manifest), catalog: newCatalog(), ignored: make(map[string]bool),
 	}
@@ -71,9 +82,11 @@ func isManifest(name string) bool {
 	return false
 }
 
-// scan reads every file that has changed, and forgets those that are gone. It
-// gives the time after which it should be called again, zero if there is none.
-func (f *folder) scan(now time.Time) (again time.Time) {
+// scan reads every file that has changed and is not to be skipped, and forgets
+// those that are gone. how is what is known of files that are reached through a
+// link. It gives the time after which it should be called again, zero if there is
+// none.
+func (f *folder) scan(now time.Time, how certainty, skip func(name string) bool) (again time.Time) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		f.lost = strings.TrimPrefix(err.Error(), "open "+f.dir+": ")
@@ -82,18 +95,25 @@ func (f *folder) scan(now time.Time) (again time.Time) {
 	if f.lost != "" || f.replaced {
 		f.holdUntil = now.Add(returnGrace)
 	}
-	f.lost, f.replaced = "", false
+	f.lost, f.replaced, f.scanned = "", false, true
 	present := make(map[string]bool, len(entries))
 	for _, e := range entries {
 		if !isManifest(e.Name()) {
 			continue
 		}
 		present[e.Name()] = true
-		again = sooner(again, f.refresh(e.Name(), now, false))
+		if skip(e.Name()) {
+			continue
+		}
+		surely := looked
+		if e.Type()&fs.ModeSymlink != 0 {
+			surely = how
+		}
+		again = sooner(again, f.refresh(e.Name(), now, surely))
 	}
 	for name := range f.files {
-		if !present[name] {
-			again = sooner(again, f.refresh(name, now, true))
+		if !present[name] && !skip(name) {
+			again = sooner(again, f.refresh(name, now, looked))
 		}
 	}
 	return again
@@ -107,72 +127,107 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// refresh reads one file, if it has changed or force is set. It gives the time
-// after which it should be called again, zero if there is none.
-func (f *folder) refresh(name string, now time.Time, force bool) (again time.Time) {
+// refresh reads one file, if it has changed or something was told of it. It gives
+// the time after which it should be called again, zero if there is none.
+func (f *folder) refresh(name string, now time.Time, how certainty) (again time.Time) {
 	path := filepath.Join(f.dir, name)
 	status, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f.forget(name, now)
+		return f.forget(name, now, how)
 	}
 	m := f.files[name]
 	if m == nil {
 		m = &manifest{name: name}
 		f.files[name] = m
 	}
-	var data []byte
-	mark := stampOf(status)
-	switch {
-	case err != nil:
-	case !status.Mode().IsRegular():
-		err = errors.New("not a regular file") // reading a pipe would wait forever
-	case !force && mark == m.stamp:
-		return time.Time{}
-	default:
-		data, err = os.ReadFile(path)
+	m.missing = time.Time{}
+	if err != nil {
+		return m.unreadable(path, err)
 	}
+	mark := f.stampOf(status)
+	if how == looked {
+		var wanted bool
+		if wanted, how, again = m.wanted(mark, now); !wanted {
+			return again
+		}
+	}
+	data, writing, err := load(path, status)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f.forget(name, now)
+		return f.forget(name, now, how)
 	}
 	if err != nil {
-		m.stamp, m.problems = stamp{}, []model.Problem{{
-			Object: m.origin(), Reason: "cannot be read: " + strings.TrimPrefix(err.Error(), "open "+path+": "),
-		}}
-		return time.Time{}
+		return m.unreadable(path, err)
 	}
-	m.stamp, m.modified = mark, status.ModTime()
+	m.stamp, m.seen, m.modified = mark, mark, status.ModTime()
 	if now.Sub(m.modified) < youngest {
 		m.stamp = stamp{} // look again next time
 	}
-	return f.read(m, data, now)
+	again = f.read(m, data, now, how)
+	m.sure = m.sure || m.entire && !writing
+	if !m.sure && writing { // Synced waits for the rest of it
+		m.stamp = stamp{}
+		again = sooner(again, now.Add(settle))
+	}
+	return again
 }
 
-// read takes in a file's text.
-func (f *folder) read(m *manifest, data []byte, now time.Time) (again time.Time) {
-	c := parse(f.reader, f.seed, m, data)
-	if len(c.docs) == 0 && len(m.objects) > 0 {
-		if m.emptySince.IsZero() {
-			m.emptySince = now
-		}
-		if now.Sub(m.emptySince) < emptyGrace {
-			m.stamp = stamp{}
-			return m.emptySince.Add(emptyGrace)
-		}
+// wanted tells whether a file that was found by looking is to be read, what is
+// known of its writer, and if not, when to look again.
+func (m *manifest) wanted(mark stamp, now time.Time) (wanted bool, how certainty, again time.Time) {
+	if m.hold.until.IsZero() {
+		return mark != m.stamp, looked, time.Time{}
 	}
-	m.emptySince = time.Time{}
+	again = m.hold.still(mark, now)
+	return again.IsZero(), isWhole, again // what has been left alone for long enough counts
+}
+
+// load gives a file's text, and whether somebody has it open to write.
+func load(path string, status fs.FileInfo) (data []byte, writing bool, err error) {
+	switch {
+	case !status.Mode().IsRegular():
+		return nil, false, errNotRegular // reading a pipe would wait forever
+	case status.Size() > largest:
+		return nil, false, fmt.Errorf("it is larger than %d MiB: split it", largest>>20)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, false, err
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	data = make([]byte, 0, status.Size()+512)
+	buffer := bytes.NewBuffer(data)
+	_, err = buffer.ReadFrom(io.LimitReader(file, largest))
+	return buffer.Bytes(), beingWritten(file), err
+}
+
+// read takes in a file's text, unless it looks like half of one.
+func (f *folder) read(m *manifest, data []byte, now time.Time, how certainty) (again time.Time) {
+	c := parse(f.reader, f.seed, m, data)
+	if m.halfWritten(&c, how) {
+		m.hold = hold{until: now.Add(settle), mark: m.seen}
+		if how == stillOpen {
+			m.hold.until = now.Add(openPatience)
+		}
+		m.stamp = stamp{}
+		return m.hold.until
+	}
+	m.hold = hold{}
 	for _, k := range c.ignored {
 		if !f.ignored[k] {
 			f.ignored[k] = true
 			f.log.Debug("kind ignored", "kind", k, "file", m.name)
 		}
 	}
-	before := m.accept(c)
+	before := m.accept(&c)
+	m.entire = !c.unreadable && !c.undefined
 	f.catalog.replace(m, before, m.objects)
 	return time.Time{}
 }
 
-// forget drops what a file said that is gone.
-func (f *folder) forget(name string, now time.Time) (again time.Time) {
+// forget drops what a file said that is gone. That is believed at once if the
+// file was removed, and after some time if it was moved: then it may be the
+// backup that an editor makes before it writes the next version.
+func (f *folder) forget(name string, now time.Time, how certainty) (again time.Time) {
 	m := f.files[name]
 	if m == nil {
 		return time.Time{}
@@ -184,8 +239,14 @@ func (f *folder) forget(name string, now time.Time) (again time.Time) {
 	if f.gone() {
 		return time.Time{} // the whole folder is: scan says so
 	}
+	if m.missing.IsZero() {
+		m.missing = now
+	}
+	if until := m.missing.Add(settle); how != isClosed && now.Before(until) {
+		return until
+	}
 	f.catalog.replace(m, m.objects, nil)
-	m.objects, m.problems = nil, nil
+	m.objects, m.problems, m.hold, m.loaded = nil, nil, hold{}, false
 	return time.Time{}
 }
 
@@ -212,15 +273,9 @@ func (f *folder) flush(now time.Time, sink func(model.Event)) {
 			}
 		}
 	}
-	if (f.lost != "") != f.toldLost {
-		f.toldLost = f.lost != ""
-		event := model.Event{Origin: "folder " + f.dir, Received: now}
-		if f.toldLost {
-			event.Problems = []model.Problem{{
-				Object: event.Origin, Reason: fmt.Sprintf("cannot be read: %s: what was read before stays", f.lost),
-			}}
-		}
-		sink(event)
+	if problems := f.troubles(); !slices.Equal(problems, f.told) {
+		f.told = problems
+		sink(model.Event{Origin: f.origin(), Problems: problems, Received: now})
 	}
 	f.started = true
 }

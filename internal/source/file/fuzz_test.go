@@ -30,12 +30,12 @@ func FuzzManifest(f *testing.F) {
 		fold := feed(l, first)
 		m := fold.files["f"]
 		now := time.Now()
-		fold.read(m, []byte(second), now)
-		fold.read(m, []byte(second), now.Add(2*emptyGrace)) // believe emptiness, too
+		fold.read(m, []byte(second), now, isClosed)
+		fold.read(m, []byte(second), now, isWhole) // believe what was held back, too
 		fold.flush(now, l.put)
 		l.check(t)
 		n := l.events
-		fold.read(m, []byte(second), now.Add(2*emptyGrace))
+		fold.read(m, []byte(second), now, isWhole)
 		fold.flush(now, l.put)
 		if l.events != n {
 			t.Errorf("reading the same again gave %d events", l.events-n)
@@ -66,7 +66,7 @@ func feed(l *listener, text string) *folder {
 	fold := newFolder(Config{Dir: "/nonexistent", Headless: true, NodeName: "n1", Log: slog.New(slog.DiscardHandler)})
 	m := &manifest{name: "f"}
 	fold.files["f"] = m
-	fold.read(m, []byte(text), time.Now())
+	fold.read(m, []byte(text), time.Now(), isWhole)
 	fold.flush(time.Now(), l.put)
 	return fold
 }

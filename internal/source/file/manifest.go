@@ -1,10 +1,12 @@
 package file
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,19 +18,34 @@ import (
 type manifest struct {
 	name     string
 	modified time.Time
-	stamp    stamp
-	loaded   bool // some content has been read from it
+	stamp    stamp // proves that there is nothing new; zero if nothing does
+	seen     stamp // of the last reading
+	loaded   bool  // some content has been read from it
+	entire   bool  // the last content had no part that could not be read
+	sure     bool  // and once it was all that its writer had to say
+	size     int   // of the last good content
+	cut      bool  // that ended in the middle of a line
 
 	objects  []*object          // of the last good content, sorted by id
 	docs     map[uint64]*parsed // of the last good content, by digest of the text
 	problems []model.Problem    // of the file, not of its objects
 	told     []model.Problem    // of these, what was delivered
 
-	emptySince time.Time // since when it is empty though it was not; see folder.read
+	hold    hold
+	missing time.Time // since when it is; zero if it is there
 }
 
 // origin is how the file is called in Problems.
 func (m *manifest) origin() string { return "file " + m.name }
+
+// unreadable notes why the file cannot be read; what it said before stays.
+func (m *manifest) unreadable(path string, err error) (again time.Time) {
+	m.stamp, m.hold, m.problems = stamp{}, hold{}, []model.Problem{{
+		Object: m.origin(), Reason: "cannot be read: " + strings.TrimPrefix(err.Error(), "open "+path+": "),
+	}}
+	m.sure = m.sure || errors.Is(err, errNotRegular) // nobody has ever read it
+	return time.Time{}
+}
 
 // content is what one reading of a file gives.
 type content struct {
@@ -36,7 +53,10 @@ type content struct {
 	docs       map[uint64]*parsed
 	problems   []model.Problem
 	ignored    []string
-	unreadable bool
+	unreadable bool // a document could not be read at all
+	undefined  bool // an object could not be
+	size       int
+	cut        bool // it ends in the middle of a line
 }
 
 // parse reads a file's text. Documents whose text is known from before are not
@@ -44,7 +64,8 @@ type content struct {
 // document; and their objects keep their identity.
 func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 	docs := split(data)
-	c := content{docs: make(map[uint64]*parsed, len(docs)), objects: make([]*object, 0, len(docs))}
+	c := content{docs: make(map[uint64]*parsed, len(docs)), objects: make([]*object, 0, len(docs)), size: len(data)}
+	c.cut = len(docs) > 0 && !docs[len(docs)-1].json && data[len(data)-1] != '\n'
 	lines := make(map[id]int, len(docs))
 	for i, p := range readAll(r, seed, known, docs) {
 		d := docs[i]
@@ -65,6 +86,7 @@ func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 				continue
 			}
 			lines[o.id] = d.line
+			c.undefined = c.undefined || o.suspect && o.empty()
 			c.objects = append(c.objects, o)
 		}
 	}
@@ -105,7 +127,7 @@ func readAll(r *reader, seed maphash.Seed, known *manifest, docs []document) []*
 // file that cannot be read, the last good content stays; of an object that cannot
 // be, its last good definition. At the first reading there is none, and what can
 // be read is better than nothing.
-func (m *manifest) accept(c content) (before []*object) {
+func (m *manifest) accept(c *content) (before []*object) {
 	before = m.objects
 	m.problems = c.problems
 	if c.unreadable && m.loaded {
@@ -120,7 +142,7 @@ func (m *manifest) accept(c content) (before []*object) {
 			m.problems = append(m.problems, o.problems...)
 		}
 	}
-	m.objects, m.docs = c.objects, c.docs
+	m.objects, m.docs, m.size, m.cut = c.objects, c.docs, c.size, c.cut
 	m.loaded = m.loaded || !c.unreadable
 	return before
 }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -19,12 +17,15 @@ const Name = "file"
 // Config says what to read.
 type Config struct {
 	Dir      string
-	NodeName string        // only this Node's manifest is delivered
-	Headless bool          // deliver headless Services and their slices, and those of other proxies, for DNS
-	Rescan   time.Duration // how often to look without having been told; 0 = 30 s
-	Log      *slog.Logger  // nil = slog.Default
+	NodeName string // only this Node's manifest is delivered
+	Headless bool   // deliver headless Services and their slices, and those of other proxies, for DNS
+	// EmptyDeletes: a folder without a manifest means that there is no Service; else
+	// it is taken for one that is not filled yet, and what an earlier run left stays.
+	EmptyDeletes bool
+	Rescan       time.Duration // how often to look without having been told; 0 = 30 s
+	Log          *slog.Logger  // nil = slog.Default
 
-	newWatcher func() (*fsnotify.Watcher, error) // nil = fsnotify.NewWatcher
+	newWatcher func() (*inotify, error) // nil = newInotify
 }
 
 // Source reads a folder of manifests. See New.
@@ -39,14 +40,16 @@ func New(c Config) *Source {
 		c.Log = slog.Default()
 	}
 	if c.newWatcher == nil {
-		c.newWatcher = fsnotify.NewWatcher
+		c.newWatcher = newInotify
 	}
 	return &Source{config: c}
 }
 
 // Run reads the folder, delivers what it holds and then Synced, and goes on
-// delivering what changes until ctx ends, when it returns nil. A folder that is
-// not there is a Problem and waited for; an error is returned only if Dir is "".
+// delivering what changes until ctx ends, when it returns nil. If something cannot
+// be read yet it says Listed, and Synced only once every file has been read: a
+// folder that is missing, empty or broken must not take away what an earlier run
+// has left. An error is returned only if Dir is "".
 // The sink is called from this goroutine alone.
 func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 	if s.config.Dir == "" {
@@ -67,6 +70,6 @@ func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 		return w.run(ctx)
 	}
 	defer watcher.Close() //nolint:errcheck // nothing is lost with it
-	w.notify, w.events, w.errors = watcher, watcher.Events, watcher.Errors
+	w.notify, w.changes, w.lost = watcher, watcher.changes, watcher.lost
 	return w.run(ctx)
 }

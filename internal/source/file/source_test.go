@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -26,8 +24,10 @@ type listener struct {
 	slices   map[string]*model.Slice
 	node     *model.Node
 	cidrs    *model.ServiceCIDRs
+	gone     []string            // Services and slices that were there and were taken away
 	problems map[string][]string // what stands now, by what it is about
 	events   int
+	listed   int
 	synced   int
 	changed  chan struct{}
 }
@@ -39,18 +39,22 @@ func (l *listener) put(e model.Event) {
 	switch {
 	case e.Service != nil:
 		about = "Service " + e.Service.Key.String()
+		l.gone = append(l.gone, lost(l.services, e.Service.Key.String(), e.Service.Value)...)
 		store(l.services, e.Service.Key.String(), e.Service.Value)
 	case e.Slice != nil:
 		about = "EndpointSlice " + e.Slice.Key.String()
+		l.gone = append(l.gone, lost(l.slices, e.Slice.Key.String(), e.Slice.Value)...)
 		store(l.slices, e.Slice.Key.String(), e.Slice.Value)
 	case e.Node != nil:
 		about, l.node = "Node", e.Node.Value
 	case e.CIDRs != nil:
 		about, l.cidrs = "ServiceCIDR", e.CIDRs
+	case e.Listed != "":
+		l.listed++
 	case e.Synced != "":
 		l.synced++
 	}
-	if e.Synced == "" {
+	if e.Synced == "" && e.Listed == "" {
 		l.events++
 		delete(l.problems, about)
 		for _, p := range e.Problems {
@@ -63,6 +67,14 @@ func (l *listener) put(e model.Event) {
 	}
 }
 
+// lost gives the key if it was there and is not any more.
+func lost[V any](m map[string]*V, key string, v *V) []string {
+	if m[key] != nil && v == nil {
+		return []string{key}
+	}
+	return nil
+}
+
 func store[V any](m map[string]*V, key string, v *V) {
 	if v == nil {
 		delete(m, key)
@@ -71,10 +83,10 @@ func store[V any](m map[string]*V, key string, v *V) {
 	m[key] = v
 }
 
-// until waits, at most for 5 s, for what was heard to satisfy ok.
+// until waits, at most for 30 s, for what was heard to satisfy ok.
 func (l *listener) until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		l.mu.Lock()
 		done := ok()
@@ -113,6 +125,9 @@ func newListener() *listener {
 	}
 }
 
+// none is for scans that skip no file.
+func none(string) bool { return false }
+
 // start runs a Source on dir until the test ends, and waits for Synced.
 func start(t *testing.T, dir string, edit func(*Config)) *listener {
 	t.Helper()
@@ -130,7 +145,7 @@ func start(t *testing.T, dir string, edit func(*Config)) *listener {
 			t.Error(err)
 		}
 	})
-	l.until(t, "Synced", func() bool { return l.synced == 1 })
+	l.until(t, "Synced or Listed", func() bool { return l.synced+l.listed > 0 })
 	return l
 }
 
@@ -221,12 +236,12 @@ func TestLastGoodContentStays(t *testing.T) {
 // A ConfigMap mount swaps a link to a folder; the files are links through it.
 func TestConfigMapMount(t *testing.T) {
 	dir := t.TempDir()
-	version := func(name, ip string) {
+	version := func(name, text string) {
 		t.Helper()
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, name), "web.yaml", service("web", ip))
+		write(t, filepath.Join(dir, name), "web.yaml", text)
 		if err := os.Symlink(name, filepath.Join(dir, "..data_tmp")); err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +249,7 @@ func TestConfigMapMount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	version("..2026_1", "10.96.0.1")
+	version("..2026_1", service("web", "10.96.0.1")+"---\n"+service("old", "10.96.1.1"))
 	if err := os.Symlink("..data/web.yaml", filepath.Join(dir, "web.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -242,8 +257,26 @@ func TestConfigMapMount(t *testing.T) {
 	if l.services["default/web"] == nil {
 		t.Fatal("not read through the links")
 	}
-	version("..2026_2", "10.96.0.2")
-	l.until(t, "second version", func() bool { return l.services["default/web"].ClusterIPs[0].String() == "10.96.0.2" })
+	for i := range 20 {
+		name, ip := fmt.Sprintf("..2026_2_%d", i), fmt.Sprintf("10.96.0.%d", 2+i)
+		version(name, service("web", ip)+"---\n"+service("old", "10.96.1.1"))
+		l.until(t, "the next version", func() bool { return l.services["default/web"].ClusterIPs[0].String() == ip })
+		old := "..2026_1"
+		if i > 0 {
+			old = fmt.Sprintf("..2026_2_%d", i-1)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, old)); err != nil { // as kubelet does
+			t.Fatal(err)
+		}
+	}
+	if len(l.gone) > 0 || len(l.problems) > 0 {
+		t.Errorf("taken away: %v; problems %v", l.gone, l.problems)
+	}
+	// A version with less is whole as well: nothing of it is held back.
+	begin := time.Now()
+	version("..2026_3", service("web", "10.96.0.99"))
+	l.until(t, "the Service that is gone", func() bool { return l.services["default/old"] == nil })
+	t.Logf("a Service goes within %s of the swap", time.Since(begin))
 }
 
 func TestFolderGoesAndReturns(t *testing.T) {
@@ -332,28 +365,34 @@ func TestWithoutInotify(t *testing.T) {
 	write(t, dir, "a.yaml", service("a", "10.96.0.1"))
 	l := start(t, dir, func(c *Config) {
 		c.Rescan = 20 * time.Millisecond
-		c.newWatcher = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
+		c.newWatcher = func() (*inotify, error) { return nil, syscall.EMFILE }
 	})
 	swap(t, dir, "a.yaml", service("a", "10.96.0.2"))
 	l.until(t, "the change", func() bool { return l.services["default/a"].ClusterIPs[0].String() == "10.96.0.2" })
 }
 
-// A change must be on its way to the kernel at once.
+// A change must be on its way to the kernel at once, however the file is saved.
 func TestDelay(t *testing.T) {
+	for name, save := range map[string]func(*testing.T, string, string, string){"by renaming": swap, "in place": write} {
+		t.Run(name, func(t *testing.T) { testDelay(t, save) })
+	}
+}
+
+func testDelay(t *testing.T, save func(t *testing.T, dir, name, text string)) {
 	dir := t.TempDir()
-	write(t, dir, "a.yaml", slice("a", "a"))
+	write(t, dir, "a.yaml", slice("a", "a", "10.0.1.1", "10.0.1.2"))
 	l := start(t, dir, nil)
 	best := time.Hour
 	for i := range 20 {
 		begin := time.Now()
-		swap(t, dir, "a.yaml", slice("a", "a", fmt.Sprintf("10.0.0.%d", i+1)))
+		save(t, dir, "a.yaml", slice("a", "a", fmt.Sprintf("10.0.0.%d", i+1)))
 		l.until(t, "change", func() bool {
 			s := l.slices["default/a"]
 			return len(s.Endpoints) == 1 && s.Endpoints[0].Addr.As4()[3] == byte(i+1)
 		})
 		best = min(best, time.Since(begin))
 	}
-	t.Logf("from rename to event: %v at best", best)
+	t.Logf("from save to event: %v at best", best)
 	if best > 10*time.Millisecond {
 		t.Errorf("takes %v", best)
 	}

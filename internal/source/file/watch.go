@@ -5,18 +5,17 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
 
 const (
-	// quiet is how long a file must not be written to before it is read. Programs
-	// write small files in one go; what matters is to be behind the last byte.
+	// quiet is how long to wait behind the last notification of a file: several
+	// changes at once are one reading.
 	quiet = 3 * time.Millisecond
-	// patience bounds the wait for a file that is written to all the time.
+	// patience bounds the wait for a file that is saved all the time.
 	patience = 250 * time.Millisecond
 	// lostRescan is how often a folder that is not there is looked for; the
 	// folder above it may be missing, too, and then nothing tells.
@@ -27,18 +26,27 @@ const (
 const everything = ""
 
 // burst is a number of notifications of one file that are answered by one reading.
-type burst struct{ first, last time.Time }
+type burst struct {
+	first, last time.Time
+	open        bool // somebody writes, and has not closed the file
+	how         certainty
+}
 
 // due tells when to read.
-func (b *burst) due() time.Time { return sooner(b.last.Add(quiet), b.first.Add(patience)) }
+func (b *burst) due() time.Time {
+	if b.open {
+		return b.last.Add(settle)
+	}
+	return sooner(b.last.Add(quiet), b.first.Add(patience))
+}
 
-// notifier is what is needed of fsnotify.Watcher.
+// notifier is what is needed of inotify.
 type notifier interface {
 	Add(path string) error
 	Remove(path string) error
 }
 
-var _ notifier = (*fsnotify.Watcher)(nil)
+var _ notifier = (*inotify)(nil)
 
 // unwatched is a notifier that never tells anything.
 type unwatched struct{}
@@ -49,8 +57,8 @@ func (unwatched) Remove(string) error { return nil }
 // watch is the loop of Source.Run.
 type watch struct {
 	notify  notifier
-	events  <-chan fsnotify.Event // nil if there is none to come
-	errors  <-chan error
+	changes <-chan change // nil if there is none to come
+	lost    <-chan struct{}
 	folder  *folder
 	sink    func(model.Event)
 	rescan  time.Duration
@@ -63,10 +71,11 @@ type watch struct {
 }
 
 func (w *watch) run(ctx context.Context) error {
-	w.look(time.Now())
-	w.folder.flush(time.Now(), w.sink)
-	w.sink(model.Event{Synced: Name, Received: time.Now()})
-
+	w.look(time.Now(), looked)
+	w.deliver()
+	if !w.folder.settled {
+		w.sink(model.Event{Listed: Name, Received: time.Now()})
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -74,14 +83,24 @@ func (w *watch) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case event := <-w.events:
-			w.note(event)
-		case <-w.errors: // the queue has overflowed: what was in it is unknown
+		case c := <-w.changes:
+			w.note(c)
+		case <-w.lost: // the queue has overflowed: what was in it is unknown
 			w.watched = nil
-			w.mark(everything)
+			clear(w.pending)
+			w.markAll(looked)
 		case <-timer.C:
 			w.read(time.Now())
 		}
+	}
+}
+
+// deliver tells what the last readings have changed, and once that they are all.
+func (w *watch) deliver() {
+	w.folder.flush(time.Now(), w.sink)
+	if !w.folder.settled && w.folder.complete() {
+		w.folder.settled = true
+		w.sink(model.Event{Synced: Name, Received: time.Now()})
 	}
 }
 
@@ -103,55 +122,96 @@ func (w *watch) interval() time.Duration {
 }
 
 // note notes which file a notification is about.
-func (w *watch) note(event fsnotify.Event) {
-	if event.Op == fsnotify.Chmod {
-		return // touches and attribute changes; if it made a file readable, the rescan sees it
-	}
-	dir, name := filepath.Dir(event.Name), filepath.Base(event.Name)
+func (w *watch) note(c change) {
+	dir, name := filepath.Dir(c.path), filepath.Base(c.path)
 	switch {
-	case event.Name == w.folder.dir: // removed, renamed, or made again
-		if event.Has(fsnotify.Remove | fsnotify.Rename) {
+	case c.path == w.folder.dir: // removed, renamed, or made again
+		if c.what == removed || c.what == movedAway {
 			w.watched, w.folder.replaced = nil, true // the next one may have the same inode
 		}
-		w.mark(everything)
+		w.markAll(looked)
 	case dir != w.folder.dir: // the folder above, about something else
 	case isManifest(name):
-		w.mark(name)
+		w.mark(name, c.what)
+	case name == "..data" && c.what == movedIn: // so a ConfigMap mount goes from one version to the next
+		w.markAll(isWhole)
 	case strings.HasPrefix(name, ".."):
-		w.mark(everything) // ConfigMap mounts swap the link ..data
+		w.markAll(looked)
 	}
 }
 
-func (w *watch) mark(name string) {
+// markAll makes a look at the whole folder pending.
+func (w *watch) markAll(how certainty) {
 	now := time.Now()
-	if b := w.pending[name]; b != nil {
-		b.last = now
-		return
+	b := w.pending[everything]
+	if b == nil {
+		b = &burst{first: now}
+		w.pending[everything] = b
 	}
-	w.pending[name] = &burst{first: now, last: now}
+	b.last, b.how = now, max(b.how, how)
+}
+
+// mark makes a reading of one file pending.
+func (w *watch) mark(name string, what happening) {
+	now := time.Now()
+	b := w.pending[name]
+	if b == nil {
+		b = &burst{first: now}
+		w.pending[name] = b
+	}
+	b.last = now
+	switch what {
+	case written:
+		b.open, b.how = true, stillOpen
+	case created:
+		b.open, b.how = !isLink(filepath.Join(w.folder.dir, name)), stillOpen
+	case closed, removed:
+		b.open, b.how = false, isClosed
+	case movedIn:
+		b.open, b.how = false, isWhole
+	case movedAway: // an editor's backup: the next version comes in a moment
+		b.open, b.how = false, looked
+	}
+}
+
+// isLink tells whether a new name is one of something that is elsewhere, too:
+// nobody is going to write and close it.
+func isLink(path string) bool {
+	status, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	sys, ok := status.Sys().(*syscall.Stat_t)
+	return status.Mode()&os.ModeSymlink != 0 || (ok && sys.Nlink > 1)
 }
 
 // read reads what is due, and delivers what comes of it.
 func (w *watch) read(now time.Time) {
 	whole := w.pending[everything]
-	if !now.Before(sooner(w.next, w.again)) || (whole != nil && !now.Before(whole.due())) {
-		clear(w.pending)
-		w.look(now)
+	asked := whole != nil && !now.Before(whole.due())
+	if asked || !now.Before(sooner(w.next, w.again)) {
+		how := looked
+		if asked {
+			how = whole.how
+			delete(w.pending, everything)
+		}
+		w.look(now, how)
 	}
 	for name, b := range w.pending {
 		if name == everything || now.Before(b.due()) {
 			continue
 		}
 		delete(w.pending, name)
-		w.again = sooner(w.again, w.folder.refresh(name, now, true))
+		w.again = sooner(w.again, w.folder.refresh(name, now, b.how))
 	}
-	w.folder.flush(time.Now(), w.sink)
+	w.deliver()
 }
 
-// look reads whatever in the folder has changed.
-func (w *watch) look(now time.Time) {
+// look reads whatever in the folder has changed, but for the files of which
+// notifications are pending.
+func (w *watch) look(now time.Time, how certainty) {
 	w.follow()
-	w.again = w.folder.scan(now)
+	w.again = w.folder.scan(now, how, func(name string) bool { return w.pending[name] != nil })
 	w.next = now.Add(w.interval())
 }
 

@@ -1,0 +1,73 @@
+package file
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// origin is how the folder is called in Problems.
+func (f *folder) origin() string { return "folder " + f.dir }
+
+// complete tells whether everything that the folder says is known: then what it
+// does not say does not exist.
+func (f *folder) complete() bool {
+	return f.scanned && len(f.unread()) == 0 && (f.empty || len(f.catalog.entries) > 0)
+}
+
+// unread names the files of which some part could not be read yet.
+func (f *folder) unread() (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+		if !f.files[name].sure {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// troubles is what is wrong with the folder as a whole.
+func (f *folder) troubles() []model.Problem {
+	say := func(well, format string, args ...any) []model.Problem {
+		return []model.Problem{{Kind: model.Unavailable, Object: f.origin(), Reason: fmt.Sprintf(format, args...), Well: well}}
+	}
+	const leftovers = "what an earlier run left in the kernel stays"
+	switch unread := f.unread(); {
+	case f.lost != "":
+		return say("the folder of manifests can be read again",
+			"the folder of manifests %s cannot be read: %s: what was read before, or left by an earlier run, stays", f.dir, f.lost)
+	case !f.scanned || f.settled:
+	case len(f.catalog.entries) == 0 && len(unread) == 0 && !f.empty:
+		return say("the folder of manifests holds manifests now",
+			"the folder of manifests %s holds no Service, EndpointSlice or Node: %s (--manifests-empty=delete takes it away)", f.dir, leftovers)
+	case slices.ContainsFunc(unread, func(name string) bool { return len(f.files[name].problems) > 0 }):
+		return say("every manifest has been read",
+			"not every file of %s could be read: %s until all have been: %s", f.dir, leftovers, strings.Join(unread, ", "))
+	}
+	return f.stranger()
+}
+
+// stranger is the Problem that the folder has Nodes, and none is ours.
+func (f *folder) stranger() []model.Problem {
+	var others []string
+	for k := range f.catalog.entries {
+		switch {
+		case k.kind != nodeKind:
+		case k.name == f.node:
+			return nil
+		default:
+			others = append(others, k.name)
+		}
+	}
+	if len(others) == 0 || f.node == "" {
+		return nil
+	}
+	slices.Sort(others)
+	if len(others) > 3 {
+		others = append(others[:3], "...")
+	}
+	return []model.Problem{{Object: f.origin(), Reason: fmt.Sprintf("holds no Node %s, which is what this node is called (--hostname-override): "+
+		"there is %s; without it no zone and no address of this node is known", f.node, strings.Join(others, ", "))}}
+}

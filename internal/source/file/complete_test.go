@@ -1,0 +1,168 @@
+package file
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func (l *listener) says(words ...string) bool {
+	return slices.ContainsFunc(l.allProblems(), func(p string) bool {
+		return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(p, w) })
+	})
+}
+
+// neverSynced waits until the source has looked again some times, and checks that
+// it has not said Synced.
+func neverSynced(t *testing.T, l *listener) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.synced != 0 || l.listed != 1 {
+		t.Fatalf("Synced %d times, Listed %d times", l.synced, l.listed)
+	}
+}
+
+// What an earlier run left must not go before the folder is known: a folder that
+// is missing, one that is empty, and one with a file that does not parse are not.
+func TestSyncedOnlyWhenAllIsKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(t *testing.T, dir string)
+		says   []string
+		mend   func(t *testing.T, dir string)
+	}{
+		"missing": {
+			func(t *testing.T, dir string) { remove(t, dir) }, []string{"cannot be read: no such file or directory"},
+			func(t *testing.T, dir string) {
+				if err := os.Mkdir(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				write(t, dir, "a.yaml", service("a", "10.96.0.1"))
+			},
+		},
+		"empty": {
+			func(*testing.T, string) {}, []string{"holds no Service", "--manifests-empty=delete"},
+			func(t *testing.T, dir string) { write(t, dir, "a.yaml", service("a", "10.96.0.1")) },
+		},
+		"nothing for a proxy": {
+			func(t *testing.T, dir string) {
+				write(t, dir, "pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")
+			},
+			[]string{"holds no Service"},
+			func(t *testing.T, dir string) { write(t, dir, "a.yaml", service("a", "10.96.0.1")) },
+		},
+		"not YAML": {
+			func(t *testing.T, dir string) {
+				write(t, dir, "a.yaml", service("a", "10.96.0.1"))
+				write(t, dir, "b.yaml", "kind: [\n")
+			}, []string{"not every file", "b.yaml"},
+			func(t *testing.T, dir string) { write(t, dir, "b.yaml", service("b", "10.96.0.2")) },
+		},
+		"an object that cannot be decoded": {
+			func(t *testing.T, dir string) {
+				write(t, dir, "a.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: x, creationTimestamp: soon}\n---\n"+service("a", "10.96.0.1"))
+			}, []string{"not every file", "a.yaml"},
+			func(t *testing.T, dir string) {
+				remove(t, filepath.Join(dir, "a.yaml"))
+				write(t, dir, "b.yaml", service("a", "10.96.0.1"))
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "m")
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			c.before(t, dir)
+			l := start(t, dir, func(c *Config) { c.Rescan = 20 * time.Millisecond })
+			l.until(t, "why", func() bool { return l.says(c.says...) })
+			neverSynced(t, l)
+			c.mend(t, dir)
+			l.until(t, "Synced", func() bool { return l.synced == 1 && l.services["default/a"] != nil && len(l.problems) == 0 })
+		})
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who means an empty folder says so.
+func TestEmptyFolderThatIsMeant(t *testing.T) {
+	l := start(t, t.TempDir(), func(c *Config) { c.EmptyDeletes = true })
+	l.until(t, "Synced", func() bool { return l.synced == 1 && len(l.problems) == 0 })
+	missing := start(t, filepath.Join(t.TempDir(), "missing"), func(c *Config) { c.EmptyDeletes = true })
+	missing.until(t, "the complaint", func() bool { return missing.says("cannot be read") })
+	neverSynced(t, missing)
+}
+
+// A file that is being written while the agent starts is not all that it will be.
+func TestFileThatIsBeingWrittenAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	f := open(t, dir, "a.yaml", os.O_CREATE)
+	put(t, f, service("a", "10.96.0.1"))
+	l := start(t, dir, nil)
+	neverSynced(t, l)
+	put(t, f, "---\n"+service("b", "10.96.0.2"))
+	closeFile(t, f)
+	l.until(t, "Synced", func() bool { return l.synced == 1 })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.services) != 2 {
+		t.Errorf("synced with %d Services", len(l.services))
+	}
+}
+
+// A folder that is moved away while the agent runs, for whatever reason, takes
+// nothing with it.
+func TestFolderMovedAway(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "m")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "a.yaml", hundred(1))
+	l := start(t, dir, func(c *Config) { c.Rescan = 20 * time.Millisecond })
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	l.until(t, "the complaint", func() bool { return l.says("cannot be read", "stays") })
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	l.until(t, "all well", func() bool { return len(l.problems) == 0 })
+	write(t, dir, "a.yaml", hundred(2))
+	l.until(t, "a change afterwards", func() bool { return l.addressOf("s7") == "10.96.2.7" })
+	if len(l.gone) > 0 {
+		t.Errorf("taken away: %v", l.gone)
+	}
+}
+
+// A node whose name no Node of the folder has is served without zone and addresses.
+func TestNodeOfAnotherName(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "nodes.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: n2}\n")
+	f := newFolder(Config{Dir: dir, NodeName: "n1", Log: slog.New(slog.DiscardHandler)})
+	l := newListener()
+	look := func() {
+		f.scan(time.Now(), looked, none)
+		f.flush(time.Now(), l.put)
+	}
+	look()
+	if !l.says("holds no Node n1", "--hostname-override", "n2") {
+		t.Errorf("problems %q", l.allProblems())
+	}
+	write(t, dir, "n1.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
+	look()
+	if len(l.problems) != 0 {
+		t.Errorf("problems %q", l.allProblems())
+	}
+}
