@@ -107,7 +107,7 @@ func (a *wholeAgent) start(t *testing.T) *netlab.Process {
 	}
 	defer f.Close()
 	cmd := exec.Command(a.bin, "--manifests", a.dir, "--proxy-mode", a.mode, "--hostname-override", "node-a", "--cluster-cidr", netlab.ClusterCIDR4+","+netlab.ClusterCIDR6,
-		"--dns-address", local[0].String()+","+local[1].String(), "--dns-intercept", "--healthz-bind-address", "", "--metrics-bind-address", "")
+		"--dns-address", local[0].String()+","+local[1].String(), "--dns-intercept", "--dns-status-for-all", "--healthz-bind-address", "", "--metrics-bind-address", "")
 	cmd.Stdout, cmd.Stderr = f, f
 	p, err := a.node.Start(cmd)
 	if err != nil {
@@ -148,10 +148,10 @@ func live(t *testing.T, a *wholeAgent, pod *netlab.Host) {
 	// The pod's name server is the cluster's address; that this node answers is what gives the reasons.
 	for _, vip := range vips {
 		args := []string{"wait", "service/kube-dns", "-n", "kube-system", "--server", vip.String(), "--timeout", "5s", "--connect", "53", "--endpoints"}
-		if out, err := pod.Run(t.Context(), a.bin, append(args, "2")...); err != nil {
+		if out, err := pod.Run(t.Context(), a.bin, append(args, "1")...); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
-		if out, err := pod.Run(t.Context(), a.bin, append(args, "3", "--timeout", "0s")...); err == nil || !strings.Contains(out, "1 more are in no EndpointSlice") {
+		if out, err := pod.Run(t.Context(), a.bin, append(args, "2", "--timeout", "0s")...); err == nil || !strings.Contains(out, "1 more are in no EndpointSlice") {
 			t.Errorf("got %v\n%s", err, out)
 		}
 	}

@@ -8,9 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
-	"time"
 
-	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 )
 
@@ -63,52 +61,5 @@ func transparent(vip netip.Addr) func(string, string, syscall.RawConn) error {
 			return e
 		}
 		return err
-	}
-}
-
-// beatTimeout is how long the server may take to answer our question.
-const beatTimeout = 900 * time.Millisecond
-
-var (
-	errSilent = errors.New("this node's DNS server does not answer")
-	errNoRule = errors.New("the answer came without the Service's address: somebody removed our table")
-)
-
-// ask puts one question to the server, over the path of a redirected answer. Its
-// answer renews the element in the kernel; what is checked here is that there
-// was one and that it has been given the Service's address.
-func (t target) ask(question string) error {
-	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.server.Addr(), 0)))
-	if err != nil {
-		return fmt.Errorf("ask this node's DNS server: %w", err)
-	}
-	defer conn.Close()
-	m := new(dns.Msg)
-	m.SetQuestion(question, dns.TypeTXT)
-	query, err := m.Pack()
-	if err != nil {
-		return fmt.Errorf("ask this node's DNS server: %w", err)
-	}
-	if _, err := conn.WriteToUDPAddrPort(query, t.server); err != nil {
-		return fmt.Errorf("ask this node's DNS server: %w", err)
-	}
-	_ = conn.SetReadDeadline(time.Now().Add(beatTimeout))
-	buf := make([]byte, 1500)
-	for {
-		n, from, err := conn.ReadFromUDPAddrPort(buf)
-		if err != nil {
-			return errSilent
-		}
-		var r dns.Msg
-		if r.Unpack(buf[:n]) != nil || r.Id != m.Id || !r.Response {
-			continue
-		}
-		switch {
-		case r.Rcode != dns.RcodeSuccess:
-			return fmt.Errorf("this node's DNS server answers %s", dns.RcodeToString[r.Rcode])
-		case from.Addr().Unmap() != t.vip:
-			return errNoRule
-		}
-		return nil
 	}
 }

@@ -52,8 +52,9 @@ type Intercept struct {
 	cfg       Config
 	noSocket  bool // the kernel lacks the socket expression: only the element's timeout is left
 	installed []target
+	path      *path
 	alive     map[netip.Addr]*alive
-	last      string // what was said last
+	said      *string // the last reason that was told, "" for none; nil before the first
 }
 
 // New makes an Intercept; it does nothing yet.
@@ -98,10 +99,10 @@ func (i *Intercept) say(err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	if text == i.last || errors.Is(err, context.Canceled) {
+	if i.said != nil && *i.said == text || errors.Is(err, context.Canceled) {
 		return
 	}
-	if i.last = text; err != nil {
+	if i.said = &text; err != nil {
 		i.cfg.Log.Warn("DNS queries are not intercepted", "reason", err)
 		return
 	}
@@ -146,11 +147,25 @@ func (i *Intercept) beat(ctx context.Context, t target) error {
 		}
 		i.alive[t.vip] = a
 	}
-	err := t.ask(i.cfg.Question)
-	if errors.Is(err, errNoRule) {
+	err := t.ask(i.path, i.cfg.Question)
+	if err == nil {
+		return nil
+	}
+	if intact, e := i.intact(ctx, t); e == nil && !intact {
 		i.installed = nil // repaired at the next step
+		return errNoTable
 	}
 	return err
+}
+
+// intact tells whether the table and the devices are there.
+func (i *Intercept) intact(ctx context.Context, t target) (bool, error) {
+	tables, err := i.cfg.Kernel.Tables(ctx)
+	if err != nil {
+		return false, err
+	}
+	there := slices.ContainsFunc(tables, func(have nft.Table) bool { return have.Ref == tableOf(t.family()) })
+	return there && i.path.there(), nil
 }
 
 // targets pairs the Service's addresses with the server's, by family.
@@ -178,6 +193,14 @@ func (i *Intercept) install(ctx context.Context, want []target) error {
 	if err != nil {
 		i.installed = nil
 		return fmt.Errorf("redirect DNS queries: %w", err)
+	}
+	var vips []netip.Addr
+	for _, t := range want {
+		vips = append(vips, t.vip)
+	}
+	if i.path, err = openPath(vips); err != nil {
+		i.installed = nil
+		return fmt.Errorf("ask this node's DNS server as pods do: %w", err)
 	}
 	i.installed = want
 	return nil
@@ -208,8 +231,13 @@ func (i *Intercept) release() {
 	}
 }
 
-// Cleanup removes the tables; it needs no memory and may be repeated.
+// Cleanup removes the tables and the devices; it needs no memory and may be
+// repeated.
 func Cleanup(ctx context.Context, k nft.Kernel) error {
+	return errors.Join(removeTables(ctx, k), removePath())
+}
+
+func removeTables(ctx context.Context, k nft.Kernel) error {
 	tables, err := k.Tables(ctx)
 	if err != nil {
 		return fmt.Errorf("clean up DNS redirection: %w", err)

@@ -53,7 +53,7 @@ func agent() error {
 	if err := EnsureAddrs(local); err != nil {
 		return err
 	}
-	store := fairdns.NewStore(fairdns.StoreConfig{})
+	store := fairdns.NewStore(fairdns.StoreConfig{PodRanges: podRanges()})
 	key := model.ServiceKey{Namespace: "default", Name: "web"}
 	store.Apply([]model.Event{{Service: &model.Keyed[model.ServiceKey, model.Service]{Key: key, Value: &model.Service{Key: key, ClusterIPs: []netip.Addr{ours}}}}})
 	srv, err := fairdns.New(fairdns.Config{Addrs: local, Intercepted: Servers(local), Store: store})
@@ -64,7 +64,7 @@ func agent() error {
 	if err != nil {
 		return err
 	}
-	i := New(Config{Kernel: k, Servers: Servers(local), VIPs: func() []netip.Addr { return vips }, Question: "_status.cluster.local."})
+	i := New(Config{Kernel: kernelFor(k), Fit: fitness, Servers: Servers(local), VIPs: func() []netip.Addr { return vips }, Question: "_status.cluster.local."})
 	var wg sync.WaitGroup
 	wg.Go(func() { err = srv.Run(ctx) })
 	<-srv.Ready()

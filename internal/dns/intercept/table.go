@@ -58,58 +58,93 @@ func install(b *nft.Batch, t target, liveness bool) {
 		b.NewChain(nft.ChainSpec{Ref: table.Chain(h.name), Hook: &nft.Hook{Type: "filter", Num: h.num, Priority: priority, Policy: nft.PolicyAccept}})
 	}
 	b.NewChain(nft.ChainSpec{Ref: table.Chain("beat")})
+	b.NewRule(nft.RuleSpec{Chain: table.Chain("prerouting"), Exprs: t.question()})
 	for _, proto := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-		b.NewRule(nft.RuleSpec{Chain: table.Chain("prerouting"), Exprs: t.there(proto, liveness)})
-		b.NewRule(nft.RuleSpec{Chain: table.Chain("output"), Exprs: t.back(proto)})
+		b.NewRule(nft.RuleSpec{Chain: table.Chain("prerouting"), Exprs: t.redirect(proto, liveness)})
+	}
+	for _, proto := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+		b.NewRule(nft.RuleSpec{Chain: table.Chain("prerouting"), Exprs: t.shut(proto)})
+		b.NewRule(nft.RuleSpec{Chain: table.Chain("output"), Exprs: t.restore(proto)})
 	}
 	b.NewRule(nft.RuleSpec{Chain: table.Chain("beat"), Exprs: t.beat()})
 }
 
-// there takes a query to the server:
+// question takes our own question to the server, whether queries are taken or not:
+//
+//	iifname "fairlead-dns" ip daddr <vip> udp dport 53 notrack ip daddr set <server> udp dport set <port> accept
+func (t target) question() []nft.Expr {
+	f, r := t.family(), nft.Word(0)
+	e := append(cameBy(podDevice, nft.Equal), nft.DestAddr(f, r), nft.Equal(r, t.vip.AsSlice()))
+	return append(append(e, isPort(unix.IPPROTO_UDP, nft.DestPort(r), 53)...), t.toServer(unix.IPPROTO_UDP)...)
+}
+
+// redirect takes a query to the server:
 //
 //	ip daddr @alive udp dport 53 socket transparent 1 notrack ip daddr set <server> udp dport set <port> accept
-func (t target) there(proto uint8, liveness bool) []nft.Expr {
+func (t target) redirect(proto uint8, liveness bool) []nft.Expr {
 	f, r := t.family(), nft.Word(0)
-	e := []nft.Expr{
-		nft.DestAddr(f, r), nft.InSet("alive", r),
-		nft.MetaL4Proto(r), nft.Equal(r, []byte{proto}),
-		nft.DestPort(r), nft.Equal(r, port(53)),
-	}
+	e := append([]nft.Expr{nft.DestAddr(f, r), nft.InSet("alive", r)}, isPort(proto, nft.DestPort(r), 53)...)
 	if liveness {
 		e = append(e, nft.SocketTransparent(r), nft.Equal(r, []byte{1}))
 	}
-	return append(e, nft.NoTrack(),
-		nft.Immediate(r, t.server.Addr().AsSlice()), nft.SetDestAddr(f, r),
-		nft.Immediate(r, port(t.server.Port())), nft.SetDestPort(proto, r),
-		nft.SetVerdict(nft.Accept()))
+	return append(e, t.toServer(proto)...)
 }
 
-// back gives an answer the Service's address; those to our own question then
+func (t target) toServer(proto uint8) []nft.Expr {
+	f, r := t.family(), nft.Word(0)
+	return []nft.Expr{
+		nft.NoTrack(),
+		nft.Immediate(r, t.server.Addr().AsSlice()), nft.SetDestAddr(f, r),
+		nft.Immediate(r, port(t.server.Port())), nft.SetDestPort(proto, r),
+		nft.SetVerdict(nft.Accept()),
+	}
+}
+
+// shut keeps everything else away from the port of redirected queries, whose
+// senders the server takes to be pods:
+//
+//	iifname != "lo" ip daddr <server> udp dport <port> drop
+func (t target) shut(proto uint8) []nft.Expr {
+	f, r := t.family(), nft.Word(0)
+	e := append(cameBy("lo", nft.NotEqual), nft.DestAddr(f, r), nft.Equal(r, t.server.Addr().AsSlice()))
+	return append(append(e, isPort(proto, nft.DestPort(r), t.server.Port())...), nft.SetVerdict(nft.Drop()))
+}
+
+// restore gives an answer the Service's address; those to our own question then
 // renew the element:
 //
 //	ip saddr <server> udp sport <port> notrack ip saddr set <vip> udp sport set 53 goto beat
-func (t target) back(proto uint8) []nft.Expr {
+func (t target) restore(proto uint8) []nft.Expr {
 	f, r := t.family(), nft.Word(0)
 	end := nft.Accept()
 	if proto == unix.IPPROTO_UDP {
 		end = nft.Goto("beat")
 	}
-	return []nft.Expr{
-		nft.SourceAddr(f, r), nft.Equal(r, t.server.Addr().AsSlice()),
-		nft.MetaL4Proto(r), nft.Equal(r, []byte{proto}),
-		nft.SourcePort(r), nft.Equal(r, port(t.server.Port())),
+	e := append([]nft.Expr{nft.SourceAddr(f, r), nft.Equal(r, t.server.Addr().AsSlice())}, isPort(proto, nft.SourcePort(r), t.server.Port())...)
+	return append(e,
 		nft.NoTrack(),
 		nft.Immediate(r, t.vip.AsSlice()), nft.SetSourceAddr(f, r),
 		nft.Immediate(r, port(53)), nft.SetSourcePort(proto, r),
-		nft.SetVerdict(end),
-	}
+		nft.SetVerdict(end))
 }
 
-// beat renews the element: ip daddr <server> update @alive { ip saddr timeout 3s }
+// beat renews the element: ip daddr <asker> update @alive { ip saddr timeout 3s }
 func (t target) beat() []nft.Expr {
 	f, r := t.family(), nft.Word(0)
 	return []nft.Expr{
-		nft.DestAddr(f, r), nft.Equal(r, t.server.Addr().AsSlice()),
+		nft.DestAddr(f, r), nft.Equal(r, asker(t.vip).AsSlice()),
 		nft.SourceAddr(f, r), nft.Update(nft.UpdateSpec{Set: "alive", Key: r, Timeout: lifetime}),
 	}
+}
+
+// isPort compares a port, which load puts into the first register.
+func isPort(proto uint8, load nft.Expr, p uint16) []nft.Expr {
+	r := nft.Word(0)
+	return []nft.Expr{nft.MetaL4Proto(r), nft.Equal(r, []byte{proto}), load, nft.Equal(r, port(p))}
+}
+
+// cameBy compares the device by which a packet came in.
+func cameBy(device string, compare func(nft.Reg, []byte) nft.Expr) []nft.Expr {
+	r := nft.Word(0)
+	return []nft.Expr{nft.Meta(unix.NFT_META_IIFNAME, r), compare(r, nft.AppendIfName(nil, device))}
 }
