@@ -3,6 +3,8 @@ package nftables
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -110,5 +112,126 @@ func TestRepeatedPacketTeachesNothing(t *testing.T) {
 				t.Errorf("%d clients are remembered, want client2 alone", len(left))
 			}
 		})
+	}
+}
+
+// stickyFrontend is a Frontend of one Service port of the lab, with affinity.
+func (tw *town) stickyFrontend(t *testing.T, f model.Family, kind model.FrontendKind, to string, pods ...string) model.Frontend {
+	t.Helper()
+	at := tw.target(t, f, to)
+	fe := model.Frontend{Key: model.FrontendKey{Family: f, Protocol: model.UDP, Addr: at.Addr(), Port: at.Port()},
+		Service: model.ServiceKey{Namespace: "lab", Name: "shared"}, Port: "dns", Kind: kind, Verdict: model.Forward,
+		Backends: tw.backends(t, f, pods...), AffinityTimeout: time.Hour, Masquerade: kind.External()}
+	if kind == model.NodePort {
+		fe.Key.Addr = netip.Addr{}
+	}
+	return fe
+}
+
+// askers are hosts of the lab that can reach every address of a Service.
+var askers = []string{"client", "client2", "pod-a1", "pod-a2", "pod-a3"}
+
+// met asks once from each host at each address and gives whom the host met; it
+// fails if a host met different pods.
+func (tw *town) met(t *testing.T, f model.Family, addresses ...string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, from := range askers {
+		for _, to := range addresses {
+			for pod := range tw.count(t, from, tw.target(t, f, to), 2) {
+				if before := out[from]; before != "" && before != pod {
+					t.Errorf("%s %s: met %s by %s, and %s before", f, from, pod, to, before)
+				}
+				out[from] = pod
+			}
+		}
+	}
+	return out
+}
+
+// A client meets one endpoint by whatever address of the Service port it comes, as
+// with kube-proxy. When an endpoint leaves, whoever met another one keeps that.
+func TestAffinityIsSharedByAllAddresses(t *testing.T) {
+	tw := newTown(t)
+	pods := []string{"pod-a1", "pod-a2", "pod-b1", "pod-b2"}
+	for _, f := range bothFamilies {
+		want := func(pods ...string) {
+			tw.bed.Want(model.ServiceKey{Name: f.String()}, tw.stickyFrontend(t, f, model.ClusterIP, "vip 2", pods...),
+				tw.stickyFrontend(t, f, model.LoadBalancer, "lb 2", pods...), tw.stickyFrontend(t, f, model.ExternalIP, "lb 4", pods...),
+				tw.stickyFrontend(t, f, model.NodePort, "node 30090", pods...))
+			tw.bed.Sync(t)
+			if err := tw.lab.FlushConntrack("node-a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want(pods...)
+		before := tw.met(t, f, "vip 2", "lb 2", "lb 4", "node 30090")
+		left := before["client"]
+		want(slices.DeleteFunc(slices.Clone(pods), func(p string) bool { return p == left })...)
+		after := tw.met(t, f, "vip 2", "lb 2", "lb 4", "node 30090")
+		for from, pod := range before {
+			switch {
+			case after[from] == left:
+				t.Errorf("%s %s: met %s, which left", f, from, left)
+			case pod != left && after[from] != pod:
+				t.Errorf("%s %s: met %s, and %s before another endpoint left", f, from, after[from], pod)
+			}
+		}
+	}
+}
+
+// Under externalTrafficPolicy Local a client from outside never reaches an endpoint
+// elsewhere, whatever it remembers; a pod may.
+func TestLocalPolicyGoesBeforeMemory(t *testing.T) {
+	tw := newTown(t)
+	for _, f := range bothFamilies {
+		lb, np := tw.stickyFrontend(t, f, model.LoadBalancer, "lb 2", "pod-b1"), tw.stickyFrontend(t, f, model.NodePort, "node 30090", "pod-b1")
+		want := func() {
+			tw.bed.Want(model.ServiceKey{Name: f.String()}, lb, np)
+			tw.bed.Sync(t)
+			if err := tw.lab.FlushConntrack("node-a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want()
+		for from, pod := range tw.met(t, f, "lb 2", "node 30090") {
+			if pod != "pod-b1" {
+				t.Fatalf("%s met %s", from, pod)
+			}
+		}
+		for _, fe := range []*model.Frontend{&lb, &np} {
+			fe.LocalOnly, fe.Masquerade, fe.LocalVerdict = true, false, model.Forward
+			fe.Backends, fe.LocalBackends = tw.backends(t, f, "pod-a1", "pod-b1"), tw.backends(t, f, "pod-a1")
+		}
+		want()
+		for from, pod := range tw.met(t, f, "lb 2", "node 30090") {
+			outside := from == "client" || from == "client2"
+			if outside && pod != "pod-a1" || !outside && pod != "pod-b1" {
+				t.Errorf("%s: %s met %s", f, from, pod)
+			}
+		}
+	}
+}
+
+// When the map of clients is full, a new client is served and not remembered; who
+// is in it stays.
+func TestFullMemoryTurnsNobodyAway(t *testing.T) {
+	tw := newTown(t)
+	fe := tw.stickyFrontend(t, model.IPv4, model.ClusterIP, "vip 2", "pod-a1", "pod-b1")
+	tw.bed.Want(fe.Service, fe)
+	tw.bed.Sync(t)
+	before := tw.count(t, "pod-a3", tw.target(t, model.IPv4, "vip 2"), 1)
+	remember(t, tw.k, &fe, maxClients-1)
+	if err := tw.lab.FlushConntrack("node-a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := tw.count(t, "client", tw.target(t, model.IPv4, "vip 2"), 64); len(got) != 2 {
+		t.Errorf("a client that cannot be remembered met %v of 64 times, want both pods", got)
+	}
+	if after := tw.count(t, "pod-a3", tw.target(t, model.IPv4, "vip 2"), 8); len(after) != 1 || before[slices.Collect(maps.Keys(after))[0]] == 0 {
+		t.Errorf("a client that is remembered met %v, before %v", after, before)
+	}
+	if n := len(rememberedBy(t, tw.k, &fe)); n != maxClients {
+		t.Errorf("%d clients are remembered, the bound is %d", n, maxClients)
 	}
 }

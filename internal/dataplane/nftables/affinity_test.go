@@ -34,7 +34,7 @@ func remember(t testing.TB, k nft.Kernel, fe *model.Frontend, clients int) {
 		commit(t, k, func(batch *nft.Batch) {
 			for i := from; i < min(from+each, clients); i++ {
 				b := fe.Backends[i%len(fe.Backends)]
-				binary.BigEndian.PutUint32(key[len(key)-4:], 0xac100000+uint32(i))
+				binary.BigEndian.PutUint32(key[len(key)-4:], 0xf0000000+uint32(i))
 				data := nft.AppendPort(nft.AppendAddr(nil, b.Addr), b.Port)
 				batch.AddElement(set, &nft.Element{Key: key, Data: append(data, data...)})
 			}
@@ -231,6 +231,14 @@ func rebuilds(t *testing.T, k nft.Kernel, b *dataplanetest.Bed) map[string]func(
 			b.Rebuild = asRebuild(t, err).Families
 			b.Sync(t)
 		},
+		"one Service from 3 000 to 3 100 endpoints": func() {
+			b.Want(dataplanetest.Service(10_000), benchFrontend(0, 3_000))
+			b.Sync(t)
+			b.Want(dataplanetest.Service(10_000), benchFrontend(0, 3_100))
+			_, err := b.Apply(t.Context(), b.Pending())
+			b.Rebuild = asRebuild(t, err).Families
+			b.Sync(t)
+		},
 		"another layout": func() {
 			commit(t, k, func(batch *nft.Batch) {
 				batch.DelChain(tableRef(model.IPv4).Chain(layoutChain))
@@ -274,7 +282,7 @@ func asRebuild(t *testing.T, err error) *dataplane.RebuildError {
 
 // A rebuild keeps every client, leaves nothing foreign, and is what was wanted.
 func TestRebuildKeepsClients(t *testing.T) {
-	for _, name := range []string{"distrust", "growth", "another layout", "a hook moved", "a set of another type"} {
+	for _, name := range []string{"distrust", "growth", "one Service from 3 000 to 3 100 endpoints", "another layout", "a hook moved", "a set of another type"} {
 		t.Run(name, func(t *testing.T) {
 			kernels(t, func(t *testing.T, k nft.Kernel) {
 				b, fe := stickyTown(t, k, model.IPv4, model.ClusterIP)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
 // Cleanup implements dataplane.Driver: it deletes our tables in both families,
@@ -30,7 +32,7 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 				problems = append(problems, err)
 				continue
 			}
-			d.batch.DelTable(tables[i].Ref)
+			d.delTable(tables[i].Ref)
 		}
 	}
 	if d.batch.Len() > 0 {
@@ -41,4 +43,12 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 		d.seen.compared(g)
 	}
 	return errors.Join(problems...)
+}
+
+// delTable deletes a table that is there. The message in front, which changes nothing,
+// is for the first of a batch: the kernel echoes to us all that the first message did,
+// and the end of a table with ten thousand maps would fill the socket (Conn.Commit).
+func (d *Driver) delTable(t nft.TableRef) {
+	d.batch.NewTable(t, nil)
+	d.batch.DelTable(t)
 }

@@ -74,7 +74,7 @@ func (w *writer) clear() {
 	b, r := &w.d.batch, w.old
 	table := tableRef(bothFamilies[w.f])
 	if r.spoilt {
-		b.DelTable(table)
+		w.d.delTable(table)
 		*r = remains{}
 		return
 	}

@@ -86,7 +86,7 @@ func (w *writer) roots() {
 	w.each(dataplane.KindRoot, func(o *dataplane.Op) {
 		ref := tableRef(o.Key.Family)
 		if o.Have != "" && !w.d.plan.rebuild[w.f] {
-			w.d.batch.DelTable(ref)
+			w.d.delTable(ref)
 		}
 		if o.Want != "" && !w.old.table {
 			w.d.batch.NewTable(ref, nft.Comment(markText+o.Want))
