@@ -88,7 +88,7 @@ func (b *Bed) ApplyPart(ctx context.Context, diffs, later []delta.Diff[dataplane
 	return done, err
 }
 
-// Sync applies all that is pending; it must succeed.
+// Sync applies all that is pending, by a rebuild if the driver asks for one; it must succeed.
 func (b *Bed) Sync(t testing.TB) dataplane.Applied {
 	t.Helper()
 	var sum dataplane.Applied
@@ -105,6 +105,11 @@ func (b *Bed) Sync(t testing.TB) dataplane.Applied {
 		return sum
 	}
 	done, err := b.Apply(t.Context(), diffs)
+	var rebuild *dataplane.RebuildError
+	if errors.As(err, &rebuild) {
+		b.Rebuild = rebuild.Families
+		return b.Sync(t)
+	}
 	if err != nil {
 		t.Fatalf("apply %d differences: %v", len(diffs), err)
 	}

@@ -81,6 +81,7 @@ func Every(f model.Family) []model.Frontend {
 		i := len(out)
 		fe := ClusterIP(f, i, 1+i%9)
 		change(&fe)
+		tabulate(&fe)
 		out = append(out, fe)
 	}
 	external := func(fe *model.Frontend, kind model.FrontendKind) {
@@ -140,6 +141,24 @@ func sorts(f model.Family) []func(fe *model.Frontend) {
 	}
 }
 
+// tabulate gives a Frontend of consistent hash its tables.
+func tabulate(fe *model.Frontend) {
+	if !fe.ConsistentHash {
+		return
+	}
+	table := func(list []model.Backend) model.HashTable {
+		if len(list) == 0 {
+			return nil
+		}
+		t := make(model.HashTable, 64)
+		for i := range t {
+			t[i] = uint16(i * 7 % len(list))
+		}
+		return t
+	}
+	fe.HashTable, fe.LocalHashTable = table(fe.Backends), table(fe.LocalBackends)
+}
+
 // Catalogue is every sort of Frontend of the families, one Service each.
 func Catalogue(families []model.Family) map[model.ServiceKey][]model.Frontend {
 	out := map[model.ServiceKey][]model.Frontend{}
@@ -172,6 +191,7 @@ func Mutate(r *rand.Rand, services map[model.ServiceKey][]model.Frontend, famili
 			if len(fe.LocalBackends) > 0 {
 				fe.LocalBackends = slices.Clone(fe.Backends[:1+r.IntN(len(fe.Backends))])
 			}
+			tabulate(&fe)
 		}
 		now = append(now, fe)
 	}

@@ -49,7 +49,9 @@ func (m memory) clients() string { return clientsPrefix + m.port }
 
 // recall is the name of the chain that tries the endpoint that a client met last,
 // for the Frontends of one pool.
-func (m memory) recall(p pool) string { return recallPrefix + p.name() + "/" + m.port }
+func (m memory) recall(p pool) string {
+	return recallPrefix + strings.TrimSuffix(p.name(), "-") + "/" + m.port
+}
 
 // learn is the name of the chain that remembers a client.
 func (m memory) learn() string { return learnPrefix + m.port }

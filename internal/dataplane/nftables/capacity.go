@@ -26,7 +26,7 @@ func (s *setDef) firstSize() uint32 {
 	switch {
 	case s.shape == shapeRanges || s.shape == shapeAllowed || s.ident == identRange:
 		return 0
-	case s.kind == kindEndpoints:
+	case s.split:
 		return 3_072 // times the shards
 	case s.kind == kindNodePortIP:
 		return 768
@@ -47,7 +47,15 @@ func counterOf(k dataplane.Key) int {
 	if def := defOf(k.Kind); def != nil && def.split {
 		return int(kinds) + shardOf(k.ID)
 	}
-	return int(k.Kind)
+	return int(setKind(k.Kind))
+}
+
+// setKind is the kind whose set holds objects of a kind.
+func setKind(k dataplane.Kind) dataplane.Kind {
+	if def := defOf(k); def != nil && def.hashed {
+		return k - kindHashed + kindEndpoints
+	}
+	return k
 }
 
 // choose sets the scales of a table that this batch is about to make: for what the
@@ -67,8 +75,7 @@ func (c *setSizes) choose(f int, b dataplane.Batch) {
 			count(&o)
 		}
 	}
-	for i := range setDefs {
-		def := &setDefs[i]
+	for _, def := range ownSets() {
 		n := have[def.kind]
 		if def.split {
 			n = slices.Max(have[kinds:])
@@ -118,7 +125,7 @@ func (c *setSizes) overflow(refused *nft.BatchError, ops []dataplane.Op) *datapl
 			continue
 		}
 		k := ops[e.Tags[0]].Key
-		if c.scale[famIndex(k.Family)][k.Kind] >= maxScale {
+		if c.scale[famIndex(k.Family)][setKind(k.Kind)] >= maxScale {
 			continue
 		}
 		if out == nil {

@@ -12,9 +12,9 @@ import (
 // packets wrote there is theirs.
 func (l *loader) contents(ctx context.Context) error {
 	c := contents{loader: l}
-	for i := range setDefs {
-		c.begin(&setDefs[i])
-		for _, c.part = range setDefs[i].parts() {
+	for _, def := range ownSets() {
+		c.begin(def)
+		for _, c.part = range def.parts() {
 			if !l.sets[c.part] {
 				continue
 			}
@@ -36,6 +36,7 @@ type contents struct {
 	bounds []bound             // of a set of ranges
 	ranges map[string][]string // of guarded Frontends
 	pool   *poolReader
+	hashed *poolReader       // the tables of consistent hash in the same set
 	live   map[string][]byte // endpoints of Frontends with affinity
 }
 
@@ -44,6 +45,7 @@ func (c *contents) begin(def *setDef) {
 	switch def.shape {
 	case shapePool:
 		c.pool = &poolReader{at: map[string]int{}, width: def.slotWidth(c.f)}
+		c.hashed = &poolReader{at: map[string]int{}, width: c.pool.width}
 	case shapeAllowed:
 		c.ranges = map[string][]string{}
 	case shapeLive:
@@ -115,10 +117,14 @@ func (c *contents) slot(e *nft.Element) bool {
 		return false
 	}
 	n := binary.NativeEndian.Uint32(e.Key[len(e.Key)-4:])
+	pool := c.pool
+	if n >= hashBase {
+		n, pool = n-hashBase, c.hashed
+	}
 	if n >= maxSlots || hole(string(e.Data[:c.pool.width])) || c.def.split && shardNames[shardOf(c.buf)] != c.part {
 		return false
 	}
-	c.pool.add(c.buf, int(n), e.Data)
+	pool.add(c.buf, int(n), e.Data)
 	return true
 }
 
@@ -152,6 +158,9 @@ func (c *contents) end() {
 	case shapePool:
 		for id, i := range c.pool.at {
 			c.put(c.def.kind, id, string(c.pool.slots[i]))
+		}
+		for id, i := range c.hashed.at {
+			c.put(hashedKind(c.def.kind), id, string(c.hashed.slots[i]))
 		}
 	case shapeLive:
 		for id, list := range c.live {

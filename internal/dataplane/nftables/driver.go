@@ -59,7 +59,7 @@ func (d *Driver) Name() string { return Name }
 
 // Width implements dataplane.Driver.
 func (d *Driver) Width(k dataplane.Key) int {
-	if def := defOf(k.Kind); def != nil && (def.shape == shapePool || def.shape == shapeLive) {
+	if def := defOf(k.Kind); def != nil && !def.hashed && (def.shape == shapePool || def.shape == shapeLive) {
 		return def.slotWidth(k.Family)
 	}
 	return 0

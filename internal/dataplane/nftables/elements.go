@@ -116,13 +116,16 @@ func (s *step) single(h *half) {
 func (s *step) pool(h *half) {
 	w := h.def.slotWidth(h.key.Family)
 	s.key = appendKey(s.key[:0], h.def.ident, h.key.ID)
-	base := len(s.key)
+	base, from := len(s.key), uint32(0)
+	if h.def.hashed {
+		from = hashBase
+	}
 	for i := 0; i*w < len(h.mine); i++ {
 		el := h.mine[i*w : (i+1)*w]
 		if len(h.other) >= (i+1)*w && h.other[i*w:(i+1)*w] == el || hole(el) {
 			continue
 		}
-		s.key = nft.AppendSlot(s.key[:base], uint32(i))
+		s.key = nft.AppendSlot(s.key[:base], from+uint32(i))
 		s.elem = nft.Element{Key: s.key}
 		if s.add {
 			s.data = append(s.data[:0], el...)

@@ -165,16 +165,20 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 	if def == nil {
 		return k.String()
 	}
+	name := def.name
+	if def.hashed {
+		name = "hashed-" + name
+	}
 	switch def.ident {
 	case identNone:
-		return def.name + " " + k.Family.String()
+		return name + " " + k.Family.String()
 	case identAddr:
 		if a, ok := netip.AddrFromSlice([]byte(k.ID)); ok {
-			return def.name + " " + a.String()
+			return name + " " + a.String()
 		}
 	default:
 		if f, ok := frontendOf(k, def.ident); ok {
-			return def.name + " " + f.String()
+			return name + " " + f.String()
 		}
 	}
 	return k.String()

@@ -36,6 +36,12 @@ const (
 	kindNodePortLocalEndpoints
 	kindRangeEndpoints
 	kindRangeLocalEndpoints
+	kindHashed // as the six kinds of endpoints, in their order, for consistent hash
+	kindLocalHashed
+	kindNodePortHashed
+	kindNodePortLocalHashed
+	kindRangeHashed
+	kindRangeLocalHashed
 	kindAffinity
 	kindAffinityNodePort
 	kindRefused
@@ -84,6 +90,9 @@ type setDef struct {
 	shape shape
 	ident ident
 	split bool // over the shards
+	// hashed: the objects are tables of consistent hash. They live in the set of
+	// endpoints of that name, from slot hashBase on, and their places have a meaning.
+	hashed bool
 }
 
 // setDefs are the sets of each table, sorted by kind. Maps of clients come besides.
@@ -109,6 +118,12 @@ var setDefs = [...]setDef{
 	{name: "np-local-eps", kind: kindNodePortLocalEndpoints, shape: shapePool, ident: identNodePort},
 	{name: "range-eps", kind: kindRangeEndpoints, shape: shapePool, ident: identAddrProto},
 	{name: "range-local-eps", kind: kindRangeLocalEndpoints, shape: shapePool, ident: identAddrProto},
+	{name: "eps", kind: kindHashed, shape: shapePool, ident: identVIP, split: true, hashed: true},
+	{name: "local-eps", kind: kindLocalHashed, shape: shapePool, ident: identVIP, hashed: true},
+	{name: "np-eps", kind: kindNodePortHashed, shape: shapePool, ident: identNodePort, hashed: true},
+	{name: "np-local-eps", kind: kindNodePortLocalHashed, shape: shapePool, ident: identNodePort, hashed: true},
+	{name: "range-eps", kind: kindRangeHashed, shape: shapePool, ident: identAddrProto, hashed: true},
+	{name: "range-local-eps", kind: kindRangeLocalHashed, shape: shapePool, ident: identAddrProto, hashed: true},
 	{name: "affinity", kind: kindAffinity, shape: shapeVerdict, ident: identVIP},
 	{name: "affinity-nodeports", kind: kindAffinityNodePort, shape: shapeVerdict, ident: identNodePort},
 	{name: "no-endpoints", kind: kindRefused, shape: shapeVerdict, ident: identVIP},
@@ -135,4 +150,20 @@ func defNamed(name string) *setDef {
 		}
 	}
 	return nil
+}
+
+// ownSets are the setDefs that make a set: those of tables share another's.
+func ownSets() []*setDef {
+	out := make([]*setDef, 0, len(setDefs))
+	for i := range setDefs {
+		if !setDefs[i].hashed {
+			out = append(out, &setDefs[i])
+		}
+	}
+	return out
+}
+
+// hashedKind is the kind of table that lives in the set of a kind of endpoints.
+func hashedKind(endpoints dataplane.Kind) dataplane.Kind {
+	return endpoints - kindEndpoints + kindHashed
 }

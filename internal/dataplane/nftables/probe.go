@@ -97,10 +97,10 @@ func (p *probe) feature(what, option string) {
 }
 
 func (p *probe) sets() {
-	for i := range setDefs {
-		spec := setDefs[i].spec(p.f, setDefs[i].parts()[0], 0)
+	for _, def := range ownSets() {
+		spec := def.spec(p.f, def.parts()[0], 0)
 		spec.Ref.Table = p.table
-		p.feature(fmt.Sprintf("sets as %q needs them", setDefs[i].name), "CONFIG_NF_TABLES, Linux 5.6 for intervals over concatenations")
+		p.feature(fmt.Sprintf("sets as %q needs them", def.name), "CONFIG_NF_TABLES, Linux 5.6 for intervals over concatenations")
 		p.b.NewSet(spec)
 	}
 	p.feature("maps that packets fill", "CONFIG_NF_TABLES")
@@ -136,9 +136,9 @@ func (p *probe) expressions() {
 	}{
 		{feature{"conntrack matches", "CONFIG_NFT_CT"}, "dispatch", newConnection()},
 		{feature{"numgen", "CONFIG_NFT_NUMGEN"}, "dispatch", rule{nft.RandomSlot(nft.Word(0), 2)}},
-		{feature{"jhash", "CONFIG_NFT_HASH"}, "dispatch", leaf{class: 1, hash: true}.draw(p.l, 1, 1)},
+		{feature{"jhash", "CONFIG_NFT_HASH"}, "dispatch", leaf{class: 1, hash: true}.draw(p.l, 1)},
 		{feature{"fib", "CONFIG_NFT_FIB_" + inet}, "dispatch", fromNode()}, // siderolabs/pkgs#951
-		{feature{"dnat", "CONFIG_NFT_NAT"}, "nat-prerouting", leaf{class: 1}.draw(p.l, 1, 1)},
+		{feature{"dnat", "CONFIG_NFT_NAT"}, "nat-prerouting", leaf{class: 1}.draw(p.l, 1)},
 		{feature{"masquerade", "CONFIG_NFT_MASQ"}, "nat-postrouting", rule{nft.Masquerade()}},
 		{feature{"reject", "CONFIG_NFT_REJECT_" + inet}, "filter-forward", rule{nft.RejectPort(p.l.f)}},
 		{feature{"map updates by packets", "CONFIG_NF_TABLES"}, "learn-prerouting", learnRules(p.l, probeMemory(), model.TCP, time.Hour)[0]},

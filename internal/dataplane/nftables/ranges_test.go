@@ -32,7 +32,7 @@ func ranges(f model.Family, first, last uint16) []model.Frontend {
 		return fe
 	}
 	hashed, guarded, local, silent := plain(2, 9), external(3), external(4), plain(5, 3)
-	hashed.ConsistentHash = true
+	hashed.ConsistentHash, hashed.HashTable = true, model.HashTable{0, 1, 2, 3, 4, 5, 6, 7}
 	guarded.Guarded, guarded.SourceRanges = true, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("203.0.113.0/24")}
 	if f == model.IPv6 {
 		guarded.SourceRanges = []netip.Prefix{netip.MustParsePrefix("fd00::/16")}
@@ -83,9 +83,12 @@ func TestPacketsToRanges(t *testing.T) {
 			inside, dead := hairpin, refused
 			inside.Key.Addr, inside.Key.Port = plain.Key.Addr, 8081
 			dead.Key.Addr, dead.Key.Port = plain.Key.Addr, 8082
+			// Pods listen on the port of this one: only the Frontend itself can refuse it.
+			lb, shut := byName[1], byName[3]
+			shut.Key.Addr, shut.Key.Port = lb.Key.Addr, 8080
 			tw.bed.Want(model.ServiceKey{Namespace: f.String(), Name: p.String()},
 				rangeOf(plain, 8080, 8099), inside, dead, rangeOf(refused, 8080, 8099), rangeOf(guarded, 8080, 8099),
-				rangeOf(local, 8080, 8099), rangeOf(hairpin, 8080, 8099))
+				rangeOf(local, 8080, 8099), rangeOf(hairpin, 8080, 8099), rangeOf(lb, 8079, 8099), shut)
 		}
 	}
 	tw.bed.Sync(t)
@@ -99,6 +102,7 @@ func TestPacketsToRanges(t *testing.T) {
 					{"behind the range", "pod-a2", "vip 1:8100", netlab.Refused, nil, ""},
 					{"a single port inside", "pod-a2", "vip 1:8081", netlab.Answered, onlyA1, seesClient},
 					{"a dead single port inside", "pod-a2", "vip 1:8082", netlab.Refused, nil, ""},
+					{"a dead single port inside, though pods listen there", "client", "lb 3:8080", netlab.Refused, nil, ""},
 					{"no endpoints", "client", "vip 4:8090", netlab.Refused, nil, ""},
 					{"guarded, allowed", "client", "lb 5:8080", netlab.Answered, anyPod, seesNode},
 					{"guarded, other client", "client2", "lb 5:8080", netlab.TimedOut, nil, ""},

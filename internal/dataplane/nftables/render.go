@@ -26,9 +26,9 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 			emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: f, ID: id}, Value: value})
 		}
 		put(dataplane.KindRoot, "", tableValue)
-		for i := range setDefs {
-			for _, part := range setDefs[i].parts() {
-				put(kindSet, part, setDefs[i].digest(f))
+		for _, def := range ownSets() {
+			for _, part := range def.parts() {
+				put(kindSet, part, def.digest(f))
 			}
 		}
 		put(kindLeafChain, layoutChain, noRules)
@@ -194,11 +194,18 @@ func sane(v model.Verdict, list []model.Backend) model.Verdict {
 
 // bare is the description of a leaf of this Frontend without its size.
 func (r *frontend) bare(local bool) leaf {
-	l := leaf{pool: pool{r.front, local}, hash: r.f.ConsistentHash}
+	l := leaf{pool: pool{r.front, local}, hash: r.f.ConsistentHash && len(r.table(local)) > 0}
 	if r.remembers() {
 		l.memory = memoryOf(r.f)
 	}
 	return l
+}
+
+func (r *frontend) table(local bool) model.HashTable {
+	if local {
+		return r.f.LocalHashTable
+	}
+	return r.f.HashTable
 }
 
 // remembers: a range has no memory of clients (policy says so to its owner).
@@ -207,14 +214,20 @@ func (r *frontend) remembers() bool { return r.f.AffinityTimeout > 0 && r.front 
 // leaf writes the slots of a list and describes the chain that draws from them.
 func (r *frontend) leaf(local bool, list []model.Backend) leaf {
 	l := r.bare(local)
-	slots, n := packSlots(list, r.fam, l.pool.set())
-	l.class = classOf(n)
 	if l.pool.set().split {
 		l.shard = uint8(shardOf(r.poolID))
 	}
 	if l.sticky() {
 		r.put(l.pool.liveKind(), r.id, packLive(list))
 	}
+	if l.hash {
+		table := r.table(local)
+		l.class = uint32(len(table))
+		r.put(hashedKind(l.pool.kind()), r.poolID, packTable(table, list, l.pool.set()))
+		return l
+	}
+	slots, n := packSlots(list, r.fam, l.pool.set())
+	l.class = classOf(n)
 	r.put(l.pool.kind(), r.poolID, slots)
 	return l
 }

@@ -64,9 +64,9 @@ func (p pool) name() string {
 // Service, so there are few.
 type leaf struct {
 	pool       pool
-	class      uint32 // power of two, at least the number of slots
+	class      uint32 // power of two, at least the number of slots; of a hash table, its size
 	masquerade bool
-	hash       bool   // by client address, not at random
+	hash       bool   // by a hash of the client's address, not at random
 	memory     memory // of a Service port with affinity: the chain is that port's own
 	shard      uint8
 }
@@ -130,21 +130,24 @@ func (c leaf) draws(l lang) []rule {
 		return []rule{does(nft.Jump(c.memory.recall(c.pool))), does(nft.Goto(c.plain().name()))}
 	}
 	var out []rule
-	if c.class <= 2 { // every slot is full
-		return append(out, c.draw(l, c.class, 1))
+	if c.class <= 2 || c.hash { // every slot is full
+		return append(out, c.draw(l, c.class))
 	}
-	for seed := range uint32(tries) {
-		out = append(out, c.draw(l, c.class, seed+1))
+	for range tries {
+		out = append(out, c.draw(l, c.class))
 	}
-	return append(out, c.draw(l, c.class/2, tries+1))
+	return append(out, c.draw(l, c.class/2))
 }
 
-func (c leaf) draw(l lang, modulus, seed uint32) rule {
+// hashSeed is the same on every node and in every release, or clients would move.
+const hashSeed = 1
+
+func (c leaf) draw(l lang, modulus uint32) rule {
 	key, next := l.frontend(c.pool.front)
 	slot := rule{nft.RandomSlot(nft.Word(next), modulus)}
 	if c.hash {
 		slot = rule{nft.SourceAddr(l.f, nft.Word(hashWord)), nft.Hash(nft.HashSpec{
-			Source: nft.Word(hashWord), Dest: nft.Word(next), Bytes: uint32(l.addr * 4), Modulus: modulus, Seed: seed})}
+			Source: nft.Word(hashWord), Dest: nft.Word(next), Bytes: uint32(l.addr * 4), Modulus: modulus, Seed: hashSeed, Offset: hashBase})}
 	}
 	return join(key, slot, rule{lookup(c.pool.set().parts()[c.shard]), l.dnat(c.pool.front != byRange)})
 }

@@ -10,6 +10,27 @@ import (
 // maxSlots bounds the slots of one Frontend: the set's type says mod 65536.
 const maxSlots = 1 << 16
 
+// hashBase is where tables of consistent hash begin, behind all slots that are drawn
+// at random, in the same set.
+const hashBase = maxSlots
+
+// packTable writes the endpoint of each place of a table.
+func packTable(table model.HashTable, list []model.Backend, def *setDef) string {
+	b := make([]byte, 0, len(table)*18)
+	for _, place := range table {
+		b = appendSlot(b, &list[int(place)%len(list)], def)
+	}
+	return string(b)
+}
+
+func appendSlot(b []byte, to *model.Backend, def *setDef) []byte {
+	b = nft.AppendAddr(b, to.Addr)
+	if def.ident != identAddrProto {
+		b = append(b, byte(to.Port>>8), byte(to.Port))
+	}
+	return b
+}
+
 // classOf is the size class of n slots: the next power of two.
 func classOf(n int) uint32 {
 	if n <= 1 {
@@ -43,10 +64,7 @@ func packSlots(list []model.Backend, f model.Family, def *setDef) (string, int) 
 	n := 0
 	for i := range list {
 		for range scale(int(max(list[i].Weight, 1)) / max(gcd, 1)) {
-			b = nft.AppendAddr(b, list[i].Addr)
-			if def.ident != identAddrProto {
-				b = append(b, byte(list[i].Port>>8), byte(list[i].Port))
-			}
+			b = appendSlot(b, &list[i], def)
 			n++
 		}
 	}

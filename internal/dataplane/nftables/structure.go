@@ -147,10 +147,10 @@ func kindOfChain(c *nft.Chain, fixed bool) dataplane.Kind {
 }
 
 func (l *loader) emitStructure() {
-	for i := range setDefs {
-		for _, part := range setDefs[i].parts() {
+	for _, def := range ownSets() {
+		for _, part := range def.parts() {
 			if l.sets[part] {
-				l.put(kindSet, part, setDefs[i].digest(l.f))
+				l.put(kindSet, part, def.digest(l.f))
 			}
 		}
 	}

@@ -88,17 +88,21 @@ func RandomSlot(dreg Reg, n uint32) Expr {
 		unix.NFTA_NG_TYPE, unix.NFT_NG_RANDOM, unix.NFTA_NG_OFFSET, 0)
 }
 
-// HashSpec is `jhash <n bytes at Source> mod Modulus seed Seed`.
+// HashSpec is `jhash <n bytes at Source> mod Modulus seed Seed offset Offset`.
 type HashSpec struct {
 	Source, Dest Reg
 	Bytes        uint32
 	Modulus      uint32
 	Seed         uint32
+	Offset       uint32 // added to the result
 }
 
 // Hash computes a Jenkins hash of registers.
 func Hash(h HashSpec) Expr {
-	return u32s("hash", unix.NFTA_HASH_SREG, uint32(h.Source), unix.NFTA_HASH_DREG, uint32(h.Dest),
-		unix.NFTA_HASH_LEN, h.Bytes, unix.NFTA_HASH_MODULUS, h.Modulus, unix.NFTA_HASH_SEED, h.Seed,
-		unix.NFTA_HASH_TYPE, unix.NFT_HASH_JENKINS)
+	p := []uint32{unix.NFTA_HASH_SREG, uint32(h.Source), unix.NFTA_HASH_DREG, uint32(h.Dest),
+		unix.NFTA_HASH_LEN, h.Bytes, unix.NFTA_HASH_MODULUS, h.Modulus, unix.NFTA_HASH_SEED, h.Seed}
+	if h.Offset != 0 { // the kernel leaves out a zero
+		p = append(p, unix.NFTA_HASH_OFFSET, h.Offset)
+	}
+	return u32s("hash", append(p, unix.NFTA_HASH_TYPE, unix.NFT_HASH_JENKINS)...)
 }
