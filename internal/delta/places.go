@@ -7,7 +7,7 @@ const (
 	maxRank    = math.MaxUint8
 	changes    = maxRank + 1           // the place of changes, after all creations
 	numPlaces  = changes + 1 + changes // deletions come last
-	leftBehind = -1
+	leftBehind = -1                    // not in this list
 )
 
 // places holds, for each place, how many there are, then where the next one goes.

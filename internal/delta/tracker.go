@@ -16,6 +16,9 @@ type Object[K comparable] struct {
 type Diff[K comparable] struct {
 	Key        K
 	Have, Want string
+	// Group is the same for changes that were wanted together, by one owner at one
+	// time: they must go in together, or packets would meet half of a change.
+	Group uint32
 }
 
 // Drift is a key whose actual value is not what we believed; "" is absent.
@@ -35,99 +38,41 @@ type Params[K comparable] struct {
 	Linger func(K) time.Duration
 }
 
-// Tracker holds wants of owners O over keys K, and what is there.
+// Tracker is a table of keys with what is wanted (desired), what is there (actual),
+// and a queue of those that differ (pending). What is wanted comes from the layers
+// above: owners.go, linger.go and hold.go say who wants a key, pool.go how a value
+// is laid out.
 type Tracker[K comparable, O comparable] struct {
-	p         Params[K]
-	entries   map[K]*entry[K]
-	owners    map[O][]*entry[K]
-	queue     []*entry[K] // every entry with have != want is here, in the order it became so
-	lingering map[*entry[K]]time.Time
-	epoch     uint32 // of the last ReplaceActual
+	p       Params[K]
+	entries map[K]*entry[K, O]
+	queue   []*entry[K, O] // every entry with have != want is here, in the order it became so
+	round   uint32         // of the last walk; entries that it met carry the same number
+	group   uint32         // of the last Set
+
+	owners    map[O]*record[K, O]
+	before    map[O][]*entry[K, O] // see remember
+	lingering map[*entry[K, O]]time.Time
+	held      map[O][]*entry[K, O]            // what an owner in quarantine keeps
+	holders   map[*entry[K, O]]map[O]struct{} // the same by key
 }
 
-type entry[K comparable] struct {
+type entry[K comparable, O comparable] struct {
 	key        K
 	want, have string
-	refs       int32
-	epoch      uint32
+	first      *record[K, O] // the owner that wanted it first; it may have ceased to
+	refs       int32         // how many owners want it
+	round      uint32
+	group      uint32
 	queued     bool
 }
 
 // New makes an empty tracker.
 func New[K comparable, O comparable](p Params[K]) *Tracker[K, O] {
 	return &Tracker[K, O]{
-		p: p, entries: map[K]*entry[K]{}, owners: map[O][]*entry[K]{},
-		lingering: map[*entry[K]]time.Time{},
+		p: p, entries: map[K]*entry[K, O]{}, owners: map[O]*record[K, O]{}, before: map[O][]*entry[K, O]{},
+		lingering: map[*entry[K, O]]time.Time{}, held: map[O][]*entry[K, O]{}, holders: map[*entry[K, O]]map[O]struct{}{},
 	}
 }
-
-// Set makes objs all that owner wants, replacing what it wanted before. Cost is
-// proportional to the owner's objects. now is used for Linger only.
-//
-// Two owners that want one key must want the same value; if they do not, the
-// last call wins (policy settles such claims before they come here).
-func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
-	before := t.owners[owner]
-	var after []*entry[K]
-	if len(objs) > 0 {
-		after = make([]*entry[K], 0, len(objs))
-	}
-	for _, o := range objs {
-		e := t.entry(o.Key)
-		e.refs++
-		if len(t.lingering) > 0 {
-			delete(t.lingering, e)
-		}
-		t.want(e, o.Value)
-		after = append(after, e)
-	}
-	for _, e := range before {
-		t.release(e, now)
-	}
-	if len(after) == 0 {
-		delete(t.owners, owner)
-		return
-	}
-	t.owners[owner] = after
-}
-
-// Hold freezes what only this owner wants at what is there now, until its next
-// Set: a quarantined Service keeps its last good state, and a new one none.
-func (t *Tracker[K, O]) Hold(owner O) {
-	for _, e := range t.owners[owner] {
-		if e.refs == 1 {
-			e.want = e.have
-		}
-	}
-}
-
-// HoldKey freezes one key, whoever wants it, at what is there now, until the next
-// Set of one that wants it.
-func (t *Tracker[K, O]) HoldKey(key K) {
-	if e := t.entries[key]; e != nil {
-		e.want = e.have
-	}
-}
-
-// Owners calls yield for each owner that wants key. It looks at all owners: for
-// error paths only.
-func (t *Tracker[K, O]) Owners(key K) iter.Seq[O] {
-	return func(yield func(O) bool) {
-		for o, list := range t.owners {
-			for _, e := range list {
-				if e.key == key {
-					if !yield(o) {
-						return
-					}
-					break
-				}
-			}
-		}
-	}
-}
-
-// Has tells whether the owner wants anything.
-func (t *Tracker[K, O]) Has(owner O) bool { return len(t.owners[owner]) > 0 }
 
 // Len is the number of keys known, wanted or there.
 func (t *Tracker[K, O]) Len() int { return len(t.entries) }
@@ -149,45 +94,31 @@ func (t *Tracker[K, O]) Wanted() iter.Seq2[K, string] {
 	}
 }
 
-func (t *Tracker[K, O]) peek(key K) entry[K] {
+func (t *Tracker[K, O]) peek(key K) entry[K, O] {
 	if e := t.entries[key]; e != nil {
 		return *e
 	}
-	return entry[K]{}
+	return entry[K, O]{}
 }
 
-func (t *Tracker[K, O]) entry(key K) *entry[K] {
+func (t *Tracker[K, O]) entry(key K) *entry[K, O] {
 	e := t.entries[key]
 	if e == nil {
-		e = &entry[K]{key: key}
+		e = &entry[K, O]{key: key}
 		t.entries[key] = e
 	}
 	return e
 }
 
-func (t *Tracker[K, O]) want(e *entry[K], value string) {
-	if w := t.p.Width(e.key); w > 0 {
+func (t *Tracker[K, O]) want(e *entry[K, O], value string) {
+	if w := t.p.Width(e.key); w > 0 && value != "" {
 		value = align(e.have, value, w)
 	}
-	e.want = value
+	e.want, e.group = value, t.group
 	t.enqueue(e)
 }
 
-func (t *Tracker[K, O]) release(e *entry[K], now time.Time) {
-	e.refs--
-	if e.refs > 0 {
-		return
-	}
-	if d := t.p.Linger(e.key); d > 0 && e.have != "" {
-		t.lingering[e] = now.Add(d)
-		return
-	}
-	e.want = ""
-	t.enqueue(e)
-	t.forget(e)
-}
-
-func (t *Tracker[K, O]) enqueue(e *entry[K]) {
+func (t *Tracker[K, O]) enqueue(e *entry[K, O]) {
 	if e.have != e.want && !e.queued {
 		e.queued = true
 		t.queue = append(t.queue, e)
@@ -196,8 +127,11 @@ func (t *Tracker[K, O]) enqueue(e *entry[K]) {
 
 // forget drops an entry that is neither wanted nor there. A forgotten entry may
 // still be queued while a new one lives under its key.
-func (t *Tracker[K, O]) forget(e *entry[K]) {
+func (t *Tracker[K, O]) forget(e *entry[K, O]) {
 	if e.refs == 0 && e.want == "" && e.have == "" && t.entries[e.key] == e {
 		delete(t.entries, e.key)
+		if len(t.holders) > 0 {
+			delete(t.holders, e)
+		}
 	}
 }

@@ -46,7 +46,7 @@ func show(list []Diff[string]) (out []string) {
 
 func expectPending(t *testing.T, tr *Tracker[string, string], want ...string) []Diff[string] {
 	t.Helper()
-	got := tr.Pending(true)
+	got := tr.Pending()
 	if !slices.Equal(show(got), want) {
 		t.Fatalf("pending %v, want %v", show(got), want)
 	}
@@ -89,25 +89,22 @@ func TestUncommittedStaysPending(t *testing.T) {
 	}
 }
 
-func TestDeletionsComeLastAndCanWait(t *testing.T) {
+func TestDeletionsComeLast(t *testing.T) {
 	tr := newTracker()
 	tr.Set("a", objects("b", "1", "z", "1"), t0)
-	tr.Commit(tr.Pending(true))
+	tr.Commit(tr.Pending())
 	tr.Set("n", objects("q", "1"), t0)
 	tr.Set("a", nil, t0)
-	if got := show(tr.Pending(false)); !slices.Equal(got, []string{"q:>1"}) {
-		t.Fatalf("without prune: %v", got)
-	}
 	expectPending(t, tr, "q:>1", "z:1>", "b:1>")
 }
 
 func TestLinger(t *testing.T) {
 	tr := newTracker()
 	tr.Set("a", objects("l", "1"), t0)
-	tr.Commit(tr.Pending(true))
+	tr.Commit(tr.Pending())
 	tr.Set("a", nil, t0)
 	expectPending(t, tr)
-	if next := tr.Expire(t0); !next.Equal(t0.Add(time.Minute)) {
+	if next := tr.NextExpiry(); !next.Equal(t0.Add(time.Minute)) {
 		t.Fatalf("next %v", next)
 	}
 	tr.Set("b", objects("l", "1"), t0) // used again in time
@@ -118,21 +115,10 @@ func TestLinger(t *testing.T) {
 	expectPending(t, tr, "l:1>")
 }
 
-func TestHoldKeepsLastGood(t *testing.T) {
-	tr := newTracker()
-	tr.Set("a", objects("x", "1"), t0)
-	tr.Commit(tr.Pending(true))
-	tr.Set("a", objects("x", "bad", "y", "bad"), t0)
-	tr.Hold("a")
-	expectPending(t, tr)
-	tr.Set("a", objects("x", "good"), t0)
-	expectPending(t, tr, "x:1>good")
-}
-
 func TestReplaceActual(t *testing.T) {
 	tr := newTracker()
 	tr.Set("a", objects("x", "1", "y", "1", "l", "1", "p", "aabbcc"), t0)
-	tr.Commit(tr.Pending(true))
+	tr.Commit(tr.Pending())
 	drift := tr.ReplaceActual(maps.All(map[string]string{"x": "2", "l": "1", "foreign": "1", "p": "ccbbaa"}), t0)
 	var told []string
 	for _, d := range drift {
@@ -142,7 +128,7 @@ func TestReplaceActual(t *testing.T) {
 	if want := []string{"foreign: is 1", "x:1 is 2", "y:1 is "}; !slices.Equal(told, want) {
 		t.Fatalf("drift %v, want %v", told, want)
 	}
-	got := show(tr.Pending(true))
+	got := show(tr.Pending())
 	slices.Sort(got)
 	if want := []string{"foreign:1>", "x:2>1", "y:>1"}; !slices.Equal(got, want) {
 		t.Fatalf("pending %v, want %v", got, want)
@@ -189,7 +175,7 @@ func TestRandomSequences(t *testing.T) {
 				}
 				tr.Set(o, objs, t0)
 			case 2:
-				some := tr.Pending(r.IntN(2) == 0)
+				some := tr.Pending()
 				tr.Commit(some[:r.IntN(len(some)+1)])
 			case 3:
 				there := map[string]string{}
@@ -203,7 +189,7 @@ func TestRandomSequences(t *testing.T) {
 			}
 		}
 		tr.Expire(t0.Add(time.Hour))
-		tr.Commit(tr.Pending(true))
+		tr.Commit(tr.Pending())
 		checkHave(t, seed, tr, wants)
 	}
 }
@@ -252,7 +238,7 @@ func checkHave(t *testing.T, seed uint64, tr *Tracker[string, string], wants map
 func TestCreationsComeInRankOrder(t *testing.T) {
 	tr := newTracker()
 	tr.Set("o", objects("a", "1", "m", "1", "z", "1"), t0)
-	tr.Commit(tr.Pending(true))
+	tr.Commit(tr.Pending())
 	tr.ReplaceActual(maps.All(map[string]string{"m": "2"}), t0)
 	tr.Set("n", objects("b", "1"), t0)
 	expectPending(t, tr, "a:>1", "b:>1", "z:>1", "m:2>1")

@@ -27,17 +27,21 @@ const (
 
 // dueAudit wants the kernel compared if it is time. Changes go first.
 func (e *Engine) dueAudit(now time.Time) {
-	if e.suspect || !e.audit.Before(now) {
+	if e.belief != believed || e.audit.After(now) {
 		return
 	}
-	e.suspect, e.routine = true, e.gaveWay < maxGaveWay
-	if e.routine && e.tr.PendingCount() > 0 {
+	if e.gaveWay >= maxGaveWay {
+		e.on(auditOverdue)
+		return
+	}
+	e.on(auditDue)
+	if e.turn.events > 0 || !e.owed.IsZero() {
 		e.postponeAudit()
 	}
 }
 
 func (e *Engine) postponeAudit() {
-	e.suspect, e.routine = false, false
+	e.on(gaveWay)
 	e.gaveWay++
 	e.audit = e.p.Now().Add(auditPause)
 }
@@ -45,7 +49,7 @@ func (e *Engine) postponeAudit() {
 // givingWay gives a context for a Load: if that is a routine one, it ends when a
 // change comes. stop must be called.
 func (e *Engine) givingWay(ctx context.Context) (_ context.Context, stop func()) {
-	if !e.routine {
+	if e.belief != due {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -72,6 +76,5 @@ func (e *Engine) judge(ctx context.Context, err error) error {
 		e.postponeAudit()
 		return errGaveWay
 	}
-	e.routine = false
 	return err
 }

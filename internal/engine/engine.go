@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -27,10 +26,10 @@ type Params struct {
 	Mailbox  Mailbox
 	View     policy.ViewInputs // the static part
 	NodeName string
-	// Sources that must have said Synced before anything is written or removed.
+	// Sources that must have said Synced before anything is changed or removed.
 	Sources []string
-	// SyncLimit bounds that wait (1 min); after it the engine adds what it
-	// knows, but deletes nothing until they all have.
+	// SyncLimit is how long the engine waits for them before it writes anything at
+	// all (1 min); see scope.
 	SyncLimit time.Duration
 	MinSync   time.Duration // least time between the end of a sync and the next start (0)
 	// Pace makes that time longer where a write costs what exists, not what
@@ -56,23 +55,26 @@ type Engine struct {
 	view     model.NodeView
 	turn     Turn
 
-	waiting  map[string]bool // sources not yet synced; true = they have told what they can read for now
 	started  time.Time
-	loaded   bool                    // have was read from the kernel at least once
-	suspect  bool                    // have must be read again before the next write
-	rebuild  map[model.Family]string // families to be made anew, and why
-	doubt    bool                    // a write failed, and perhaps only its answer was lost
-	ours     bool                    // what the next Load finds different is our own doing: no drift
-	audit    time.Time               // next audit
-	routine  bool                    // suspect for no reason but that: the Load may give way
-	gaveWay  int                     // how often it has
+	waiting  map[string]bool // sources not yet synced; true: all that can be read is listed
+	belief   belief
+	rebuild  map[model.Family]string // while broken: the families to be made anew, and why
+	written  int                     // transactions since the last Load
+	audit    time.Time               // the next one
+	gaveWay  int                     // times this audit was abandoned for a change
 	lastEnd  time.Time               // of the last turn that wrote
-	pause    time.Duration           // after it
-	retryAt  time.Time
-	failures int
-	held     map[owner]*quarantine
+	pause    time.Duration           // minimum wait after lastEnd
+	retryAt  time.Time               // after a failure
+	failures int                     // turns in a row
+	owed     time.Time               // when a turn that could not do all its work goes on; zero: nothing is left
 	watching watching
-	troubled map[any][]string // by event key: objects with problems
+
+	dirty    map[model.ServiceKey]struct{}       // to be decided again
+	untold   map[model.ServiceKey]*model.Service // changed since the followers were told; as they know it
+	toldView bool                                // they know view
+	held     map[owner]*quarantine
+	leaving  map[model.ServiceKey][]departure
+	troubled map[any][]model.Problem // by event key, or decision
 }
 
 // owner of objects in the tracker: a Service, or the base (zero value).
@@ -96,10 +98,11 @@ func New(p Params) *Engine {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{
-		p: p, st: state.New(), services: policy.NewServices(),
+		p: p, st: state.New(), services: policy.NewServices(), rebuild: map[model.Family]string{},
 		alarm: make(chan struct{}, 1), inspect: make(chan func()),
-		waiting: map[string]bool{}, held: map[owner]*quarantine{}, suspect: true,
-		troubled: map[any][]string{}, rebuild: map[model.Family]string{},
+		waiting: map[string]bool{}, held: map[owner]*quarantine{}, toldView: true,
+		dirty: map[model.ServiceKey]struct{}{}, untold: map[model.ServiceKey]*model.Service{},
+		leaving: map[model.ServiceKey][]departure{}, troubled: map[any][]model.Problem{},
 	}
 	for _, s := range p.Sources {
 		e.waiting[s] = false
@@ -111,9 +114,8 @@ func New(p Params) *Engine {
 	return e
 }
 
-// Run works until ctx ends. It returns an error only if going on makes no sense
-// (what is ours by name belongs to somebody else, or the kernel cannot do it).
-// The rules stay in place.
+// Run works until ctx ends. It returns an error only if what is ours by name turns
+// out to be somebody else's at the first look. The rules stay in place.
 func (e *Engine) Run(ctx context.Context) error {
 	e.started = e.p.Now()
 	e.audit = e.started.Add(e.p.Audit)
@@ -139,7 +141,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if err := e.step(ctx); err != nil {
 			return err
 		}
-		if e.loaded {
+		if e.belief != unknown {
 			e.startWatch(ctx)
 		}
 		timer.Reset(e.untilNext())
@@ -156,59 +158,4 @@ func (e *Engine) Inspect(ctx context.Context, f func(View)) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// untilNext is how long the loop may sleep if no bell rings.
-func (e *Engine) untilNext() time.Duration {
-	now := e.p.Now()
-	next := e.audit
-	sooner := func(t time.Time) {
-		if !t.IsZero() && t.Before(next) {
-			next = t
-		}
-	}
-	sooner(e.retryAt)
-	if e.loaded && e.watching.ended == nil { // before, reconcile tries it again when it must
-		sooner(e.watching.retryAt)
-	}
-	sooner(e.tr.Expire(now))
-	for _, q := range e.held {
-		if !q.trial {
-			sooner(q.retryAt)
-		}
-	}
-	if !e.loaded {
-		sooner(e.started.Add(e.p.SyncLimit))
-	}
-	if e.pause > 0 && (e.tr.PendingCount() > 0 || e.suspect) {
-		sooner(e.lastEnd.Add(e.pause))
-	} else if e.tr.PendingCount() > 0 && e.retryAt.IsZero() && e.ready(now) && e.canPrune() {
-		sooner(now)
-	}
-	return max(next.Sub(now), time.Millisecond)
-}
-
-// ready tells whether the engine may write: every source has told what it can
-// read, or the limit is over.
-func (e *Engine) ready(now time.Time) bool {
-	if now.Sub(e.started) >= e.p.SyncLimit {
-		return true
-	}
-	for _, listed := range e.waiting {
-		if !listed {
-			return false
-		}
-	}
-	return true
-}
-
-// canPrune tells whether the engine knows everything that should exist.
-func (e *Engine) canPrune() bool { return len(e.waiting) == 0 }
-
-// backoff after n failures in a row: 50 ms doubling to 30 s, with jitter so that
-// a fleet does not retry in step.
-func backoff(n int) time.Duration {
-	d := 50 * time.Millisecond << min(n, 10)
-	d = min(d, 30*time.Second)
-	return d/2 + rand.N(d/2+1)
 }

@@ -3,9 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,31 +30,6 @@ var synced = model.Event{Synced: "file"}
 
 func key(kind dataplane.Kind, id string) dataplane.Key {
 	return dataplane.Key{Kind: kind, Family: model.IPv4, ID: id}
-}
-
-func TestNothingIsWrittenBeforeSourcesAreIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(newMemDriver(), nil)
-		b.drv.kernel[key(kindVerdict, "old")] = "x"
-		run(t, b, func() {
-			b.put(svcEvent(1, 80))
-			synctest.Wait()
-			if b.drv.count().loads+b.drv.count().applies != 0 {
-				t.Fatal("kernel touched before the sources were in")
-			}
-			time.Sleep(61 * time.Second) // the limit: add what is known, delete nothing
-			synctest.Wait()
-			k := b.drv.snapshot()
-			if k[key(kindVerdict, "10.96.0.1:80/TCP")] != "reject" || k[key(kindVerdict, "old")] == "" {
-				t.Fatalf("after the limit: %v", k)
-			}
-			b.put(synced)
-			synctest.Wait()
-			if _, still := b.drv.snapshot()[key(kindVerdict, "old")]; still {
-				t.Fatal("stale object left after all sources were in")
-			}
-		})
-	})
 }
 
 func TestRestartWritesNothing(t *testing.T) {
@@ -187,59 +160,6 @@ func TestBusyNeighbourAtTheStart(t *testing.T) {
 			})
 		})
 	}
-}
-
-// One object that the kernel refuses costs its Service only, whether the kernel
-// names it or not; the rest goes in, and the Service is tried again.
-func TestQuarantine(t *testing.T) {
-	for _, named := range []bool{true, false} {
-		t.Run(fmt.Sprintf("named=%v", named), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { checkQuarantine(t, named) })
-		})
-	}
-}
-
-func checkQuarantine(t *testing.T, named bool) {
-	bad := key(kindVerdict, "10.96.0.7:80/TCP")
-	b := newBench(newMemDriver(), nil)
-	b.drv.fail = func(batch dataplane.Batch) error {
-		for _, op := range batch.Ops {
-			if op.Key == bad {
-				err := &dataplane.InvalidError{Err: errors.New("EINVAL")}
-				if named {
-					err.Keys = []dataplane.Key{bad}
-				}
-				return err
-			}
-		}
-		return nil
-	}
-	run(t, b, func() {
-		for i := range 20 {
-			b.put(svcEvent(i, 80), sliceEvent(i, i))
-		}
-		b.put(synced)
-		synctest.Wait()
-		k := b.drv.snapshot()
-		for i := range 20 {
-			_, in := k[key(kindVerdict, fmt.Sprintf("10.96.0.%d:80/TCP", i))]
-			if in == (i == 7) {
-				t.Fatalf("service %d in the kernel: %v", i, in)
-			}
-		}
-		last := b.last()
-		if last.Held != 1 || last.Err != nil || len(last.Quarantined) != 1 || !strings.Contains(last.Quarantined[0].Service.Name, "00007") {
-			t.Fatalf("turn: %+v", last)
-		}
-		b.drv.mu.Lock()
-		b.drv.fail = nil
-		b.drv.mu.Unlock()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if _, in := b.drv.snapshot()[bad]; !in || b.last().Held != 0 {
-			t.Fatal("quarantined service not tried again")
-		}
-	})
 }
 
 func TestTransientFailuresAreRetriedThenRebuilt(t *testing.T) {

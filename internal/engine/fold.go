@@ -1,19 +1,18 @@
 package engine
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/delta"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/policy"
-	"github.com/fairlead/fairlead/internal/state"
 )
 
-// fold takes every waiting event through state, policy and render into wants.
+// fold takes every waiting event into state, and finds the Services that must be
+// decided again for them. That happens when the result may be written: before, ten
+// changes of a Service cost as little as one.
 func (e *Engine) fold() {
 	events := e.p.Mailbox.Drain()
 	now := e.p.Now()
@@ -21,28 +20,40 @@ func (e *Engine) fold() {
 	if len(events) == 0 {
 		return
 	}
-	t0 := e.p.Now()
+	settled := len(e.waiting) == 0
 	changes := e.st.Apply(events)
 	e.note(events)
 	for _, s := range changes.Synced {
 		delete(e.waiting, s)
 	}
 	if changes.View || !e.tr.Has(owner{}) {
-		e.refreshView(changes.Dirty, now)
+		e.refreshView(changes.Dirty)
 	}
-	e.settleClaims(changes.Dirty)
-	dirty := make([]model.ServiceKey, 0, len(changes.Dirty))
+	e.updateServices(changes.Dirty)
+	if settled {
+		e.depart(changes.Was, now)
+	}
 	for k := range changes.Dirty {
-		dirty = append(dirty, k)
+		e.noteChanged(k)
+		e.dirty[k] = struct{}{}
 	}
-	slices.SortFunc(dirty, model.ServiceKey.Compare) // output must not depend on map order
-	e.turn.Phases[PhaseState] += e.p.Now().Sub(t0)
-	e.decide(dirty, now)
+	e.turn.Phases[PhaseState] += e.p.Now().Sub(now)
 }
+
+// noteChanged notes a Service of which the followers know an older state.
+func (e *Engine) noteChanged(k model.ServiceKey) {
+	if _, known := e.untold[k]; !known {
+		e.untold[k] = e.services.Served(k)
+	}
+}
+
+// maxTriggers bounds the times that wait for a commit: they are for metrics only.
+const maxTriggers = 10_000
 
 // note keeps what the turn must tell about the events.
 func (e *Engine) note(events []model.Event) {
-	e.turn.Triggers = slices.Grow(e.turn.Triggers, len(events))
+	t := &e.turn
+	t.events += len(events)
 	for i := range events {
 		ev := &events[i]
 		e.noteProblems(ev)
@@ -51,64 +62,42 @@ func (e *Engine) note(events []model.Event) {
 		}
 		switch {
 		case ev.Service != nil:
-			e.turn.ServiceEvents++
+			t.ServiceEvents++
 		case ev.Slice != nil:
-			e.turn.SliceEvents++
+			t.SliceEvents++
 		default:
 			continue
 		}
-		e.turn.Triggers = append(e.turn.Triggers, Trigger{Changed: ev.Trigger, Received: ev.Received})
-		if !ev.Received.IsZero() && (e.turn.Waiting.IsZero() || ev.Received.Before(e.turn.Waiting)) {
-			e.turn.Waiting = ev.Received
+		if len(t.Triggers) < maxTriggers {
+			t.Triggers = append(t.Triggers, Trigger{Changed: ev.Trigger, Received: ev.Received})
+		}
+		if !ev.Received.IsZero() && (t.Waiting.IsZero() || ev.Received.Before(t.Waiting)) {
+			t.Waiting = ev.Received
 		}
 	}
 }
 
-// noteProblems keeps new problems, and the names of objects that have none any more.
-func (e *Engine) noteProblems(ev *model.Event) {
-	if len(ev.Problems) == 0 && len(e.troubled) == 0 {
-		return
-	}
-	key := any(ev.Origin)
-	switch {
-	case ev.Service != nil:
-		key = ev.Service.Key
-	case ev.Slice != nil:
-		key = ev.Slice.Key
-	}
-	for _, object := range e.troubled[key] {
-		if !slices.ContainsFunc(ev.Problems, func(p model.Problem) bool { return p.Object == object }) {
-			e.turn.Well = append(e.turn.Well, object)
-		}
-	}
-	delete(e.troubled, key)
-	for _, p := range ev.Problems {
-		e.troubled[key] = append(e.troubled[key], p.Object)
-	}
-	e.turn.Problems = append(e.turn.Problems, ev.Problems...)
-}
-
-// settleClaims takes changed Services to policy, and makes dirty the Services
+// updateServices takes changed Services to policy, and makes dirty the Services
 // that gained or lost a key by that.
-func (e *Engine) settleClaims(dirty map[model.ServiceKey]struct{}) {
+func (e *Engine) updateServices(dirty map[model.ServiceKey]struct{}) {
 	for k := range maps.Clone(dirty) {
+		e.noteChanged(k)
 		svc, _ := e.st.Service(k)
-		affected, gone := e.services.Update(k, svc)
+		affected, _ := e.services.Update(k, svc)
 		for _, other := range affected {
 			dirty[other] = struct{}{}
 		}
-		e.turn.Gone = append(e.turn.Gone, gone...)
 	}
 }
 
 // refreshView decides the NodeView again and makes dirty what depends on it.
-func (e *Engine) refreshView(dirty map[model.ServiceKey]struct{}, now time.Time) {
+func (e *Engine) refreshView(dirty map[model.ServiceKey]struct{}) {
 	in := e.p.View
 	in.Node, in.Host, in.CIDRs = e.st.Node(), e.st.Host(), e.st.ServiceCIDRs()
 	old := e.view
 	e.view = policy.View(in)
-	e.setBase(now)
-	e.turn.View, e.turn.Node = &e.view, e.st.Node()
+	e.setBase()
+	e.toldView = false
 	for _, k := range e.services.SetNode(policy.Self{Name: e.p.NodeName, Zone: e.st.Zone(), Addrs: e.view.NodeAddrs,
 		ServiceCIDRs: e.view.ServiceCIDRs, NoExternalIPs: in.NoExternalIPs}) {
 		dirty[k] = struct{}{}
@@ -120,55 +109,27 @@ func (e *Engine) refreshView(dirty map[model.ServiceKey]struct{}, now time.Time)
 	}
 }
 
-func (e *Engine) setBase(now time.Time) {
+func (e *Engine) setBase() {
 	var objs []delta.Object[dataplane.Key]
 	e.p.Driver.Base(e.view, func(o dataplane.Object) {
 		objs = append(objs, delta.Object[dataplane.Key]{Key: o.Key, Value: o.Value})
 	})
-	e.tr.Set(owner{}, objs, now)
+	e.tr.Set(owner{}, objs, e.turn.Started)
 }
 
-// decide runs policy and render for the given Services.
-func (e *Engine) decide(keys []model.ServiceKey, now time.Time) {
-	t0 := e.p.Now()
-	objs := make([]delta.Object[dataplane.Key], 0, 16)
-	emit := func(o dataplane.Object) {
-		objs = append(objs, delta.Object[dataplane.Key]{Key: o.Key, Value: o.Value})
+// decideDirty decides what has changed.
+func (e *Engine) decideDirty(s scope) {
+	if len(e.dirty) == 0 {
+		return
 	}
-	e.turn.Decided = slices.Grow(e.turn.Decided, len(keys))
-	for _, key := range keys {
-		_, sl := e.st.Service(key)
-		res := e.services.Decide(key, sl)
-		e.turn.Problems = append(e.turn.Problems, res.Problems...)
-		objs = objs[:0]
-		for i := range res.Frontends {
-			if f := &res.Frontends[i]; slices.Contains(e.p.Families, f.Key.Family) {
-				e.p.Driver.Render(f, &e.view, emit)
-			}
-		}
-		delete(e.held, key)
-		e.tr.Set(key, objs, now)
-		e.turn.Decided = append(e.turn.Decided, Decided{Key: key, Result: res})
+	keys := slices.SortedFunc(maps.Keys(e.dirty), model.ServiceKey.Compare) // output must not depend on map order
+	if len(keys) > 1024 {
+		e.dirty = map[model.ServiceKey]struct{}{} // a cleared map keeps its buckets
+	} else {
+		clear(e.dirty)
 	}
-	e.turn.Phases[PhasePolicy] += e.p.Now().Sub(t0)
-}
-
-// View lets an inspector read the engine's state between turns.
-type View struct{ e *Engine }
-
-// State gives the inputs.
-func (v View) State() *state.State { return v.e.st }
-
-// Decide gives policy's answer for one Service, as the engine would get it now.
-func (v View) Decide(key model.ServiceKey) policy.Result {
-	_, sl := v.e.st.Service(key)
-	return v.e.services.Decide(key, sl)
-}
-
-// Node gives the view.
-func (v View) Node() model.NodeView { return v.e.view }
-
-// String sums up, for logs.
-func (v View) String() string {
-	return fmt.Sprintf("%d objects known, %d pending", v.e.tr.Len(), v.e.tr.PendingCount())
+	for _, k := range keys {
+		delete(e.held, k) // it is another Service now
+	}
+	e.decide(keys, s)
 }

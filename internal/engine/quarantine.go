@@ -16,46 +16,51 @@ type quarantine struct {
 	trial   bool // wanted again in this turn; over when the turn succeeds
 }
 
-// putAside holds the owners of the refused objects, so that everything else goes
-// in. It says false if no Service could be blamed.
+// The first retry comes after firstRetry, each further one after twice as long.
+const (
+	firstRetry = 10 * time.Second
+	maxRetry   = 30 * time.Minute
+)
+
+// putAside holds the owners of the refused objects, all of one answer at once, so
+// that everything else goes in. It says false if no Service could be blamed: the
+// base objects (tables, hooks) are no Service's, and then all is tried again.
 func (e *Engine) putAside(bad *dataplane.InvalidError) bool {
-	byOwner := map[owner][]string{}
-	for _, k := range bad.Keys {
-		for o := range e.tr.Owners(k) {
-			byOwner[o] = append(byOwner[o], e.p.Driver.KeyString(k))
-		}
+	owners := e.tr.Owners(bad.Keys)
+	if _, base := owners[owner{}]; base {
+		return false
 	}
-	if _, base := byOwner[owner{}]; base {
-		return false // tables and hooks are no Service's: try again, load, at last rebuild
-	}
-	for o, objects := range byOwner {
+	now := e.p.Now()
+	for o, keys := range owners {
 		q := e.held[o]
 		if q == nil {
 			q = &quarantine{}
 			e.held[o] = q
 		}
-		q.tries++
 		q.trial = false
-		q.retryAt = e.p.Now().Add(min(10*time.Second<<min(q.tries-1, 8), 30*time.Minute))
-		e.tr.Hold(o)
+		q.retryAt = now.Add(min(firstRetry<<min(q.tries, 8), maxRetry))
+		q.tries++
+		e.tr.Hold(o, now)
+		objects := make([]string, len(keys))
+		for i, k := range keys {
+			objects[i] = e.p.Driver.KeyString(k)
+		}
 		e.turn.Quarantined = append(e.turn.Quarantined, Quarantined{Service: o, Objects: objects, Err: bad.Err})
 	}
-	for _, k := range bad.Keys { // shared objects are held by nobody alone
-		e.tr.HoldKey(k)
-	}
-	return len(byOwner) > 0
+	return len(owners) > 0
 }
 
 // retryHeld wants what quarantined Services want again, when their time has come.
-func (e *Engine) retryHeld(now time.Time) {
+func (e *Engine) retryHeld(s scope) {
+	now := e.turn.Started
+	var list []model.ServiceKey
 	for o, q := range e.held {
-		if q.retryAt.After(now) {
-			continue
+		if !q.retryAt.After(now) {
+			q.trial = true
+			list = append(list, o)
 		}
-		e.decide([]model.ServiceKey{o}, now)
-		q.trial = true
-		e.held[o] = q // decide took it out, for it might have changed
 	}
+	e.decide(list, s)
 }
 
 // freeHeld forgets the quarantined Services that have just gone in.
@@ -65,4 +70,10 @@ func (e *Engine) freeHeld() {
 			delete(e.held, o)
 		}
 	}
+}
+
+// isHeld tells whether the kernel still has an older decision for a Service.
+func (e *Engine) isHeld(k model.ServiceKey) bool {
+	q := e.held[k]
+	return q != nil && !q.trial
 }

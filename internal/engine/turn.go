@@ -36,15 +36,16 @@ type Turn struct {
 	Reads      int // dumps and queries
 	Conflicts  int
 
+	events                     int // of all sorts
 	ServiceEvents, SliceEvents int
-	Triggers                   []Trigger       // of the changes that are now in the kernel
+	Triggers                   []Trigger       // of the changes that are now in the kernel; of very many not all
 	Problems                   []model.Problem // new ones, for the log
 	Well                       []string        // objects that had problems and have none now
 	Drift                      []Drifted       // objects that were not as we left them
 	Quarantined                []Quarantined   // new ones
 	Rebuilt                    []Rebuilt       // families that were made anew
 
-	Decided []Decided           // Services decided since the last committed turn
+	Decided []Decided           // what the kernel now has, or may have if Err is set, of Services changed since it was last told
 	Gone    []model.FrontendKey // keys that no longer belong to the Service that had them
 	View    *model.NodeView
 	Node    *model.Node

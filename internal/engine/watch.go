@@ -69,13 +69,19 @@ func (e *Engine) ring() {
 }
 
 // onAlarm has the kernel compared again unless the driver knows better.
-func (e *Engine) onAlarm(ctx context.Context) {
-	changed, err := e.p.Driver.Changed(ctx)
+func (e *Engine) onAlarm(ctx context.Context) { e.ask(ctx) }
+
+// ask asks the driver whether anybody wrote, we ourselves included with a write
+// whose answer was lost.
+func (e *Engine) ask(ctx context.Context) {
+	wrote, err := e.p.Driver.Changed(ctx)
 	e.turn.Reads++
 	if err != nil {
 		e.p.Log.Warn("cannot ask the kernel whether anybody changed it", "error", err)
 	}
-	if changed || err != nil {
-		e.suspect = true
+	if wrote || err != nil {
+		e.on(changed)
+	} else {
+		e.on(unchanged)
 	}
 }

@@ -62,6 +62,10 @@ func (s *Services) Update(key model.ServiceKey, svc *model.Service) (affected []
 	return s.claims.Replace(old, served), LostKeys(old, served)
 }
 
+// Served gives a Service as it was last updated, with the addresses that it may have
+// here; nil if it is unknown.
+func (s *Services) Served(key model.ServiceKey) *model.Service { return s.known[key].served }
+
 // Keys iterates over all Services, in no order.
 func (s *Services) Keys() iter.Seq[model.ServiceKey] { return maps.Keys(s.known) }
 

@@ -34,6 +34,7 @@ func New() *State {
 type Changes struct {
 	Dirty  map[model.ServiceKey]struct{} // Services whose Frontends may differ
 	View   bool                          // something that NodeView is made of differs
+	Was    []*model.Slice                // slices that were replaced or deleted, as they were
 	Synced []string                      // sources that said so
 	// NoOps counts events that changed nothing (kpng's finding: most of them).
 	NoOps int
@@ -96,6 +97,7 @@ func (s *State) applySlice(key model.SliceKey, sl *model.Slice, c *Changes) {
 		return
 	}
 	if old != nil {
+		c.Was = append(c.Was, old)
 		s.unlink(old)
 		s.endpoints -= len(old.Endpoints)
 		c.Dirty[old.Service] = struct{}{}

@@ -61,7 +61,7 @@ func (b *Bed) WantAll(services map[model.ServiceKey][]model.Frontend) {
 }
 
 // Pending is what is to be done.
-func (b *Bed) Pending() []delta.Diff[dataplane.Key] { return b.Track.Pending(true) }
+func (b *Bed) Pending() []delta.Diff[dataplane.Key] { return b.Track.Pending() }
 
 // Apply applies these differences in one batch and commits them if the driver did.
 func (b *Bed) Apply(ctx context.Context, diffs []delta.Diff[dataplane.Key]) (dataplane.Applied, error) {
@@ -73,13 +73,13 @@ func (b *Bed) ApplyPart(ctx context.Context, diffs, later []delta.Diff[dataplane
 	batch := dataplane.Batch{Ops: make([]dataplane.Op, 0, len(diffs))}
 	batch.Later = func(yield func(dataplane.Op) bool) {
 		for _, d := range later {
-			if !yield(dataplane.Op(d)) {
+			if !yield(dataplane.Op{Key: d.Key, Have: d.Have, Want: d.Want}) {
 				return
 			}
 		}
 	}
 	for _, d := range diffs {
-		batch.Ops = append(batch.Ops, dataplane.Op(d))
+		batch.Ops = append(batch.Ops, dataplane.Op{Key: d.Key, Have: d.Have, Want: d.Want})
 	}
 	done, err := b.Driver.Apply(ctx, batch)
 	if err == nil {
@@ -126,7 +126,7 @@ func (b *Bed) Anew(ctx context.Context, f model.Family) (dataplane.Applied, erro
 	diffs := b.Track.Anew(ofFamily)
 	batch := dataplane.Batch{Rebuild: []model.Family{f}}
 	for _, d := range diffs {
-		batch.Ops = append(batch.Ops, dataplane.Op(d))
+		batch.Ops = append(batch.Ops, dataplane.Op{Key: d.Key, Have: d.Have, Want: d.Want})
 	}
 	done, err := b.Driver.Apply(ctx, batch)
 	if err == nil {

@@ -275,11 +275,9 @@ func testRefused(t *testing.T, s *Subject) {
 		if !errors.As(err, &invalid) || len(invalid.Keys) == 0 {
 			t.Fatalf("%s: the kernel's refusal is %v", f, err)
 		}
-		for _, k := range invalid.Keys {
-			for owner := range b.Track.Owners(k) {
-				if owner != poison {
-					t.Errorf("%s: %s, which belongs to %s, is blamed for %s", f, Name(b.Driver, k), owner, poison)
-				}
+		for owner, keys := range b.Track.Owners(invalid.Keys) {
+			if owner != poison {
+				t.Errorf("%s: %s, which belongs to %s, is blamed for %s", f, Name(b.Driver, keys[0]), owner, poison)
 			}
 		}
 		b.Want(poison)

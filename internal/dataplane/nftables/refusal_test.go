@@ -37,7 +37,7 @@ func TestVagueKernelIsMadeToName(t *testing.T) {
 		if !errors.As(err, &invalid) || len(invalid.Keys) != 1 {
 			t.Fatalf("rebuild %v: a vague refusal reads %v", rebuild, err)
 		}
-		for owner := range b.Track.Owners(invalid.Keys[0]) {
+		for owner := range b.Track.Owners(invalid.Keys) {
 			if owner != poison {
 				t.Errorf("rebuild %v: %s is blamed", rebuild, owner)
 			}

@@ -1,0 +1,114 @@
+package delta
+
+import (
+	"iter"
+	"time"
+)
+
+// Commit records that the kernel now holds these wants.
+func (t *Tracker[K, O]) Commit(done []Diff[K]) {
+	for _, d := range done {
+		e := t.entry(d.Key)
+		e.have = d.Want
+		t.enqueue(e)
+		t.forget(e)
+	}
+	if len(done) > 0 {
+		t.compact()
+	}
+}
+
+// ReplaceActual makes what the kernel holds be exactly loaded, and queues every
+// difference. It returns the keys whose actual value differs from what we believed.
+func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time) (drift []Drift[K]) {
+	t.round++
+	for k, v := range loaded {
+		e := t.entry(k)
+		e.round = t.round
+		if e.have == v {
+			continue
+		}
+		if !samePool(e.have, v, t.p.Width(k)) {
+			drift = append(drift, Drift[K]{Key: k, Believed: e.have, Found: v})
+		}
+		e.have = v
+	}
+	for k, e := range t.entries {
+		if e.round != t.round && e.have != "" {
+			drift = append(drift, Drift[K]{Key: k, Believed: e.have})
+			e.have = ""
+		}
+	}
+	t.requeue(now)
+	return drift
+}
+
+// requeue finds every difference anew, owner by owner, so that one owner's changes
+// stay together.
+func (t *Tracker[K, O]) requeue(now time.Time) {
+	for _, e := range t.queue {
+		e.queued = false
+	}
+	clear(t.queue)
+	t.queue = t.queue[:0]
+	for _, r := range t.owners {
+		t.group++
+		for _, e := range r.wants {
+			if e.want != e.have {
+				t.want(e, e.want)
+			}
+		}
+	}
+	for _, e := range t.entries {
+		switch {
+		case e.refs > 0:
+		case t.isHeld(e):
+			t.enqueue(e) // what was held is put back
+		default:
+			t.unwanted(e, now)
+		}
+	}
+}
+
+// Anew gives everything that is wanted of the chosen keys, as creations from the
+// lowest rank up. What only lingers is not among it.
+func (t *Tracker[K, O]) Anew(chosen func(K) bool) []Diff[K] {
+	var places places
+	each := func(do func(*entry[K, O])) {
+		for _, e := range t.entries {
+			if _, lingers := t.lingering[e]; !lingers && e.want != "" && chosen(e.key) {
+				do(e)
+			}
+		}
+	}
+	each(func(e *entry[K, O]) { places.count(int(t.p.Rank(e.key))) })
+	out := make([]Diff[K], places.layOut())
+	each(func(e *entry[K, O]) {
+		out[places.take(int(t.p.Rank(e.key)))] = Diff[K]{Key: e.key, Want: e.want, Group: e.group}
+	})
+	return out
+}
+
+// CommitAnew records that the kernel now holds, of the chosen keys, exactly what
+// Anew gave.
+func (t *Tracker[K, O]) CommitAnew(chosen func(K) bool, done []Diff[K]) {
+	t.round++
+	for _, d := range done {
+		e := t.entry(d.Key)
+		e.round, e.have = t.round, d.Want
+		t.enqueue(e)
+	}
+	for k, e := range t.entries {
+		if e.round == t.round || !chosen(k) {
+			continue
+		}
+		e.have = ""
+		if _, lingers := t.lingering[e]; lingers {
+			delete(t.lingering, e)
+			e.want = ""
+		}
+		t.enqueue(e)
+		t.forget(e)
+	}
+	t.compact()
+}

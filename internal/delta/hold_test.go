@@ -1,0 +1,260 @@
+package delta
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+)
+
+func expectHave(t *testing.T, tr *Tracker[string, string], want ...string) {
+	t.Helper()
+	tr.Commit(tr.Pending())
+	var got []string
+	for k, e := range tr.entries {
+		got = append(got, k+":"+e.have)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Fatalf("there is %v, want %v", got, want)
+	}
+}
+
+func TestHoldKeepsLastGood(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("x", "bad", "y", "bad"), t0)
+	tr.Hold("a", t0)
+	expectPending(t, tr)
+	tr.Set("a", objects("x", "good"), t0)
+	expectPending(t, tr, "x:1>good")
+}
+
+// A Service that gives up one key for another, which is refused, goes on with the
+// first; also after a second try, and until it wants something else.
+func TestHoldKeepsKeysThatWereGivenUp(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("l", "1", "x80", "1"), t0)
+	tr.Commit(tr.Pending())
+	for range 2 {
+		tr.Set("a", objects("x81", "bad"), t0)
+		expectPending(t, tr, "x81:>bad", "x80:1>")
+		tr.Hold("a", t0)
+		expectPending(t, tr)
+		tr.Expire(t0.Add(time.Hour)) // what is held does not linger
+		expectHave(t, tr, "l:1", "x80:1")
+	}
+	tr.Set("a", objects("x82", "1"), t0)
+	expectHave(t, tr, "l:1", "x82:1")
+	tr.Expire(t0.Add(time.Hour))
+	expectHave(t, tr, "x82:1")
+}
+
+// An owner that changes its mind twice before anything is in the kernel goes back
+// to what is there.
+func TestHoldAfterTwoChanges(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x80", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("x81", "1"), t0)
+	tr.Set("a", objects("x82", "bad"), t0)
+	tr.Hold("a", t0)
+	expectHave(t, tr, "x80:1")
+	tr.Set("a", nil, t0)
+	expectHave(t, tr)
+	if len(tr.held)+len(tr.holders)+len(tr.before)+len(tr.owners) > 0 {
+		t.Errorf("something is left of an owner that is gone: %+v", tr)
+	}
+}
+
+// What another owner wants is not held, whether named once or twice.
+func TestHoldLeavesOthersAlone(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("s", "1", "s", "1", "x", "1"), t0)
+	tr.Set("b", objects("s", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("s", "2", "s", "2", "x", "bad"), t0)
+	tr.Set("b", objects("s", "2"), t0)
+	tr.Hold("a", t0)
+	tr.Commit(expectPending(t, tr, "s:1>2"))
+	tr.Set("b", nil, t0)
+	expectPending(t, tr, "s:2>") // a's hold of it ended when b changed it
+
+	tr = newTracker()
+	tr.Set("a", objects("s", "1", "s", "1", "x", "1"), t0) // named twice, wanted by nobody else
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("s", "2", "s", "2", "x", "bad"), t0)
+	tr.Hold("a", t0)
+	expectHave(t, tr, "s:1", "x:1")
+}
+
+// A key that another owner uses as it is stays when that owner goes.
+func TestHoldOutlivesAnotherUse(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("l", "1", "x", "1"), t0)
+	tr.Set("b", objects("l", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("x", "bad"), t0)
+	tr.Hold("a", t0)
+	tr.Set("b", nil, t0)
+	tr.Expire(t0.Add(48 * time.Hour))
+	expectHave(t, tr, "l:1", "x:1")
+}
+
+// A shared key that is refused holds up none of its owners once all are put aside.
+func TestHoldAllOwnersOfASharedKey(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("s", "1", "x", "1"), t0)
+	tr.Set("b", objects("s", "1", "y", "1"), t0)
+	tr.Commit(tr.Pending())
+	for _, o := range []string{"a", "b"} {
+		tr.Set(o, objects("s", "bad", o, "1"), t0)
+	}
+	for o, keys := range tr.Owners([]string{"s"}) {
+		if !slices.Equal(keys, []string{"s"}) {
+			t.Errorf("%s is blamed for %v", o, keys)
+		}
+		tr.Hold(o, t0)
+	}
+	expectHave(t, tr, "s:1", "x:1", "y:1")
+}
+
+// What is held and taken away by somebody else is put back.
+func TestHeldIsRepaired(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("x", "bad"), t0)
+	tr.Hold("a", t0)
+	tr.ReplaceActual(maps.All(map[string]string{}), t0)
+	expectPending(t, tr, "x:>1")
+	tr.Commit(tr.Anew(func(string) bool { return true }))
+	expectHave(t, tr, "x:1")
+}
+
+func TestOwners(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1", "s", "1"), t0)
+	tr.Set("b", objects("y", "1", "s", "1"), t0)
+	got := tr.Owners([]string{"x", "s", "unknown"})
+	for _, keys := range got {
+		slices.Sort(keys)
+	}
+	if want := map[string][]string{"a": {"s", "x"}, "b": {"s"}}; !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("owners %v, want %v", got, want)
+	}
+	tr.Set("a", objects("x", "1"), t0) // the first owner of s gives it up
+	got = tr.Owners([]string{"s"})
+	if want := map[string][]string{"b": {"s"}}; !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("owners %v, want %v", got, want)
+	}
+}
+
+// A thousand refused objects among 50 000 owners are found in one look each: with a
+// walk over all owners for each key this took two minutes.
+func TestOwnersOfManyKeys(t *testing.T) {
+	tr := New[int, int](Params[int]{Width: func(int) int { return 0 }, Rank: func(int) uint8 { return 0 },
+		Linger: func(int) time.Duration { return 0 }})
+	const owners, bad = 50_000, 1_000
+	for o := range owners {
+		objs := make([]Object[int], 10)
+		for i := range objs {
+			objs[i] = Object[int]{Key: o*10 + i, Value: "1"}
+		}
+		tr.Set(o, objs, t0)
+	}
+	all := make([]int, 0, owners)
+	began := time.Now()
+	for o, r := range tr.owners {
+		all = append(all, o+len(r.wants))
+	}
+	oneWalk := max(time.Since(began), time.Millisecond)
+	keys := make([]int, bad)
+	for i := range keys {
+		keys[i] = i * 500
+	}
+	began = time.Now()
+	for _, k := range keys {
+		if got := tr.Owners([]int{k}); len(got[k/10]) != 1 || len(got) != 1 {
+			t.Fatalf("owners of %d: %v", k, got)
+		}
+	}
+	if took := time.Since(began); took > time.Duration(len(all)/500)*oneWalk {
+		t.Errorf("%d keys took %v, one walk over the owners takes %v", bad, took, oneWalk)
+	}
+}
+
+func TestAdditions(t *testing.T) {
+	tr := newTracker()
+	tr.Set("base", objects("b", "1", "c", "1"), t0)
+	tr.Set("new", objects("s", "1", "x", "1"), t0)
+	if got := show(tr.Additions("base")); !slices.Equal(got, []string{"b:>1", "c:>1", "s:>1", "x:>1"}) {
+		t.Fatalf("on an empty kernel: %v", got)
+	}
+	tr.Set("known", objects("s", "1", "y", "2", "z", "1"), t0)
+	tr.ReplaceActual(maps.All(map[string]string{"b": "1", "c": "1", "y": "1", "old": "1"}), t0)
+	if got := show(tr.Additions("base")); !slices.Equal(got, []string{"s:>1", "x:>1"}) {
+		t.Fatalf("beside a Service that is there: %v", got)
+	}
+	tr.Set("base", objects("b", "1", "c", "2"), t0)
+	if got := show(tr.Additions("base")); len(got) > 0 {
+		t.Fatalf("on another base: %v", got)
+	}
+}
+
+func TestAnew(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("l", "1", "x", "1", "y", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("x", "2", "z", "1"), t0)
+	notZ := func(k string) bool { return k != "z" }
+	anew := tr.Anew(notZ)
+	if got := show(anew); !slices.Equal(got, []string{"x:>2"}) {
+		t.Fatalf("wanted anew: %v", got)
+	}
+	tr.CommitAnew(notZ, anew)
+	expectPending(t, tr, "z:>1")
+	expectHave(t, tr, "x:2", "z:1")
+	if !tr.NextExpiry().IsZero() || tr.Len() != 2 {
+		t.Error("a key lingers that the rebuild took away")
+	}
+}
+
+// What one owner changes at one time stays together, whatever came before: also
+// after a load, which finds keys in no order.
+func TestChangesOfOneOwnerStayTogether(t *testing.T) {
+	tr := newTracker()
+	owners := []string{"A", "B", "C", "D"}
+	set := func(v string) {
+		for _, o := range owners {
+			tr.Set(o, objects("x"+o, v, "y"+o, v, "z"+o, v), t0)
+		}
+	}
+	set("1")
+	tr.Commit(tr.Pending())
+	together := func() {
+		t.Helper()
+		list := tr.Pending()
+		if len(list) != 3*len(owners) {
+			t.Fatalf("pending %v", show(list))
+		}
+		for i := range list {
+			if first := list[i-i%3]; list[i].Group != first.Group || list[i].Key[1:] != first.Key[1:] {
+				t.Fatalf("pending %v", show(list))
+			}
+		}
+	}
+	set("2")
+	together()
+	tr.Set("A", objects("xA", "2", "yA", "1", "zA", "1"), t0)
+	tr.Set("B", objects("xB", "2", "yB", "3", "zB", "3"), t0)
+	set("4")
+	together()
+	there := map[string]string{}
+	for _, o := range owners {
+		there["x"+o], there["y"+o], there["z"+o] = "0", "0", "0"
+	}
+	tr.ReplaceActual(maps.All(there), t0)
+	together()
+}

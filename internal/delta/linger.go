@@ -1,0 +1,48 @@
+package delta
+
+import "time"
+
+// The layer of lingering: a key of a kind that lingers stays for a while after the
+// last owner has given it up.
+
+// linger keeps an unwanted key as it is, and tells whether it does.
+func (t *Tracker[K, O]) linger(e *entry[K, O], now time.Time) bool {
+	d := t.p.Linger(e.key)
+	if d <= 0 || e.have == "" {
+		t.endLinger(e)
+		return false
+	}
+	if _, waits := t.lingering[e]; !waits {
+		t.lingering[e] = now.Add(d)
+	}
+	e.want = e.have
+	return true
+}
+
+func (t *Tracker[K, O]) endLinger(e *entry[K, O]) {
+	if len(t.lingering) > 0 {
+		delete(t.lingering, e)
+	}
+}
+
+// Expire queues the deletion of unused keys whose linger time is over.
+func (t *Tracker[K, O]) Expire(now time.Time) {
+	for e, due := range t.lingering {
+		if due.After(now) {
+			continue
+		}
+		delete(t.lingering, e)
+		t.want(e, "")
+		t.forget(e)
+	}
+}
+
+// NextExpiry tells when the next linger time is over (zero: none waits).
+func (t *Tracker[K, O]) NextExpiry() (next time.Time) {
+	for _, due := range t.lingering {
+		if next.IsZero() || due.Before(next) {
+			next = due
+		}
+	}
+	return next
+}

@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/delta"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+	"github.com/fairlead/fairlead/internal/state"
+)
+
+// decide runs policy and render for the given Services.
+func (e *Engine) decide(keys []model.ServiceKey, s scope) {
+	if len(keys) == 0 {
+		return
+	}
+	t0 := e.p.Now()
+	objs := make([]delta.Object[dataplane.Key], 0, 16)
+	emit := func(o dataplane.Object) {
+		objs = append(objs, delta.Object[dataplane.Key]{Key: o.Key, Value: o.Value})
+	}
+	e.turn.Decided = slices.Grow(e.turn.Decided, len(keys))
+	for _, k := range keys {
+		res := e.result(k)
+		if premature(&res, s) {
+			e.dirty[k] = struct{}{}
+			continue
+		}
+		e.report(decision(k), res.Problems)
+		objs = objs[:0]
+		for i := range res.Frontends {
+			if f := &res.Frontends[i]; slices.Contains(e.p.Families, f.Key.Family) {
+				e.p.Driver.Render(f, &e.view, emit)
+			}
+		}
+		e.tr.Set(k, objs, e.turn.Started)
+		e.turn.Decided = append(e.turn.Decided, Decided{Key: k, Result: res})
+	}
+	e.turn.Phases[PhasePolicy] += e.p.Now().Sub(t0)
+}
+
+// result is policy's answer for one Service.
+func (e *Engine) result(k model.ServiceKey) policy.Result {
+	_, list := e.st.Service(k)
+	if gone := e.leaving[k]; len(gone) > 0 {
+		list = slices.Clone(list)
+		for i := range gone {
+			list = append(list, gone[i].slice)
+		}
+	}
+	return e.services.Decide(k, list)
+}
+
+// View lets an inspector read the engine's state between turns.
+type View struct{ e *Engine }
+
+// State gives the inputs.
+func (v View) State() *state.State { return v.e.st }
+
+// Decide gives policy's answer for one Service, as the engine would get it now.
+func (v View) Decide(k model.ServiceKey) policy.Result { return v.e.result(k) }
+
+// Node gives the view.
+func (v View) Node() model.NodeView { return v.e.view }
+
+// String sums up, for logs.
+func (v View) String() string {
+	return fmt.Sprintf("%d objects known, %d pending", v.e.tr.Len(), v.e.tr.PendingCount())
+}

@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+)
+
+// load reads what the kernel has; what differs from our belief is drift, if somebody
+// else did it.
+func (e *Engine) load(ctx context.Context) error {
+	t0 := e.p.Now()
+	type pair struct {
+		key   dataplane.Key
+		value string
+	}
+	var all []pair
+	e.turn.Reads++
+	reading, stop := e.givingWay(ctx)
+	err := e.p.Driver.Load(reading, func(k dataplane.Key, v string) { all = append(all, pair{k, v}) })
+	stop()
+	e.turn.Phases[PhaseLoad] += e.p.Now().Sub(t0)
+	var rebuild *dataplane.RebuildError
+	if errors.As(err, &rebuild) {
+		err = nil
+	}
+	if err = e.judge(reading, err); err != nil {
+		return fmt.Errorf("load kernel state: %w", err)
+	}
+	clear(e.rebuild)
+	if rebuild != nil {
+		e.mustRebuild(rebuild)
+	}
+	drift := e.tr.ReplaceActual(func(yield func(dataplane.Key, string) bool) {
+		for _, p := range all {
+			if !yield(p.key, p.value) {
+				return
+			}
+		}
+	}, e.p.Now())
+	if e.belief.tellsDrift() {
+		for _, d := range drift {
+			if _, unread := e.rebuild[d.Key.Family]; !unread {
+				e.turn.Drift = append(e.turn.Drift, Drifted{Key: d.Key, Gone: d.Found == "", Foreign: d.Believed == ""})
+			}
+		}
+	}
+	e.on(readWell)
+	if e.failures >= distrustAfter {
+		e.on(distrusted)
+		e.mustRebuild(&dataplane.RebuildError{Families: e.p.Families, Why: "distrust"})
+	}
+	if rebuild != nil {
+		e.on(readBroken)
+	}
+	e.turn.Full, e.written = true, 0
+	e.audit, e.gaveWay = e.p.Now().Add(e.p.Audit), 0
+	return nil
+}
+
+// mustRebuild notes the families that the next write makes anew.
+func (e *Engine) mustRebuild(why *dataplane.RebuildError) {
+	for _, f := range why.Families {
+		e.rebuild[f] = why.Why
+	}
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+)
+
+// tellProblems tells what is wrong with the input although nothing may be written
+// yet: whoever waits for the sources must know why.
+func (e *Engine) tellProblems() {
+	t := &e.turn
+	if len(t.Problems)+len(t.Well) == 0 {
+		return
+	}
+	if e.p.OnTurn != nil {
+		e.p.OnTurn(&Turn{Started: t.Started, Done: e.p.Now(), Waits: true, Problems: t.Problems, Well: t.Well})
+	}
+	t.Problems, t.Well = nil, nil
+}
+
+// finish tells the world about the turn and prepares the next.
+func (e *Engine) finish(s scope, err error) {
+	now := e.p.Now()
+	if err == nil && e.turn.Operations > 0 {
+		e.lastEnd, e.pause = now, max(e.p.MinSync, min(time.Duration(e.p.Pace)*e.turn.Phases[PhaseApply], maxPause))
+	}
+	if !e.worthTelling(s, err) {
+		return
+	}
+	t := &e.turn
+	t.Done, t.Err, t.Complete = now, err, s == everything
+	t.Pending, t.Held = e.tr.PendingCount(), len(e.held)
+	t.Services, t.Slices, t.Endpoints = e.st.Counts()
+	if !e.toldView {
+		t.View, t.Node = &e.view, e.st.Node()
+	}
+	e.gatherDecisions(s, err)
+	if err == nil {
+		t.Waiting = time.Time{}
+	}
+	if e.p.OnTurn != nil {
+		e.p.OnTurn(t)
+	}
+	next := Turn{}
+	if err != nil { // not in the kernel yet: the next good turn will tell
+		next.Triggers, next.Waiting = t.Triggers, t.Waiting
+	} else {
+		e.toldView = true
+	}
+	e.turn = next
+}
+
+// worthTelling tells whether the turn did, tried or learned anything.
+func (e *Engine) worthTelling(s scope, err error) bool {
+	t := &e.turn
+	return err != nil || t.Operations > 0 || t.Full || t.events > 0 || len(t.Problems)+len(t.Well) > 0 ||
+		!e.toldView || s >= listed && len(e.untold) > len(e.held)+len(e.dirty) || len(t.Quarantined)+len(t.Rebuilt) > 0
+}
+
+// gatherDecisions gives the followers the decisions that the kernel now has, or, of
+// a write that failed, may have. What they do not learn now they learn later: only
+// the names are kept, and policy is asked again.
+func (e *Engine) gatherDecisions(s scope, err error) {
+	t := &e.turn
+	t.Gone = nil
+	if s < listed || err != nil && dataplane.NothingDone(err) {
+		t.Decided = nil
+		return
+	}
+	results := make(map[model.ServiceKey]policy.Result, len(t.Decided))
+	for i := range t.Decided {
+		results[t.Decided[i].Key] = t.Decided[i].Result
+	}
+	t.Decided = t.Decided[:0]
+	for _, k := range slices.SortedFunc(maps.Keys(e.untold), model.ServiceKey.Compare) {
+		if _, undecided := e.dirty[k]; undecided || e.isHeld(k) {
+			continue
+		}
+		gone := policy.LostKeys(e.untold[k], e.services.Served(k))
+		if s != everything && len(gone) > 0 { // they are there until everything is known
+			continue
+		}
+		res, fresh := results[k]
+		if !fresh {
+			res = e.result(k)
+		}
+		t.Decided = append(t.Decided, Decided{Key: k, Result: res})
+		if err == nil {
+			t.Gone = append(t.Gone, gone...)
+			delete(e.untold, k)
+		}
+	}
+	if len(e.untold) == 0 {
+		e.untold = map[model.ServiceKey]*model.Service{} // a cleared map keeps its buckets
+	}
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+func nodeEvent(leaving bool) model.Event {
+	return model.Event{Node: &model.Keyed[string, model.Node]{Key: "n", Value: &model.Node{Name: "n", Leaving: leaving}}}
+}
+
+// unready gives an endpoint that no rule needs to know.
+func unready(i, endpoint int) model.Event {
+	ev := sliceEvent(i, endpoint)
+	ev.Slice.Value.Endpoints[0].Ready, ev.Slice.Value.Endpoints[0].Serving = false, false
+	return ev
+}
+
+// What is decided while a pause lasts is told when it is over, also if the kernel
+// needs no write for it: health checks and conntrack live by it.
+func TestChangesWithoutAWriteAreToldWithinThePause(t *testing.T) {
+	for name, c := range map[string]struct {
+		ev   model.Event
+		told func(t *Turn) bool
+	}{
+		"an endpoint that is not ready": {unready(2, 9), func(t *Turn) bool { return len(t.Decided) == 1 }},
+		"the node leaves":               {nodeEvent(true), func(t *Turn) bool { return t.View != nil && t.Node != nil && t.Node.Leaving }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(newMemDriver(), func(p *Params) { p.MinSync = time.Second })
+				run(t, b, func() {
+					b.put(svcEvent(1, 80), svcEvent(2, 80), sliceEvent(1, 1), synced)
+					time.Sleep(2 * time.Second) // virtual time (synctest)
+					b.put(sliceEvent(1, 2))     // a write: now the pause lasts
+					time.Sleep(50 * time.Millisecond)
+					was, writes := len(b.turns()), b.drv.count().applies
+					b.put(c.ev)
+					time.Sleep(time.Second) // virtual time (synctest)
+					synctest.Wait()
+					turns := b.turns()[was:]
+					if len(turns) != 1 || !c.told(&turns[0]) || b.drv.count().applies != writes {
+						t.Fatalf("told within the pause: %+v, %d writes", turns, b.drv.count().applies-writes)
+					}
+				})
+			})
+		})
+	}
+}
+
+// What a failed turn could not put into the kernel is told by the turn that can: the
+// keys that are gone, when each change came, the node. It is bounded by what exists.
+func TestAFailedTurnLosesNothing(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		b.put(svcEvent(2, 80), sliceEvent(2, 5))
+		synctest.Wait()
+		b.drv.mu.Lock()
+		b.drv.fail = func(dataplane.Batch) error { return errors.New("no memory, says the test") }
+		b.drv.mu.Unlock()
+		received := time.Now()
+		b.put(svcEvent(1, 81), goneEvent(2), nodeEvent(true))
+		synctest.Wait()
+		if last := b.last(); last.Err == nil || len(last.Gone) > 0 || last.Waiting != received {
+			t.Fatalf("a failed turn tells %+v", last)
+		}
+		for i := range 2 * maxTriggers {
+			b.put(sliceEvent(1, i, i+1))
+			time.Sleep(time.Millisecond) // virtual time (synctest)
+		}
+		b.drv.refuse(nil)
+		time.Sleep(time.Minute) // virtual time (synctest)
+		synctest.Wait()
+		last := b.last()
+		if last.Err != nil || len(last.Decided) != 2 || len(last.Gone) != 2 || last.Gone[0].Port != 80 {
+			t.Fatalf("told: %v, gone %v, error %v", last.Decided, last.Gone, last.Err)
+		}
+		if last.View == nil || last.Node == nil || !last.Node.Leaving {
+			t.Errorf("the node is not told: %v %v", last.View, last.Node)
+		}
+		if len(last.Triggers) != maxTriggers || last.Triggers[0].Received != received || !last.Waiting.IsZero() {
+			t.Errorf("%d triggers, the first of %v", len(last.Triggers), last.Triggers[0].Received)
+		}
+		was := len(b.turns())
+		b.put(svcEvent(3, 80))
+		synctest.Wait()
+		if after := b.last(); len(b.turns()) != was+1 || len(after.Decided) != 1 || len(after.Gone)+len(after.Problems) > 0 || after.View != nil || len(after.Triggers) != 1 {
+			t.Errorf("told twice: %+v", after)
+		}
+	})
+}
+
+// A key that a Service gives up and takes back before the kernel has seen either is
+// not gone.
+func TestKeyThatCameBackIsNotGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), func(p *Params) { p.MinSync = time.Second })
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 1), synced)
+			for _, port := range []uint16{81, 80} {
+				time.Sleep(100 * time.Millisecond) // virtual time (synctest)
+				b.put(svcEvent(1, port))
+			}
+			time.Sleep(time.Second) // virtual time (synctest)
+			synctest.Wait()
+			if last := b.last(); len(last.Gone) > 0 || len(last.Decided) != 1 {
+				t.Errorf("told: %v, gone %v", last.Decided, last.Gone)
+			}
+		})
+	})
+}
+
+// Two Services that ask for one address: the loser's problem is told once, and is
+// over when either goes.
+func TestClaimProblemsEnd(t *testing.T) {
+	for name, gone := range map[string]int{"the holder goes": 1, "the loser goes": 2} {
+		t.Run(name, func(t *testing.T) {
+			watched(t, func(t *testing.T, b *bench) {
+				loser := svcEvent(2, 80)
+				loser.Service.Value.ClusterIPs = svcEvent(1, 80).Service.Value.ClusterIPs
+				b.put(loser)
+				synctest.Wait()
+				if p := b.last().Problems; len(p) != 1 || p[0].Object != "Service default/svc-00002" {
+					t.Fatalf("problems: %v", p)
+				}
+				b.put(sliceEvent(2, 7))
+				synctest.Wait()
+				if p := b.last().Problems; len(p) > 0 {
+					t.Errorf("told again: %v", p)
+				}
+				b.put(goneEvent(gone))
+				synctest.Wait()
+				if w := b.last().Well; len(w) != 1 || w[0] != "Service default/svc-00002" {
+					t.Errorf("well: %v", w)
+				}
+			})
+		})
+	}
+}
+
+// What the source says of a Service and what policy says are problems of one object:
+// that one of them is over does not mean that it is well.
+func TestProblemsOfOneObjectFromTwoSides(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		both := svcEvent(2, 80)
+		both.Service.Value.ClusterIPs = svcEvent(1, 80).Service.Value.ClusterIPs
+		both.Problems = []model.Problem{{Object: "Service default/svc-00002", Reason: "odd"}}
+		b.put(both)
+		synctest.Wait()
+		both.Problems = nil
+		b.put(both)
+		synctest.Wait()
+		if last := b.last(); len(last.Well) > 0 || len(last.Problems) != 1 || last.Problems[0].Reason == "odd" {
+			t.Errorf("well %v, problems %v", last.Well, last.Problems)
+		}
+	})
+}
+
+// A Load that is not asked for by the clock does not give way, also after one that did.
+func TestAlarmAfterAnAuditDoesNotGiveWay(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		time.Sleep(time.Hour + time.Second) // virtual time (synctest): an audit, and nothing to repair
+		synctest.Wait()
+		repaired, loads := b.slowly(), b.drv.count().loads
+		b.drv.foreign(func(map[dataplane.Key]string) {})
+		time.Sleep(500 * time.Millisecond) // virtual time (synctest): in the midst of the Load
+		b.takes(2)
+		if n := b.drv.count().loads - loads; n != 1 || !repaired() {
+			t.Errorf("%d loads", n)
+		}
+	})
+}

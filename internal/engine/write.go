@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/delta"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+type diff = delta.Diff[dataplane.Key]
+
+// flush applies what is pending, in one transaction if it fits. Families that must
+// be made anew come first, each in one; before all is known none is.
+func (e *Engine) flush(ctx context.Context, s scope) error {
+	t0 := e.p.Now()
+	defer func() { e.turn.Phases[PhaseApply] += e.p.Now().Sub(t0) }()
+	if e.belief == broken {
+		if s != everything {
+			return nil
+		}
+		for _, f := range slices.Sorted(maps.Keys(e.rebuild)) {
+			if err := e.anew(ctx, f); err != nil {
+				return err
+			}
+		}
+		e.on(rebuilt)
+	}
+	if e.tr.PendingCount() == 0 {
+		return nil
+	}
+	chunks := e.chunks(e.writable(s))
+	for i, c := range chunks {
+		if err := e.apply(ctx, dataplane.Batch{Ops: ops(c), Later: later(chunks[i+1:])}); err != nil {
+			return err
+		}
+		e.tr.Commit(c)
+	}
+	return nil
+}
+
+// anew rebuilds one family.
+func (e *Engine) anew(ctx context.Context, f model.Family) error {
+	ofFamily := func(k dataplane.Key) bool { return k.Family == f }
+	if all := e.tr.Anew(ofFamily); len(all) > 0 {
+		if err := e.apply(ctx, dataplane.Batch{Ops: ops(all), Rebuild: []model.Family{f}}); err != nil {
+			return err
+		}
+		e.turn.Rebuilt = append(e.turn.Rebuilt, Rebuilt{Family: f, Why: e.rebuild[f]})
+		e.tr.CommitAnew(ofFamily, all)
+	}
+	delete(e.rebuild, f)
+	return nil
+}
+
+func (e *Engine) apply(ctx context.Context, b dataplane.Batch) error {
+	done, err := e.p.Driver.Apply(ctx, b)
+	e.turn.Batches++
+	if err != nil {
+		return err
+	}
+	e.written++
+	e.turn.Operations += done.Operations
+	return nil
+}
+
+func ops(list []diff) []dataplane.Op {
+	out := make([]dataplane.Op, len(list))
+	for i, d := range list {
+		out[i] = dataplane.Op{Key: d.Key, Have: d.Have, Want: d.Want}
+	}
+	return out
+}
+
+// chunks cuts pending differences into transactions of about ChunkOps kernel
+// operations, so that other programs' transactions wait 20 ms for ours at a cold
+// start, not seconds (dataplane.md E9, #139328). Order is kept: an object comes
+// after what it refers to, deletions come last. What one Service changes at one time
+// is never cut: packets would find a pool that has shrunk by a rule that has not.
+func (e *Engine) chunks(all []diff) [][]diff {
+	var out [][]diff
+	start, size := 0, 0
+	for i := 0; i < len(all); {
+		end, n := i+1, e.cost(all[i])
+		for end < len(all) && together(&all[i], &all[end]) {
+			n += e.cost(all[end])
+			end++
+		}
+		if size > 0 && size+n > e.p.ChunkOps {
+			out = append(out, all[start:i])
+			start, size = i, 0
+		}
+		size += n
+		i = end
+	}
+	if start < len(all) {
+		out = append(out, all[start:])
+	}
+	return out
+}
+
+// together tells whether two changes are halves of one.
+func together(a, b *diff) bool {
+	return a.Group == b.Group && a.Have != "" && a.Want != "" && b.Have != "" && b.Want != ""
+}
+
+// later gives what comes after a chunk, nil if nothing does.
+func later(chunks [][]diff) iter.Seq[dataplane.Op] {
+	if len(chunks) == 0 {
+		return nil
+	}
+	return func(yield func(dataplane.Op) bool) {
+		for _, c := range chunks {
+			for _, d := range c {
+				if !yield(dataplane.Op{Key: d.Key, Have: d.Have, Want: d.Want}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// cost is an upper bound of the kernel operations of one difference.
+func (e *Engine) cost(d diff) int {
+	if w := e.p.Driver.Width(d.Key); w > 0 {
+		return max(len(d.Have), len(d.Want)) / w
+	}
+	return 1
+}
