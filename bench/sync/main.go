@@ -30,8 +30,13 @@ func main() {
 	n := flag.Int("n", 1000, "Services")
 	e := flag.Int("e", 10, "endpoints of each")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the full build to this file")
+	inside := flag.Bool("inside", false, "measure one changed endpoint of Services with many endpoints, ports or addresses instead")
 	asTable := flag.Bool("table", false, "print the JSON lines of standard input as a table")
 	flag.Parse()
+	if *asTable && *inside {
+		tableInside(os.Stdin, os.Stdout)
+		return
+	}
 	if *asTable {
 		table(os.Stdin, os.Stdout)
 		return
@@ -39,6 +44,13 @@ func main() {
 	if err := refuseInitialNamespace(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	if *inside {
+		if err := runInside(*mode, *profile); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	r, err := measure(*mode, *n, *e, *profile)
 	if err != nil {

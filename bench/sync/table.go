@@ -22,3 +22,18 @@ func table(r io.Reader, w io.Writer) {
 	}
 	_ = tw.Flush() // to a terminal; there is nothing to do about an error
 }
+
+// tableInside prints what one changed endpoint costs inside large Services.
+func tableInside(r io.Reader, w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "mode\tService\tCPU\twall\tpolicy\tapply\tobjects\t")
+	dec := json.NewDecoder(r)
+	for {
+		var x insideResult
+		if dec.Decode(&x) != nil {
+			break
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t\n", x.Mode, x.Inside, x.CPU, x.Wall, x.Policy, x.Applied, x.Ops)
+	}
+	_ = tw.Flush() // to a terminal; there is nothing to do about an error
+}

@@ -29,7 +29,7 @@ func (e *Engine) decide(keys []model.ServiceKey, s scope) {
 			continue
 		}
 		e.report(decision(k), res.Problems)
-		objs = objs[:0]
+		objs = slices.Grow(objs[:0], 4*len(res.Frontends))
 		for i := range res.Frontends {
 			if f := &res.Frontends[i]; slices.Contains(e.p.Families, f.Key.Family) {
 				e.p.Driver.Render(f, &e.view, emit)

@@ -84,11 +84,42 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Allocations of one decision: the candidates, the backends, the Frontend.
+// Allocations of one decision: the addresses, the backends, the Frontend.
 func TestDecideAllocates(t *testing.T) {
 	svc, sl := benchInputs(1, 10)
-	in := policy.Inputs{Service: &svc, Slices: sl, Node: policy.Self{Name: "n1", Zone: "a"}}
-	if n := testing.AllocsPerRun(100, func() { policy.Frontends(in) }); n > 4 {
+	table := policy.NewServices()
+	table.Update(svc.Key, &svc)
+	if n := testing.AllocsPerRun(100, func() { table.Decide(svc.Key, sl) }); n > 4 {
 		t.Errorf("%.0f allocations for a Service of one port and 10 endpoints, want at most 4", n)
+	}
+}
+
+// BenchmarkChange is one decision after another, as the engine asks for them.
+func BenchmarkChange(b *testing.B) {
+	for _, c := range []struct{ endpoints, ports, addresses int }{{5_000, 1, 1}, {50_000, 1, 1}, {10, 500, 12}, {0, 20_000, 1}} {
+		b.Run(fmt.Sprintf("endpoints=%d/ports=%d/addresses=%d", c.endpoints, c.ports, c.addresses), func(b *testing.B) {
+			svc, sl := benchInputs(1, c.endpoints)
+			for i := 1; i < c.ports; i++ {
+				name := fmt.Sprint("p", i)
+				svc.Ports = append(svc.Ports, model.ServicePort{Name: name, Protocol: model.TCP, Port: uint16(1000 + i)})
+				for _, s := range sl {
+					s.Ports = append(s.Ports, model.SlicePort{Name: name, Protocol: model.TCP, Port: uint16(8000 + i)})
+				}
+				if c.ports > 1000 {
+					svc.Extras.PortRange += fmt.Sprintf("%s=%d-%d,", name, i, i)
+				}
+			}
+			for i := 1; i < c.addresses; i++ {
+				svc.ExternalIPs = append(svc.ExternalIPs, netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}))
+			}
+			table := policy.NewServices()
+			table.Update(svc.Key, &svc)
+			b.ReportAllocs()
+			before := cpu(b)
+			for b.Loop() {
+				table.Decide(svc.Key, sl)
+			}
+			b.ReportMetric((cpu(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op")
+		})
 	}
 }

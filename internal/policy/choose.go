@@ -49,6 +49,7 @@ func (in *Inputs) choose(p *servicePort) choice {
 	if len(all) == 0 {
 		return ch
 	}
+	defer in.scratch.release()
 	var seen traits
 	for i := range all {
 		seen |= all[i].traits
@@ -131,7 +132,12 @@ func (in *Inputs) candidates(p *portFinder) []candidate {
 	if n == 0 {
 		return nil
 	}
-	out := make([]candidate, 0, n)
+	if in.scratch == nil {
+		in.scratch = &scratch{}
+	}
+	s := in.scratch
+	s.list = resized(s.list, n)
+	out := s.list[:0]
 	for _, sl := range in.Slices {
 		port := p.in(sl)
 		if port == 0 {
@@ -142,7 +148,11 @@ func (in *Inputs) candidates(p *portFinder) []candidate {
 			out = append(out, candidate{ep: e, nth: uint32(len(out)), port: port, traits: in.traits(e)})
 		}
 	}
-	return slices.CompactFunc(sorted(out), func(a, b candidate) bool {
+	out, twice := s.sorted(out)
+	if !twice {
+		return out
+	}
+	return slices.CompactFunc(out, func(a, b candidate) bool {
 		return a.port == b.port && a.ep.Addr == b.ep.Addr
 	})
 }

@@ -17,6 +17,8 @@ type Inputs struct {
 	// Owns tells whether this Service holds a key that others may claim too;
 	// nil means it holds all.
 	Owns func(model.FrontendKey) bool
+
+	scratch *scratch // nil: the decision uses memory of its own
 }
 
 // Self is what policy must know of this node to choose endpoints.

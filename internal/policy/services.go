@@ -15,6 +15,8 @@ type Services struct {
 	known  map[model.ServiceKey]admitted
 	claims *Claims
 	node   Self
+
+	scratch scratch
 }
 
 // admitted is a Service as it came, and as Admit gave it.
@@ -72,7 +74,7 @@ func (s *Services) Keys() iter.Seq[model.ServiceKey] { return maps.Keys(s.known)
 // Decide gives the whole decision for one Service as it was last updated.
 func (s *Services) Decide(key model.ServiceKey, list []*model.Slice) Result {
 	a := s.known[key]
-	res := Frontends(Inputs{Service: a.asked, Slices: list, Node: s.node,
+	res := Frontends(Inputs{Service: a.asked, Slices: list, Node: s.node, scratch: &s.scratch,
 		Owns: func(k model.FrontendKey) bool { return s.claims.Owns(k, key) }})
 	if lost := s.claims.Lost(a.served); len(lost) > 0 {
 		res.Problems = append(lost, res.Problems...)

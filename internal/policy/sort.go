@@ -10,79 +10,117 @@ import (
 // fewCandidates is where sorting by comparison is as fast.
 const fewCandidates = 48
 
-// sorted gives candidates in the order of compareCandidates. Many are sorted by the
-// bytes of their addresses, and only by those that differ: a change of one endpoint
-// of 50 000 sorts them all again.
-func sorted(list []candidate) []candidate {
+// scratch is memory that one decision after the other may use: a Service of 50 000
+// endpoints would leave megabytes of garbage for each changed one otherwise. It
+// holds nothing that a decision depends on.
+type scratch struct {
+	list, spare     []candidate
+	keys, otherKeys []uint64
+}
+
+// release lets go of the endpoints of the last use.
+func (s *scratch) release() {
+	clear(s.list)
+	clear(s.spare)
+	s.list, s.spare = s.list[:0], s.spare[:0]
+}
+
+// sorted gives candidates in the order of compareCandidates, and tells whether an
+// address may be there twice. Many are sorted by the bytes of their addresses, and
+// only by those that differ.
+func (s *scratch) sorted(list []candidate) (out []candidate, twice bool) {
 	if len(list) <= fewCandidates {
 		slices.SortFunc(list, compareCandidates)
-		return list
+		return list, true
 	}
-	keys, scratch := make([]addrKey, len(list)), make([]addrKey, len(list))
-	var varies addrKey
+	varying, ok := varyingBytes(list)
+	if !ok {
+		slices.SortFunc(list, compareCandidates)
+		return list, true
+	}
+	s.keys, s.otherKeys = resized(s.keys, len(list)), resized(s.otherKeys, len(list))
 	for i := range list {
 		a := list[i].ep.Addr.As16()
-		keys[i] = addrKey{binary.BigEndian.Uint64(a[:8]), binary.BigEndian.Uint64(a[8:]), uint32(i)}
-		varies.high |= keys[i].high ^ keys[0].high
-		varies.low |= keys[i].low ^ keys[0].low
+		key := uint64(0)
+		for _, at := range varying {
+			key = key<<8 | uint64(a[at])
+		}
+		s.keys[i] = key<<32 | uint64(i)
 	}
-	for at := range uint(16) { // from the least byte on, each pass keeping the order of the one before
-		if varies.byteAt(at) != 0 {
-			byByte(keys, scratch, at)
-			keys, scratch = scratch, keys
+	for n := range len(varying) { // from the last byte on, each pass keeping the order of the one before
+		byByte(s.keys, s.otherKeys, 32+8*uint(n))
+		s.keys, s.otherKeys = s.otherKeys, s.keys
+	}
+	s.spare = resized(s.spare, len(list))
+	for i, key := range s.keys {
+		s.spare[i] = list[uint32(key)]
+	}
+	return s.spare, s.sortEqualAddresses()
+}
+
+// varyingBytes tells in which bytes addresses differ; not ok if those are too many
+// to be put into half a key.
+func varyingBytes(list []candidate) (at []int, ok bool) {
+	if len(list) == 0 {
+		return nil, true
+	}
+	first := list[0].ep.Addr.As16()
+	high, low := binary.BigEndian.Uint64(first[:8]), binary.BigEndian.Uint64(first[8:])
+	var highVaries, lowVaries uint64
+	for i := range list {
+		a := list[i].ep.Addr.As16()
+		highVaries |= high ^ binary.BigEndian.Uint64(a[:8])
+		lowVaries |= low ^ binary.BigEndian.Uint64(a[8:])
+	}
+	var varies [16]byte
+	binary.BigEndian.PutUint64(varies[:8], highVaries)
+	binary.BigEndian.PutUint64(varies[8:], lowVaries)
+	for i, b := range varies {
+		if b != 0 {
+			at = append(at, i)
 		}
 	}
-	out := make([]candidate, len(list))
-	for i := range keys {
-		out[i] = list[keys[i].at]
+	return at, len(at) <= 4
+}
+
+// resized gives a list of n, of no particular content.
+func resized[T any](list []T, n int) []T {
+	if cap(list) < n {
+		return make([]T, n)
 	}
-	sortEqualAddresses(out)
-	return out
+	return list[:n]
 }
 
-// addrKey is an address as two numbers, and whose it is.
-type addrKey struct {
-	high, low uint64
-	at        uint32
-}
-
-// byteAt gives a byte of the address, 0 being the last.
-func (k *addrKey) byteAt(n uint) byte {
-	if n < 8 {
-		return byte(k.low >> (8 * n))
-	}
-	return byte(k.high >> (8 * (n - 8)))
-}
-
-// byByte copies keys into out, sorted by one byte.
-func byByte(keys, out []addrKey, at uint) {
+// byByte copies keys into out, sorted by the byte that begins at a bit.
+func byByte(keys, out []uint64, bit uint) {
 	var next [256]uint32
-	for i := range keys {
-		next[keys[i].byteAt(at)]++
+	for _, k := range keys {
+		next[byte(k>>bit)]++
 	}
 	sum := uint32(0)
 	for b, n := range next {
 		next[b], sum = sum, sum+n
 	}
-	for i := range keys {
-		b := keys[i].byteAt(at)
-		out[next[b]] = keys[i]
+	for _, k := range keys {
+		b := byte(k >> bit)
+		out[next[b]] = k
 		next[b]++
 	}
 }
 
-// sortEqualAddresses puts those of one address into order.
-func sortEqualAddresses(list []candidate) {
-	for i := 1; i < len(list); {
-		from := i - 1
-		for i < len(list) && list[i].ep.Addr == list[from].ep.Addr {
-			i++
+// sortEqualAddresses puts those of one address into order, and tells whether there
+// are any.
+func (s *scratch) sortEqualAddresses() (twice bool) {
+	for from, to := 0, 1; from < len(s.keys); from, to = to, to+1 {
+		for to < len(s.keys) && s.keys[to]>>32 == s.keys[from]>>32 {
+			to++
 		}
-		if i-from > 1 {
-			slices.SortFunc(list[from:i], compareCandidates)
+		if to-from > 1 {
+			slices.SortFunc(s.spare[from:to], compareCandidates)
+			twice = true
 		}
-		i++
 	}
+	return twice
 }
 
 // portFinder finds the number that a slice has for a ServicePort.
