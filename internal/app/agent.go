@@ -90,6 +90,7 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	})
 	a.addServers()
 	a.addConntrack()
+	a.addAffinity()
 	a.addLocalhost()
 	a.add("host addresses", func(ctx context.Context) error {
 		return node.New(node.Config{Log: log.Logger}).Run(ctx, a.put)

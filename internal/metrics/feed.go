@@ -165,6 +165,14 @@ func (m *Metrics) IPTablesCounters(invalidDropped, localhostAccepted func() (pac
 	m.localAccepted.read.Store(&localhostAccepted)
 }
 
+// AffinityCounters says how to count the clients that session affinity remembers, and
+// the Service ports that can remember no more. They are called at each scrape, on its
+// goroutine; with an error the metric has no row.
+func (m *Metrics) AffinityCounters(clients, full func() (uint64, error)) {
+	m.affinityClients.read.Store(&clients)
+	m.affinityFull.read.Store(&full)
+}
+
 // Watch records whether the source of a resource is connected and when it last
 // heard anything. The resource is a fixed word of the source, such as
 // "services".

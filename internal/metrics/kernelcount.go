@@ -6,17 +6,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// kernelCount is a counter that the kernel keeps. It is read at each scrape: a
+// kernelCount is a number that the kernel keeps. It is read at each scrape: a
 // copy kept here would be behind, and wake the agent for nothing.
 type kernelCount struct {
 	desc *prometheus.Desc
+	typ  prometheus.ValueType
 	read atomic.Pointer[func() (uint64, error)] // nil: nobody counts, so there is no row
 }
 
 var _ prometheus.Collector = (*kernelCount)(nil)
 
 func (b *builder) kernelCount(name string) *kernelCount {
-	c := &kernelCount{desc: b.desc(name, counter)}
+	return b.kernelValue(name, counter, prometheus.CounterValue)
+}
+
+// kernelGauge is a kernelCount that may fall.
+func (b *builder) kernelGauge(name string) *kernelCount {
+	return b.kernelValue(name, gauge, prometheus.GaugeValue)
+}
+
+func (b *builder) kernelValue(name string, k kind, typ prometheus.ValueType) *kernelCount {
+	c := &kernelCount{desc: b.desc(name, k), typ: typ}
 	b.serve(b.table[name], c)
 	return c
 }
@@ -32,6 +42,6 @@ func (c *kernelCount) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	if n, err := (*read)(); err == nil {
-		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(n))
+		ch <- prometheus.MustNewConstMetric(c.desc, c.typ, float64(n))
 	}
 }

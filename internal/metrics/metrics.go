@@ -57,6 +57,7 @@ type Metrics struct {
 	iptablesAuditTook                prometheus.Observer
 	iptablesContended                prometheus.Counter
 	invalidDropped, localAccepted    *kernelCount
+	affinityClients, affinityFull    *kernelCount
 }
 
 // New makes the metrics of one agent, in a registry of their own.
@@ -96,6 +97,7 @@ func (m *Metrics) buildKubeProxy(b *builder) {
 	m.iptablesContended = b.counter("fairlead_iptables_lock_contended_total").WithLabelValues()
 	m.invalidDropped = b.kernelCount(prefix + "iptables_ct_state_invalid_dropped_packets_total")
 	m.localAccepted = b.kernelCount(prefix + "iptables_localhost_nodeports_accepted_packets_total")
+	m.affinityClients, m.affinityFull = b.kernelGauge("fairlead_affinity_clients"), b.kernelGauge("fairlead_affinity_full")
 	m.syncFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_sync_failures_total").WithLabelValues)
 	m.cleanupFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_cleanup_failures_total").WithLabelValues)
 	m.localPorts = b.gauge(prefix + "nftables_localhost_nodeport_listeners")

@@ -60,6 +60,7 @@ func exercise(m *Metrics) {
 	m.RestoreFailed(model.IPv4, true)
 	m.IPTablesRules("nat", model.IPv4, 100, 3)
 	m.IPTablesCounters(func() (uint64, error) { return 7, nil }, func() (uint64, error) { return 8, nil })
+	m.AffinityCounters(func() (uint64, error) { return 9, nil }, func() (uint64, error) { return 1, nil })
 	m.Watch("services", true, start)
 	m.Watch("nodes", false, time.Time{})
 	m.Healthz(200)

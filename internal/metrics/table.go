@@ -71,6 +71,8 @@ func kubeProxyRest() []row {
 		{"fairlead_iptables_audits_total", counter, "Comparisons of all our chains with what we wrote, by result: same or drifted.", []string{"result"}, nil, ipt},
 		{"fairlead_iptables_audit_duration_seconds", histogram, "Time that one such comparison took, beside the syncs.", nil, prometheus.ExponentialBuckets(0.01, 2, 12), ipt},
 		{"fairlead_iptables_lock_contended_total", counter, "Writes that found the xtables lock taken by another program.", nil, nil, ipt},
+		{"fairlead_affinity_clients", gauge, "Clients that session affinity remembers, of all Service ports; no row where the kernel cannot be asked.", nil, nil, nft},
+		{"fairlead_affinity_full", gauge, "Service ports whose session affinity can remember no more clients: new ones are balanced without.", nil, nil, nft},
 		{"kubeproxy_sync_proxy_rules_nftables_sync_failures_total", counter, "Failed nftables transactions.", family, nil, nft},
 		{"kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total", counter, "Failed deletions of objects no longer used.", family, nil, nft},
 		{"kubeproxy_nftables_localhost_nodeport_listeners", gauge, "NodePorts that the agent itself answers on the loopback address.", family, nil, nft},

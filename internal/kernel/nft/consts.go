@@ -10,6 +10,7 @@ const (
 	nftaChainUserdata = 12
 
 	nftaSetHandle     = 16
+	nftaSetCount      = 20
 	nftaSetDescConcat = 2
 	nftaSetFieldLen   = 1
 

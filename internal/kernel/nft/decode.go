@@ -50,6 +50,8 @@ func decodeSet(f Family, attrs []byte) Set {
 			s.DataLen = be32(d)
 		case unix.NFTA_SET_TIMEOUT:
 			s.Timeout = duration(d)
+		case nftaSetCount:
+			s.Count, s.Counted = be32(d), true
 		case nftaSetHandle:
 			s.Handle = be64(d)
 		case unix.NFTA_SET_USERDATA:

@@ -36,6 +36,10 @@ func (tx *fakeTx) newSet(s Set) unix.Errno {
 			return unix.EEXIST
 		}
 		tx.changed = true
+		if size := o.Size; s.Size > 0 { // since 6.5
+			o.Size = s.Size
+			tx.done(func() { o.Size = size })
+		}
 		return 0
 	}
 	if s.KeyLen == 0 || s.KeyLen > 64 || s.DataLen > 64 {

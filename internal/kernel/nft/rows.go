@@ -33,6 +33,8 @@ type Set struct {
 	Handle            uint64
 	Fields            []uint8 // byte lengths of the parts of a concatenation, if the kernel was told
 	UserData          []byte
+	Count             uint32 // elements, those whose time ran out a moment ago included; only if Counted
+	Counted           bool   // the kernel tells Count (6.16)
 }
 
 // Verdicts tells whether the set is a map of verdicts.
