@@ -44,6 +44,7 @@ func TestEndToEnd(t *testing.T) {
 		{"KillBoth", testKillBoth},
 		{"WatchGone", testWatchGone},
 		{"TokenExpires", testTokenExpires},
+		{"SlicesForbidden", testSlicesForbidden},
 		{"Deployed", testDeployed},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s.newEnv(t)) })

@@ -141,13 +141,19 @@ func findLine(text string, words []string, lacks bool) error {
 // permanent marks an error that waiting does not cure.
 type permanent struct{ error }
 
+// unfinished marks an error that says only that there is more to come: how fast it comes is no expectation, so the scenario's own limit
+// ends the wait.
+type unfinished struct{ error }
+
 // await polls one expectation.
 func await(ctx context.Context, r *run, e expectation) error {
 	deadline := time.Now().Add(r.patience)
 	for {
 		err := e.check(ctx, r)
 		var final permanent
-		if err == nil || errors.As(err, &final) || ctx.Err() != nil || time.Now().After(deadline) {
+		var more unfinished
+		late := time.Now().After(deadline) && !errors.As(err, &more)
+		if err == nil || errors.As(err, &final) || ctx.Err() != nil || late {
 			return err
 		}
 		if sleep(ctx, pollEvery) != nil {

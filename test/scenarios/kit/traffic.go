@@ -89,7 +89,7 @@ func (e *trafficExpectation) check(_ context.Context, r *run) error {
 		return permanent{fmt.Errorf("lost %d requests; %s", len(t.lost), t.lost[0])}
 	}
 	if t.answered < e.atLeast {
-		return fmt.Errorf("only %d requests so far", t.answered)
+		return unfinished{fmt.Errorf("only %d requests so far", t.answered)}
 	}
 	return nil
 }
