@@ -24,11 +24,19 @@ func (a *agent) addConntrack() {
 }
 
 func (a *agent) onConntrackPass(p conntrack.Pass) {
-	for _, f := range a.caps.Families {
-		a.metrics.Conntrack(f, p.Took, p.Deleted[f])
+	for f, took := range p.Looked {
+		a.metrics.Conntrack(f, took, p.Deleted[f])
 	}
 	if p.Err != nil {
 		a.log.Warn("cannot remove stale flows; trying again", "error", fmt.Sprint(p.Err))
+	}
+}
+
+// aboutToWrite is engine.Params.BeforeWrite: flows may begin by it before the turn
+// is told.
+func (f *follower) aboutToWrite(decided []engine.Decided) {
+	if f.a.conntrack != nil {
+		f.a.conntrack.Perhaps(frontends(decided))
 	}
 }
 

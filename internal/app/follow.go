@@ -46,8 +46,6 @@ func (f *follower) turn(t *engine.Turn) {
 	f.tellRebuilt(t.Rebuilt)
 	if t.Err == nil {
 		f.committed(t)
-	} else if f.a.conntrack != nil && !dataplane.NothingDone(t.Err) {
-		f.a.conntrack.Perhaps(frontends(t.Decided))
 	}
 	f.line(t)
 }

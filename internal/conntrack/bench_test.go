@@ -71,7 +71,7 @@ func BenchmarkEndpointRemoved(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var last Pass
-			r := &rig{Cleaner: New(Params{Table: table, OnPass: func(p Pass) { last = p }})}
+			r := &rig{Cleaner: New(Params{Table: table, Rest: -1, OnPass: func(p Pass) { last = p }})}
 			r.update(nil, services(-1)...)
 			r.Sweep()
 			r.turn(b.Context())

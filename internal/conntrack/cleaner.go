@@ -1,10 +1,10 @@
 package conntrack
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,9 +24,12 @@ type Params struct {
 	Foreign []netip.AddrPort
 
 	MaxFiltered int           // filtered dumps up to which they are cheaper than one of everything (4)
+	MaxSuspects int           // what to look for, until everything is compared instead (10 000)
+	MaxStale    int           // flows that one look remembers; then they are deleted, and it looks again (50 000)
 	SweepEvery  time.Duration // comparison of everything (15 min)
 	Pause       time.Duration // between the deletions of a sweep (10 ms)
 	Retry       time.Duration // first pause after a failure, doubling to a minute (1 s)
+	Rest        int           // pause after a pass, in times of what it took, up to a second (9; negative = none)
 	Log         *slog.Logger
 	OnPass      func(Pass) // called on the Cleaner's goroutine
 }
@@ -36,6 +39,7 @@ type Pass struct {
 	Took    time.Duration
 	Sweep   bool
 	Dumps   int
+	Looked  map[model.Family]time.Duration // time for each family that was looked at
 	Deleted map[model.Family]int
 	Err     error // the rest is tried again
 }
@@ -46,83 +50,48 @@ type Cleaner struct {
 	p    Params
 	bell chan struct{} // size 1: something is in the inbox
 
-	mu sync.Mutex // guards in, for as long as it takes to swap it
-	in inbox
+	mu    sync.Mutex // guards in and swept, for as long as it takes to swap in
+	in    inbox
+	swept bool // Sweep was called: from here on flows are removed
 
 	// The rest belongs to Run's goroutine.
-	known     map[model.FrontendKey][]netip.AddrPort // where the flows of each key may go, sorted
-	ended     map[model.FrontendKey][]netip.AddrPort // keys that are nobody's any more: where their flows went
-	was       map[model.FrontendKey][]netip.AddrPort // where flows may have gone too, since the last word on their key
-	ranges    ranges                                 // of both
+	known     endpoints                           // by key that somebody holds: where its flows may go
+	maybe     endpoints                           // where they may go too: a write says so of which nothing is known yet
+	lost      map[model.FrontendKey]lostEndpoints // by key, held or not, since the last pass
+	fresh     map[model.FrontendKey]struct{}      // keys for which flows may have begun before somebody answered for them
+	ranges    ranges                              // keys of many ports, of all of these
 	nodePorts map[netip.Addr]struct{}
 	suspects  suspects
 	inSync    bool
+	rounds    int // passes begun
 	failures  int
-	retryAt   time.Time
+	notBefore time.Time // of the next pass
 	sweepAt   time.Time
 }
 
-// inbox is bounded by the number of keys: the latest word on each counts.
-type inbox struct {
-	changes   map[model.FrontendKey]change
-	was       map[model.FrontendKey][]netip.AddrPort // see Cleaner.was
-	nodePorts []netip.Addr
-	sweep     bool
-}
+// endpoints are sorted lists by key.
+type endpoints map[model.FrontendKey][]netip.AddrPort
 
-func (in *inbox) open() {
-	if in.changes == nil {
-		in.changes, in.was = map[model.FrontendKey]change{}, map[model.FrontendKey][]netip.AddrPort{}
-	}
-}
-
-// put takes the latest word on a key. Flows may have begun by an earlier one.
-func (in *inbox) put(k model.FrontendKey, ch change) {
-	if earlier := in.changes[k].stay; len(earlier) > 0 {
-		in.was[k] = union(in.was[k], earlier)
-	}
-	in.changes[k] = ch
-}
-
-// union of two lists, sorted.
-func union(a, b []netip.AddrPort) []netip.AddrPort {
-	if len(a) == 0 || len(b) == 0 {
-		return append(a, b...)
-	}
-	out := slices.Concat(a, b)
-	slices.SortFunc(out, netip.AddrPort.Compare)
-	return slices.Compact(out)
-}
-
-// change is where the flows of a key may go from now on.
-type change struct {
-	stay []netip.AddrPort
-	gone bool
+// lostEndpoints are where the flows of a key went, and should not any more. Once
+// nobody holds the key, they tell which flows are stale.
+type lostEndpoints struct {
+	at    []netip.AddrPort // sorted
+	round int              // passes begun when the last one was lost: the next pass ends their flows
 }
 
 // New makes a Cleaner.
 func New(p Params) *Cleaner {
-	if p.MaxFiltered == 0 {
-		p.MaxFiltered = 4
-	}
-	if p.SweepEvery == 0 {
-		p.SweepEvery = 15 * time.Minute
-	}
-	if p.Pause == 0 {
-		p.Pause = 10 * time.Millisecond
-	}
-	if p.Retry == 0 {
-		p.Retry = time.Second
-	}
+	p.MaxFiltered, p.MaxSuspects, p.MaxStale = cmp.Or(p.MaxFiltered, 4), cmp.Or(p.MaxSuspects, 10_000), cmp.Or(p.MaxStale, 50_000)
+	p.SweepEvery, p.Pause, p.Retry = cmp.Or(p.SweepEvery, 15*time.Minute), cmp.Or(p.Pause, 10*time.Millisecond), cmp.Or(p.Retry, time.Second)
+	p.Rest = cmp.Or(p.Rest, 9)
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
 	if p.OnPass == nil {
 		p.OnPass = func(Pass) {}
 	}
-	return &Cleaner{p: p, bell: make(chan struct{}, 1),
-		known: map[model.FrontendKey][]netip.AddrPort{}, ended: map[model.FrontendKey][]netip.AddrPort{},
-		was: map[model.FrontendKey][]netip.AddrPort{}, ranges: ranges{}, suspects: newSuspects()}
+	return &Cleaner{p: p, bell: make(chan struct{}, 1), known: endpoints{}, maybe: endpoints{},
+		lost: map[model.FrontendKey]lostEndpoints{}, ranges: ranges{}, suspects: newSuspects()}
 }
 
 // Update tells what was committed: Frontends decided, and keys that no longer
@@ -130,7 +99,6 @@ func New(p Params) *Cleaner {
 func (c *Cleaner) Update(decided []model.Frontend, gone []model.FrontendKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.in.open()
 	for _, k := range gone {
 		if c.concerns(k) {
 			c.in.put(k, change{gone: true})
@@ -141,20 +109,23 @@ func (c *Cleaner) Update(decided []model.Frontend, gone []model.FrontendKey) {
 			c.in.put(f.Key, change{stay: stay(f)})
 		}
 	}
-	if len(c.in.changes) > 0 {
+	if len(c.in.words) > 0 {
 		c.ring()
 	}
 }
 
-// Perhaps tells what may have been committed, by a write that failed: a flow may
-// have begun by it, even if another word on its key comes before this is known.
+// Perhaps tells what is about to be committed, before the write: from then on
+// flows may begin by it, and a look at the table that is under way must not take
+// them for stale. The next Update of a key says what became of it.
 func (c *Cleaner) Perhaps(decided []model.Frontend) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.in.open()
+	if !c.swept {
+		return // the Update that comes before the first Sweep says the same
+	}
 	for i := range decided {
 		if f := &decided[i]; c.concerns(f.Key) {
-			c.in.was[f.Key] = union(c.in.was[f.Key], stay(f))
+			c.in.perhaps(f.Key, stay(f))
 		}
 	}
 }
@@ -174,7 +145,7 @@ func (c *Cleaner) SetNodePortAddrs(addrs []netip.Addr) {
 func (c *Cleaner) Sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.in.sweep = true
+	c.in.sweep, c.swept = true, true
 	c.ring()
 }
 
@@ -208,19 +179,22 @@ func (c *Cleaner) turn(ctx context.Context) {
 	if c.inSync && !now.Before(c.sweepAt) {
 		c.suspects.all = true
 	}
-	if !c.inSync || c.suspects.none() || now.Before(c.retryAt) {
+	if !c.inSync || c.suspects.none() || now.Before(c.notBefore) {
 		return
 	}
 	pass := c.pass(ctx)
 	if ctx.Err() != nil {
 		return
 	}
+	var pause time.Duration
 	if pass.Err != nil {
 		c.failures++
-		c.retryAt = time.Now().Add(min(c.p.Retry<<min(c.failures-1, 6), time.Minute))
+		pause = min(c.p.Retry<<min(c.failures-1, 6), time.Minute)
 	} else {
-		c.failures, c.retryAt = 0, time.Time{}
+		c.failures = 0
+		pause = min(time.Duration(max(c.p.Rest, 0))*pass.Took, time.Second)
 	}
+	c.notBefore = time.Now().Add(pause)
 	if pass.Dumps > 0 {
 		c.p.OnPass(pass)
 	}
@@ -230,8 +204,8 @@ func (c *Cleaner) untilNext() time.Duration {
 	switch {
 	case !c.inSync:
 		return time.Hour
-	case !c.retryAt.IsZero() && !c.suspects.none():
-		return max(time.Until(c.retryAt), 0)
+	case !c.suspects.none():
+		return max(time.Until(c.notBefore), 0)
 	}
 	return max(time.Until(c.sweepAt), 0)
 }

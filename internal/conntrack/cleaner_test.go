@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -25,7 +26,7 @@ type rig struct {
 func newRig(p Params, flows ...string) *rig {
 	r := &rig{table: &conntrack.Fake{}}
 	r.count = &conntrack.Counter{Table: r.table}
-	p.Table = r.count
+	p.Table, p.Rest = r.count, cmp.Or(p.Rest, -1) // no pause between turns, unless it is asked for
 	r.Cleaner = New(p)
 	for _, f := range flows {
 		r.table.Add(flow(f))
@@ -251,9 +252,9 @@ func TestGoneIsForgotten(t *testing.T) {
 func TestFlowsOfTheTimeBetween(t *testing.T) {
 	other := "udp 10.0.0.1:1001 10.96.0.1:53 10.1.0.9:5353" // nobody's doing
 	for name, came := range map[string]func(r *rig, what string){
-		"before the Cleaner looked": func(r *rig, what string) { r.update(nil, what) },
-		"by a write that failed":    func(r *rig, what string) { r.Perhaps([]model.Frontend{frontend(what)}) },
-		"by a write that failed, looked at meanwhile": func(r *rig, what string) {
+		"before the Cleaner looked":            func(r *rig, what string) { r.update(nil, what) },
+		"by a write of which nothing is known": func(r *rig, what string) { r.Perhaps([]model.Frontend{frontend(what)}) },
+		"by a write of which nothing is known, looked at meanwhile": func(r *rig, what string) {
 			r.Perhaps([]model.Frontend{frontend(what)})
 			r.turn(t.Context())
 		},
@@ -398,7 +399,7 @@ func TestUpdateNeverWaits(t *testing.T) {
 			r.Sweep()
 			r.SetNodePortAddrs(nil)
 		}
-		if n := len(r.in.changes); n != 2 {
+		if n := len(r.in.words); n != 2 {
 			t.Errorf("%d changes wait, want the latest of each of 2 keys", n)
 		}
 		close(stuck)
@@ -446,4 +447,136 @@ func (i *interrupter) Flows(ctx context.Context, f conntrack.Filter, emit func(c
 		return conntrack.ErrInterrupted
 	}
 	return err
+}
+
+// More stale flows than one look remembers take several looks, in one pass.
+func TestMoreStaleThanOneLookRemembers(t *testing.T) {
+	var last Pass
+	r := newRig(Params{MaxStale: 2, OnPass: func(p Pass) { last = p }}, dns1, dns2, node1, plain, other)
+	r.SetNodePortAddrs([]netip.Addr{netip.MustParseAddr("192.168.1.5")})
+	r.update(nil, "udp 10.96.0.1:53", "udp 10.96.0.2:53 10.1.0.1:5353", "udp :30053")
+	r.Sweep()
+	r.turn(t.Context())
+	r.left(t, other)
+	if last.Err != nil || last.Dumps != 3 || last.Deleted[model.IPv4] != 4 {
+		t.Errorf("pass %+v, want 3 dumps and 4 deletions", last)
+	}
+}
+
+// With more suspects than may be remembered everything is compared.
+func TestTooManySuspects(t *testing.T) {
+	for suspects, sweep := range map[int]bool{3: false, 4: true} {
+		var last Pass
+		r := newRig(Params{MaxSuspects: 3, OnPass: func(p Pass) { last = p }}, dns1)
+		backends := " 10.1.0.1:5353 10.1.0.2:5353 10.1.0.3:5353 10.1.0.4:5353"
+		r.update(nil, "udp 10.96.0.1:53"+backends)
+		r.Sweep()
+		r.turn(t.Context())
+		r.table.Add(flow(dns1))
+		r.update(nil, "udp 10.96.0.1:53"+backends[14*suspects:])
+		r.turn(t.Context())
+		r.left(t)
+		if last.Sweep != sweep {
+			t.Errorf("%d suspects: sweep is %t", suspects, last.Sweep)
+		}
+	}
+}
+
+// TestNothingToLookFor: what cannot make a flow stale costs no walk of the table.
+func TestNothingToLookFor(t *testing.T) {
+	r := newRig(Params{ResetGone: true})
+	r.update(nil, "udp 10.96.0.1:53 10.1.0.1:5353")
+	r.Sweep()
+	r.turn(t.Context())
+	before := len(r.count.Dumps())
+	for _, step := range [][]string{
+		{"udp 10.96.0.2:53"}, // a Service comes, its endpoints later
+		{"udp 10.96.0.2:53"},
+		{"tcp 10.96.0.3:80 10.1.0.1:80"}, // a TCP flow that is not translated is nobody's
+		{"udp 10.96.0.1:53 10.1.0.1:5353 10.1.0.2:5353"},
+		{"udp 10.96.0.1:53 10.1.0.2:5353 ~10.1.0.1:5353"},
+	} {
+		var list []model.Frontend
+		for _, text := range step {
+			list = append(list, frontend(text))
+		}
+		r.Perhaps(list)
+		r.turn(t.Context())
+		r.Update(list, nil)
+		r.turn(t.Context())
+		if n := len(r.count.Dumps()) - before; n != 0 {
+			t.Fatalf("%q: %d dumps", step, n)
+		}
+	}
+	r.update([]string{"udp 10.96.0.2:53"}) // it had none
+	r.turn(t.Context())
+	if n := len(r.count.Dumps()) - before; n != 0 {
+		t.Errorf("a Service without endpoints goes: %d dumps", n)
+	}
+}
+
+// TestOneFamilyIsNotTheOther: a Pass says which families were looked at.
+func TestOneFamilyIsNotTheOther(t *testing.T) {
+	var last Pass
+	r := newRig(Params{OnPass: func(p Pass) { last = p }}, v6)
+	r.update(nil, "udp [fd96::1]:53 [fd01::1]:5353", "udp 10.96.0.1:53 10.1.0.1:5353")
+	r.Sweep()
+	r.turn(t.Context())
+	if len(last.Looked) != 2 {
+		t.Errorf("a sweep looked at %v", last.Looked)
+	}
+	r.update(nil, "udp [fd96::1]:53", "udp 10.96.0.1:53 10.1.0.1:5353")
+	r.turn(t.Context())
+	if _, six := last.Looked[model.IPv6]; !six || len(last.Looked) != 1 || last.Deleted[model.IPv6] != 1 {
+		t.Errorf("an IPv6 endpoint went: pass %+v", last)
+	}
+}
+
+// TestRest: one pass after another would keep a processor busy with a big table.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended []time.Time
+		r := newRig(Params{Rest: 9, OnPass: func(Pass) { ended = append(ended, time.Now()) }})
+		slow := 20 * time.Millisecond
+		r.count.Fail = func(string) error { time.Sleep(slow); return nil }
+		r.update(nil, "udp 10.96.0.1:53 10.1.0.1:5353")
+		r.Sweep()
+		go r.Run(t.Context())
+		for i := range 100 {
+			r.update(nil, []string{"udp 10.96.0.1:53 10.1.0.1:5353", "udp 10.96.0.1:53 10.1.0.2:5353"}[i%2])
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if n := len(ended); n < 5 || n > 7 {
+			t.Errorf("%d passes of 20 ms in a second of changes, want 5 or 6", n)
+		}
+		for i := range ended[1:] {
+			if d := ended[i+1].Sub(ended[i]); d < 10*slow {
+				t.Errorf("a pass ended %v after another", d)
+			}
+		}
+		quiet := len(ended)
+		slow = 10 * time.Second // and a pass that takes long does not put the next one off for long
+		r.update(nil, "udp 10.96.0.1:53 10.1.0.3:5353")
+		time.Sleep(11 * time.Second)
+		r.update(nil, "udp 10.96.0.1:53 10.1.0.4:5353")
+		time.Sleep(11 * time.Second)
+		if len(ended) != quiet+2 {
+			t.Errorf("%d passes, want 2", len(ended)-quiet)
+		}
+	})
+}
+
+// TestAnEndpointIsShownGoneForAMoment: if it is back before the Cleaner looks, its
+// flows stay. (The engine tells no absence that is shorter than its patience.)
+func TestAnEndpointIsShownGoneForAMoment(t *testing.T) {
+	r := newRig(Params{}, dns1, dns2)
+	both := "udp 10.96.0.1:53 10.1.0.1:5353 10.1.0.2:5353"
+	r.update(nil, both)
+	r.Sweep()
+	r.turn(t.Context())
+	r.update(nil, "udp 10.96.0.1:53 10.1.0.2:5353")
+	r.update(nil, both)
+	r.turn(t.Context())
+	r.left(t, dns1, dns2)
 }

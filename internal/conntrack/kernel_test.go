@@ -16,7 +16,7 @@ import (
 // started makes a Cleaner over the kernel that is in sync with some Frontends.
 func started(t *testing.T, table conntrack.Table, decided ...string) *rig {
 	t.Helper()
-	r := &rig{Cleaner: New(Params{Table: table, OnPass: func(p Pass) {
+	r := &rig{Cleaner: New(Params{Table: table, Rest: -1, OnPass: func(p Pass) {
 		if p.Err != nil {
 			t.Error(p.Err)
 		}

@@ -7,12 +7,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// maxSuspects bounds the list of what to look for, maxEnded the memory of keys
-// that have gone while the table cannot be read; then everything is compared.
-const (
-	maxSuspects = 10_000
-	maxEnded    = 65_536
-)
+// maxLost bounds the memory of where flows went while the table cannot be read:
+// so many keys, so many endpoints of each.
+const maxLost = 65_536
 
 func (c *Cleaner) concerns(k model.FrontendKey) bool {
 	if len(c.p.Families) > 0 && !slices.Contains(c.p.Families, k.Family) {
@@ -27,20 +24,20 @@ func (c *Cleaner) concerns(k model.FrontendKey) bool {
 // lost, so UDP leaves it; a connection (SCTP, TCP) is left to finish as long as
 // the endpoint exists.
 func stay(f *model.Frontend) []netip.AddrPort {
-	out := make([]netip.AddrPort, 0, len(f.Backends)+len(f.LocalBackends)+len(f.Others))
-	for i := range f.Backends {
-		out = append(out, f.Backends[i].AddrPort())
+	backends := func(list []model.Backend) []netip.AddrPort {
+		out := make([]netip.AddrPort, len(list))
+		for i := range list {
+			out[i] = list[i].AddrPort()
+		}
+		return out
 	}
-	for i := range f.LocalBackends {
-		out = append(out, f.LocalBackends[i].AddrPort())
-	}
+	others := make([]netip.AddrPort, 0, len(f.Others))
 	for i := range f.Others {
 		if f.Others[i].Serving || f.Key.Protocol != model.UDP {
-			out = append(out, f.Others[i].Addr)
+			others = append(others, f.Others[i].Addr)
 		}
 	}
-	slices.SortFunc(out, netip.AddrPort.Compare)
-	return slices.Clip(slices.Compact(out))
+	return union(union(backends(f.Backends), backends(f.LocalBackends)), others) // each is sorted
 }
 
 // learn takes the inbox, and notes what may be stale by the difference.
@@ -55,16 +52,19 @@ func (c *Cleaner) learn() {
 			c.nodePorts[a] = struct{}{}
 		}
 	}
-	for k, list := range in.was {
-		c.was[k] = union(c.was[k], list)
-	}
-	for k, ch := range in.changes {
-		c.learnKey(k, ch)
+	for k, w := range in.words {
+		if w.changed {
+			c.learnKey(k, &w)
+		}
+		if len(w.maybe) > 0 {
+			c.maybe[k] = union(c.maybe[k], w.maybe)
+			c.ranges.add(k)
+		}
 	}
 	if in.sweep {
 		c.inSync, c.suspects.all = true, true
 	}
-	if len(c.suspects.ends)+len(c.suspects.keys) > maxSuspects {
+	if len(c.suspects.ends)+len(c.suspects.keys) > c.p.MaxSuspects {
 		c.suspects.all = true
 	}
 	if c.suspects.all {
@@ -73,35 +73,37 @@ func (c *Cleaner) learn() {
 	}
 }
 
-func (c *Cleaner) learnKey(k model.FrontendKey, ch change) {
-	stayed, had := c.known[k]
-	old := union(stayed, c.was[k])
-	delete(c.was, k)
+// learnKey takes the word on one key, and notes which flows it makes stale.
+func (c *Cleaner) learnKey(k model.FrontendKey, w *word) {
+	stayed := c.known[k]
+	before := union(union(stayed, c.maybe[k]), w.earlier)
+	lost := slices.DeleteFunc(slices.Clone(before), func(a netip.AddrPort) bool { return contains(w.stay, a) })
+	delete(c.maybe, k)
 	c.ranges.add(k)
-	if ch.gone {
+	if w.gone {
 		delete(c.known, k)
-		if len(old) == 0 {
-			return
-		}
-		if len(c.ended) >= maxEnded {
-			c.p.Log.Warn("too many Services have gone while conntrack cannot be read: flows of some stay")
-			clear(c.ended)
-		}
-		c.ended[k] = append(c.ended[k], old...)
 	} else {
-		c.known[k] = ch.stay
-		delete(c.ended, k)
-		// Flows may have begun before somebody answered for the key, and so have
-		// no translation, for good (#48370).
-		if k.Protocol != model.TCP && (!had || len(stayed) == 0 && len(ch.stay) > 0) {
+		c.known[k] = w.stay
+		// Flows that began while nobody held the key have no translation, for good
+		// (#48370). Until the first endpoint comes they are where they should be.
+		if k.Protocol != model.TCP && (len(stayed) == 0 || w.between) && len(w.stay) > 0 {
 			c.suspects.keys[k] = struct{}{}
 		}
 	}
-	for _, a := range old {
-		if ch.gone || !contains(ch.stay, a) {
-			c.suspects.ends[end{k.Protocol, a}] = struct{}{}
-			c.suspects.lost[k] = struct{}{}
-		}
+	if len(lost) == 0 {
+		return
+	}
+	if len(c.lost) >= maxLost {
+		c.p.Log.Warn("too many Services have changed while conntrack cannot be read: flows of some that are gone stay")
+		clear(c.lost)
+	}
+	if at := union(c.lost[k].at, lost); len(at) <= maxLost {
+		lost = at
+	}
+	c.lost[k] = lostEndpoints{at: lost, round: c.rounds}
+	c.suspects.lost[k] = struct{}{}
+	for _, a := range lost {
+		c.suspects.ends[end{k.Protocol, a}] = struct{}{}
 	}
 }
 

@@ -3,6 +3,7 @@ package conntrack
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,63 +12,81 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// maxStale bounds what one round of a pass remembers; then it deletes and looks
-// again. sweepChunk is how many deletions a sweep makes without a pause.
+// sweepChunk is how many deletions a sweep makes without a pause. maxLooks bounds
+// how often a pass reads the flows of one filter because there were more stale
+// ones than it may remember.
 const (
-	maxStale   = 50_000
 	sweepChunk = 1_000
+	maxLooks   = 100
 )
 
-// pass looks at the suspects once and removes what is stale. After success there
-// are no suspects left.
+// pass looks at the suspects once and removes what is stale. After a failure they
+// are suspects still.
 func (c *Cleaner) pass(ctx context.Context) Pass {
 	start := time.Now()
-	p := Pass{Sweep: c.suspects.all, Deleted: map[model.Family]int{}}
-	for _, f := range c.filters() {
-		if err := c.clean(ctx, f, &p); err != nil {
+	what := c.suspects
+	c.suspects = newSuspects() // what is learned meanwhile waits for the next pass
+	c.rounds++
+	p := Pass{Sweep: what.all, Looked: map[model.Family]time.Duration{}, Deleted: map[model.Family]int{}}
+	for _, f := range c.filters(&what) {
+		begun := time.Now()
+		err := c.clean(ctx, f, &p)
+		p.Looked[modelFamily(f.Family)] += time.Since(begun)
+		if err != nil {
 			p.Err = err
 			break
 		}
 	}
 	p.Took = time.Since(start)
 	if p.Err != nil {
+		c.suspects.add(&what)
 		return p
 	}
 	if p.Sweep {
 		c.sweepAt = time.Now().Add(c.p.SweepEvery)
 	}
-	c.suspects = newSuspects()
-	clear(c.ended)
-	c.ranges.keep(c.known)
+	maps.DeleteFunc(c.lost, func(_ model.FrontendKey, l lostEndpoints) bool { return l.round < c.rounds })
+	c.ranges.keep(func(k model.FrontendKey) bool {
+		_, known := c.known[k]
+		_, maybe := c.maybe[k]
+		_, lost := c.lost[k]
+		return known || maybe || lost
+	})
 	return p
 }
 
 // clean removes the stale ones among the flows of one filter.
 func (c *Cleaner) clean(ctx context.Context, f conntrack.Filter, p *Pass) error {
-	for {
-		var stale []conntrack.Flow
-		p.Dumps++
-		interrupted := c.p.Table.Flows(ctx, f, func(x conntrack.Flow) {
-			if len(stale) < maxStale && c.stale(&x) {
-				stale = append(stale, x)
-			}
-		})
-		if interrupted != nil && !errors.Is(interrupted, conntrack.ErrInterrupted) {
-			return interrupted
-		}
-		n, err := c.remove(ctx, stale, p.Sweep) // of a broken dump what came is still true
-		if f.Family == conntrack.IPv4 {
-			p.Deleted[model.IPv4] += n
-		} else {
-			p.Deleted[model.IPv6] += n
-		}
-		if err := errors.Join(interrupted, err); err != nil {
+	for range maxLooks {
+		more, err := c.look(ctx, f, p)
+		if err != nil || !more {
 			return err
 		}
-		if len(stale) < maxStale || n == 0 {
-			return nil
-		}
 	}
+	return errors.New("there is no end of stale flows")
+}
+
+// look reads the flows of one filter once and removes the stale ones, as many as
+// it may remember. There may be more then.
+func (c *Cleaner) look(ctx context.Context, f conntrack.Filter, p *Pass) (more bool, err error) {
+	var stale []conntrack.Flow
+	p.Dumps++
+	interrupted := c.p.Table.Flows(ctx, f, func(x conntrack.Flow) {
+		if len(stale) < c.p.MaxStale && c.stale(&x) {
+			stale = append(stale, x)
+		}
+	})
+	if interrupted != nil && !errors.Is(interrupted, conntrack.ErrInterrupted) {
+		return false, interrupted
+	}
+	more = len(stale) == c.p.MaxStale
+	// Flows may have begun by what was committed while the table was read. That is
+	// in the inbox, for it was told before it was committed.
+	c.learn()
+	stale = slices.DeleteFunc(stale, func(x conntrack.Flow) bool { return !c.stale(&x) })
+	n, err := c.remove(ctx, stale, p.Sweep) // of a broken dump what came is still true
+	p.Deleted[modelFamily(f.Family)] += n
+	return more, errors.Join(interrupted, err)
 }
 
 // remove deletes flows; a sweep takes its time, for nobody waits for it and every
@@ -97,8 +116,10 @@ func (c *Cleaner) stale(x *conntrack.Flow) bool {
 		Addr: x.Orig.Dst.Addr(), Port: x.Orig.Dst.Port()}
 	mine, ours := c.holder(key)
 	switch {
+	case c.goesTo(x, key, func(k model.FrontendKey) []netip.AddrPort { return c.maybe[k] }):
+		return false
 	case !ours: // a key that was ours: flows that we sent on, and no others
-		return x.Translated() && c.hadEnded(x, key)
+		return x.Translated() && c.goesTo(x, key, func(k model.FrontendKey) []netip.AddrPort { return c.lost[k].at })
 	case contains(c.known[mine], endOf(x, mine)): // even untranslated: an endpoint on this node may have the very address of a Frontend
 		return false
 	case x.Translated():
@@ -131,13 +152,14 @@ func (c *Cleaner) holder(key model.FrontendKey) (mine model.FrontendKey, ours bo
 	return mine, ours
 }
 
-// hadEnded tells whether a flow goes where a key sent it that has gone.
-func (c *Cleaner) hadEnded(x *conntrack.Flow, key model.FrontendKey) bool {
+// goesTo tells whether a flow for a key goes to an endpoint of a list of that key,
+// or of one that answers for the same packets.
+func (c *Cleaner) goesTo(x *conntrack.Flow, key model.FrontendKey, list func(model.FrontendKey) []netip.AddrPort) bool {
 	nodePort := key
 	nodePort.Addr = netip.Addr{}
-	found := slices.Contains(c.ended[key], x.Reply.Src) || slices.Contains(c.ended[nodePort], x.Reply.Src)
+	found := contains(list(key), x.Reply.Src) || contains(list(nodePort), x.Reply.Src)
 	c.ranges.each(key, func(r model.FrontendKey) {
-		found = found || slices.Contains(c.ended[r], endOf(x, r))
+		found = found || contains(list(r), endOf(x, r))
 	})
 	return found
 }

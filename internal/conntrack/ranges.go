@@ -24,10 +24,10 @@ func (r ranges) add(k model.FrontendKey) {
 	}
 }
 
-// keep forgets all that are not known any more.
-func (r ranges) keep(known map[model.FrontendKey][]netip.AddrPort) {
+// keep forgets all but those that are wanted.
+func (r ranges) keep(wanted func(model.FrontendKey) bool) {
 	for at, list := range r {
-		list = slices.DeleteFunc(list, func(k model.FrontendKey) bool { _, ok := known[k]; return !ok })
+		list = slices.DeleteFunc(list, func(k model.FrontendKey) bool { return !wanted(k) })
 		if r[at] = list; len(list) == 0 {
 			delete(r, at)
 		}

@@ -42,6 +42,9 @@ type Params struct {
 	// OnTurn is called after each turn that did or tried something, on the
 	// engine's goroutine: it must not block. The Turn is valid during the call.
 	OnTurn func(*Turn)
+	// BeforeWrite is called with what a turn is about to write, before it does: a
+	// write that fails may have been done. It must not block either.
+	BeforeWrite func([]Decided)
 }
 
 // Engine owns the straight line from event to kernel.

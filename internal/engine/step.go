@@ -45,6 +45,7 @@ func (e *Engine) step(ctx context.Context) error {
 
 // reconcile brings the kernel to what is wanted, in bounded rounds.
 func (e *Engine) reconcile(ctx context.Context, s scope) error {
+	e.announce()
 	if e.belief == doubtful {
 		e.ask(ctx)
 	}

@@ -1,0 +1,74 @@
+package conntrack
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// inbox is what was told since the Cleaner last looked. It is bounded by the
+// number of keys.
+type inbox struct {
+	words     map[model.FrontendKey]word
+	nodePorts []netip.Addr
+	sweep     bool
+}
+
+// word is what was told of one key.
+type word struct {
+	change
+	changed bool             // an Update came, which change holds
+	between bool             // nobody held the key in between
+	earlier []netip.AddrPort // what was told before that Update: flows may have begun by it, and none begins any more
+	maybe   []netip.AddrPort // what was told since as about to be committed
+}
+
+// change is where the flows of a key may go from now on.
+type change struct {
+	stay []netip.AddrPort
+	gone bool
+}
+
+func (in *inbox) put(k model.FrontendKey, ch change) {
+	w := in.words[k]
+	w.earlier = union(union(w.earlier, w.maybe), w.stay)
+	w.between = w.between || w.gone
+	w.change, w.changed, w.maybe = ch, true, nil
+	in.set(k, w)
+}
+
+func (in *inbox) perhaps(k model.FrontendKey, stay []netip.AddrPort) {
+	w := in.words[k]
+	w.maybe = union(w.maybe, stay)
+	in.set(k, w)
+}
+
+func (in *inbox) set(k model.FrontendKey, w word) {
+	if in.words == nil {
+		in.words = map[model.FrontendKey]word{}
+	}
+	in.words[k] = w
+}
+
+// union of two sorted lists, sorted.
+func union(a, b []netip.AddrPort) []netip.AddrPort {
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0 || slices.Equal(a, b):
+		return a
+	}
+	out := make([]netip.AddrPort, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch c := a[0].Compare(b[0]); {
+		case c < 0:
+			out, a = append(out, a[0]), a[1:]
+		case c > 0:
+			out, b = append(out, b[0]), b[1:]
+		default:
+			out, a, b = append(out, a[0]), a[1:], b[1:]
+		}
+	}
+	return append(append(out, a...), b...)
+}
