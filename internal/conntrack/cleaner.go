@@ -58,7 +58,6 @@ type Cleaner struct {
 	known     endpoints                           // by key that somebody holds: where its flows may go
 	maybe     endpoints                           // where they may go too: a write says so of which nothing is known yet
 	lost      map[model.FrontendKey]lostEndpoints // by key, held or not, since the last pass
-	fresh     map[model.FrontendKey]struct{}      // keys for which flows may have begun before somebody answered for them
 	ranges    ranges                              // keys of many ports, of all of these
 	nodePorts map[netip.Addr]struct{}
 	suspects  suspects
