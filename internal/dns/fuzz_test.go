@@ -107,6 +107,77 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
+// FuzzPark: any packet that is parked is answered once: when its Service changes, or
+// when the parking ends. Nothing stays behind.
+func FuzzPark(f *testing.F) {
+	for _, q := range []struct {
+		name  string
+		qtype uint16
+	}{
+		{"h.flux.jobs.svc.cluster.local", dns.TypeA}, {"flux.jobs.svc.cluster.local", dns.TypeAAAA},
+		{"_zmq._tcp.flux.jobs.svc.cluster.local", dns.TypeSRV}, {"_status.flux.jobs.svc.cluster.local", dns.TypeTXT}, {"_status.no.jobs.svc.cluster.local", dns.TypeTXT},
+	} {
+		m := question(q.name, q.qtype)
+		m.SetEdns0(1232, false)
+		m.IsEdns0().Option = []dns.EDNS0{(&StatusQuestion{Pods: 2, Hosts: []string{"h", "i"}, Wait: time.Second, List: true}).Option()}
+		b, err := m.Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	s := newSink(f)
+	s.srv.cfg.Park = MaxPark
+	s.srv.cfg.Store.notify(s.srv.parking.changed)
+	svc := headlessService(nil)
+	svc.Created = time.Now().Add(time.Hour).Unix() // young for as long as this may run
+	empty := []model.Event{serviceEvent(svc), sliceEvent(flux())}
+	full := []model.Event{sliceEvent(flux(), endpoint("10.1.0.1", "h"), endpoint("10.1.0.2", "i"))}
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		s.srv.cfg.Store.Apply(empty)
+		clear(s.srv.parking.paused)
+		from := &asker{addr: s.client.LocalAddr().(*net.UDPAddr).AddrPort(), udp: s.out}
+		s.srv.serve(t.Context(), packet, from)
+		parked := len(s.srv.parking.waiters)
+		s.srv.cfg.Store.Apply(full)
+		for _, q := range s.srv.parking.affected() {
+			s.srv.retry(q, false)
+		}
+		for _, w := range s.srv.parking.waiters {
+			s.srv.retry(w.q, true)
+		}
+		if p := s.srv.parking; len(p.waiters)+len(p.byKey)+len(p.clients)+len(p.pairs)+len(p.dirty) != 0 {
+			t.Fatalf("something stays behind: %+v", p)
+		}
+		asked := len(packet) >= headerSize && packet[2]&0x80 == 0
+		if n := s.answers(t, asked); n != 1 && asked || n != 0 && !asked {
+			t.Fatalf("%d answers; %d was parked", n, parked)
+		}
+	})
+}
+
+// answers counts what has been sent to the client. Loopback delivers in the
+// sender's call, so only the first needs patience.
+func (s *sink) answers(t *testing.T, patient bool) (n int) {
+	buf := make([]byte, 65536)
+	patience := time.Millisecond
+	if patient {
+		patience = 5 * time.Second
+	}
+	for {
+		_ = s.client.SetReadDeadline(time.Now().Add(patience))
+		size, err := s.client.Read(buf)
+		if err != nil {
+			return n
+		}
+		var a dns.Msg
+		if err := a.Unpack(buf[:size]); err != nil || size > maxUDPAnswer {
+			t.Fatalf("an answer of %d bytes: %v", size, err)
+		}
+		n, patience = n+1, 100*time.Microsecond
+	}
+}
+
 func FuzzReverse(f *testing.F) {
 	f.Add("1.0.96.10.in-addr.arpa.")
 	f.Add("1.0.0.0.1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.9.0.0.0.1.0.0.0.0.d.f.ip6.arpa.")

@@ -53,7 +53,8 @@ func run(ctx context.Context) error {
 	if *park == 0 {
 		*park = -1
 	}
-	srv, err := dns.New(dns.Config{Addrs: []netip.AddrPort{listen}, Store: store, Metrics: metrics, Park: *park})
+	everybody := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	srv, err := dns.New(dns.Config{Addrs: []netip.AddrPort{listen}, Store: store, Metrics: metrics, Park: *park, Allow: everybody})
 	if err != nil {
 		return err
 	}
