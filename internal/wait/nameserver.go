@@ -70,9 +70,13 @@ func (n *nameServer) ask(ctx context.Context, name string, qtype uint16) (*dns.M
 
 func (n *nameServer) exchange(ctx context.Context, m *dns.Msg, timeout time.Duration) (*dns.Msg, error) {
 	c := dns.Client{Net: "tcp", Timeout: timeout}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	r, _, err := c.ExchangeContext(ctx, m, n.server)
+	conn, err := c.DialContext(ctx, n.server)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for %s: %w", n.server, m.Question[0].Name, err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // the client heeds the context while it connects only
+	r, _, err := c.ExchangeWithConn(m, conn)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for %s: %w", n.server, m.Question[0].Name, err)
 	}
