@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -60,8 +59,8 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// asked counts the TXT queries that were answered.
-func (c *cluster) asked(t *testing.T) (n int) {
+// sum adds up one metric of the server, over all labels but one.
+func (c *cluster) sum(t *testing.T, name, label, value string) (n int) {
 	t.Helper()
 	r := prometheus.NewRegistry()
 	r.MustRegister(c.metrics)
@@ -71,14 +70,21 @@ func (c *cluster) asked(t *testing.T) (n int) {
 	}
 	for _, f := range families {
 		for _, m := range f.Metric {
+			ok := label == ""
 			for _, l := range m.Label {
-				if f.GetName() == "fairlead_dns_requests_total" && l.GetName() == "type" && l.GetValue() == "TXT" {
-					n += int(m.GetCounter().GetValue())
-				}
+				ok = ok || l.GetName() == label && l.GetValue() == value
+			}
+			if ok && f.GetName() == name {
+				n += int(m.GetCounter().GetValue() + m.GetGauge().GetValue())
 			}
 		}
 	}
 	return n
+}
+
+// asked counts the TXT queries that were answered.
+func (c *cluster) asked(t *testing.T) int {
+	return c.sum(t, "fairlead_dns_requests_total", "type", "TXT")
 }
 
 func resolvConf(t *testing.T) string {
@@ -374,11 +380,15 @@ func TestEnded(t *testing.T) {
 	c := newCluster(t)
 	c.store.Apply([]model.Event{service(), published(3, 1)})
 	ctx, cancel := context.WithCancel(t.Context())
-	said := make(chan struct{})
-	out := &tell{said: said}
-	go func() { <-said; cancel() }()
+	go func() {
+		for ctx.Err() == nil && c.sum(t, "fairlead_dns_parked", "", "") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	var out bytes.Buffer
 	start := time.Now()
-	err := Run(ctx, Params{Service: "flux", Endpoints: 3, ResolvConf: c.conf, Server: c.addr.String(), Account: "/nonexistent", Timeout: time.Minute, Out: out})
+	err := Run(ctx, Params{Service: "flux", Endpoints: 3, ResolvConf: c.conf, Server: c.addr.String(), Account: "/nonexistent", Timeout: time.Minute, Out: &out})
 	if !errors.Is(err, ErrTimeout) || !strings.Contains(out.String(), "flux-2 127.0.0.13: has an address, but is not ready") || strings.Contains(out.String(), "ask ") {
 		t.Errorf("got %v\n%s", err, out.String())
 	}
@@ -394,18 +404,6 @@ func TestNoServer(t *testing.T) {
 	if !errors.Is(err, ErrTimeout) || strings.Count(out+err.Error(), "connection refused") != 1 {
 		t.Errorf("got %v\n%s", err, out)
 	}
-}
-
-// tell closes said at the first write.
-type tell struct {
-	bytes.Buffer
-	once sync.Once
-	said chan struct{}
-}
-
-func (w *tell) Write(b []byte) (int, error) {
-	w.once.Do(func() { close(w.said) })
-	return w.Buffer.Write(b)
 }
 
 // TestCutAnswer: another server's answer that has no room for all is no proof that
