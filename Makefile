@@ -69,3 +69,9 @@ fmt: ## gofmt everything
 .PHONY: clean
 clean: ## remove what was built (the cache of Kubernetes binaries too)
 	@rm -rf bin $(CACHE) bench/results
+
+PKG ?= policy,engine,delta
+SAMPLE ?= 100
+.PHONY: mutate
+mutate: ## what the tests would not notice: PKG=policy[,engine,...|all] SAMPLE=100 (0 = every mutant)
+	@$(GO) run ./test/mutate -pkg "$(PKG)" -sample $(SAMPLE)
