@@ -60,7 +60,7 @@ func conformanceCommand() *cobra.Command {
 	f.StringSliceVar(&cfg.Modes, "mode", []string{"nftables"}, "data planes to run")
 	f.StringVar(&run, "run", "", "only variants whose name (scenario/family/protocol) matches this expression")
 	f.StringVar(&binary, "bin", envOr("FAIRLEAD_BIN", "bin/fairlead"), "the agent")
-	f.StringVar(&faults, "faults", os.Getenv("FAIRLEAD_FAULTS"), "share of kernel commits that fail in the agent, such as 0.1")
+	f.StringVar(&faults, "faults", os.Getenv("FAIRLEAD_FAULTS"), "share of kernel commits that fail in the agent, such as 0.1; needs a --bin that is built with -tags faults")
 	f.IntVar(&cfg.Labs, "labs", 4, "labs at the same time")
 	f.IntVar(&cfg.Part, "part", 0, "which part of the variants, from 0, when several machines share them")
 	f.IntVar(&cfg.Parts, "parts", 0, "how many parts there are; 0 = this machine takes all")

@@ -2,11 +2,7 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/config"
@@ -65,15 +61,4 @@ func openBackend(b kernel.Backend) (*kernel.Conn, error) {
 		return nil, fmt.Errorf("iptables backend %s: %w", b, err)
 	}
 	return k, nil
-}
-
-// withRestoreFaults is withFaults for iptables-restore.
-func withRestoreFaults(k kernel.Kernel) kernel.Kernel {
-	share, err := strconv.ParseFloat(os.Getenv("FAIRLEAD_FAULTS"), 64)
-	if err != nil || share <= 0 {
-		return k
-	}
-	r := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))
-	killed := errors.New("signal: killed (a fault that was asked for)")
-	return &kernel.Faulty{Kernel: k, OnRestore: kernel.RandomRestores(r, share, kernel.Fault{Err: killed}, kernel.Fault{Err: killed, After: true})}
 }

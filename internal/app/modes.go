@@ -2,11 +2,6 @@ package app
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"strconv"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -53,15 +48,4 @@ func openDriver(cfg *config.Config) (dataplane.Driver, readCount, error) {
 		}
 	}
 	return nil, nil, fmt.Errorf("proxy mode %q is not built", cfg.Mode)
-}
-
-// withFaults makes a share of commits fail, for the scenario kit's fault runs:
-// FAIRLEAD_FAULTS=0.1. Half of the failed ones were applied, their answer lost.
-func withFaults(k nft.Kernel) nft.Kernel {
-	share, err := strconv.ParseFloat(os.Getenv("FAIRLEAD_FAULTS"), 64)
-	if err != nil || share <= 0 {
-		return k
-	}
-	r := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))
-	return &nft.Faulty{Kernel: k, OnCommit: nft.RandomCommits(r, share, nft.Fault{Err: unix.ENOBUFS}, nft.Fault{Err: unix.ENOBUFS, After: true})}
 }

@@ -1,0 +1,14 @@
+//go:build !faults
+
+package app
+
+import (
+	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// What is shipped makes no faults: see faults.go.
+
+func withFaults(k nft.Kernel) nft.Kernel { return k }
+
+func withRestoreFaults(k iptables.Kernel) iptables.Kernel { return k }
