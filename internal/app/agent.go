@@ -98,7 +98,7 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	a.add("health check node ports", a.service.Run)
 	a.add("engine", a.engine.Run)
 	if cfg.File != "" {
-		a.add("config file", func(ctx context.Context) error { return watchConfig(ctx, cfg.File) })
+		a.add("config file", func(ctx context.Context) error { return watchConfig(ctx, cfg.File, cfg.FileDigest) })
 	}
 	return a, nil
 }
@@ -141,9 +141,7 @@ func (a *agent) put(ev model.Event) {
 // run works until ctx ends (SIGTERM) or a task fails. The rules stay in place:
 // Services go on working, and the next start writes only what changed meanwhile.
 func (a *agent) run(ctx context.Context) error {
-	for _, c := range a.prepareKernel() {
-		logSysctl(a.log.Logger, c)
-	}
+	logSysctls(a.log.Logger, a.prepareKernel())
 	a.log.Info("starting", "mode", a.cfg.Mode, "node", a.cfg.NodeName, "families", fmt.Sprint(a.caps.Families))
 	g, ctx := errgroup.WithContext(ctx)
 	for _, t := range a.tasks {

@@ -21,7 +21,7 @@ type cleanupFlags struct {
 func cleanupCommand() *cobra.Command {
 	var f cleanupFlags
 	cmd := &cobra.Command{
-		Use: "cleanup", Short: "Remove every rule that fairlead has made, in every mode", Args: cobra.NoArgs,
+		Use: "cleanup", Short: "Remove every rule that fairlead has made, in every mode", Args: noArgs,
 		Long: `cleanup removes everything fairlead has put into the kernel, also after a crash and
 without any memory of what was there. Services stop working on this node. It refuses
 while an agent runs, which would write everything again at once.

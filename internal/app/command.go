@@ -30,13 +30,14 @@ others break.`
 	run := runCommand(version)
 	run.Use, run.Short, run.Long = "run", "Run the proxy (what fairlead does without a subcommand)", root.Long
 	root.AddCommand(run, cleanupCommand(), wait.Command(), versionCommand(version))
-	root.SilenceUsage, root.SilenceErrors = true, true
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SuggestionsMinimumDistance = 2 // letters that a misspelt command may differ by
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return root
 }
 
 func runCommand(version string) *cobra.Command {
-	cmd := &cobra.Command{Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true}
+	cmd := &cobra.Command{Args: noArgs, SilenceUsage: true, SilenceErrors: true}
+	cmd.SetUsageFunc(groupedUsage)
 	flags := config.Register(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := flags.Load(config.Params{Modes: modes(), Hostname: os.Hostname})
@@ -95,8 +96,23 @@ func writeConfig(cfg *config.Config) error {
 }
 
 func versionCommand(version string) *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs,
 		Run: func(*cobra.Command, []string) { fmt.Println("fairlead", version) }}
+}
+
+// noArgs refuses arguments, and says which command was perhaps meant.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.HasParent() {
+		return usageError{fmt.Errorf("%s takes no arguments and got %q", cmd.CommandPath(), args[0])}
+	}
+	text := fmt.Sprintf("unknown command %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += ": did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usageError{errors.New(text)}
 }
 
 // usageError is a mistake in the flags or the config file.
@@ -108,7 +124,8 @@ func (e usageError) Error() string {
 	return strings.ReplaceAll(e.error.Error(), "\n", "\nfairlead: ") + "\n(fairlead --help lists the flags)"
 }
 
-// ExitCode is 2 for a usage error, else 1.
+// ExitCode is the process's exit code for the error of any command: 0 well,
+// 1 failed, 2 wrong usage.
 func ExitCode(err error) int {
 	var usage usageError
 	if errors.As(err, &usage) {

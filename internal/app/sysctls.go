@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
+	"syscall"
 
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
@@ -33,6 +36,28 @@ func initSysctls(cfg *config.Config, log *slog.Logger) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// logSysctls says what was set. What the kernel does not let us set is said once,
+// in one line, and as no fault: in a container /proc/sys is mostly read-only, and
+// then the host's values hold.
+func logSysctls(log *slog.Logger, changes []sysctl.Change) {
+	var left []string
+	for _, c := range changes {
+		if notOurs(c.Err) {
+			left = append(left, fmt.Sprintf("%s=%s", c.Name, c.To))
+			continue
+		}
+		logSysctl(log, c)
+	}
+	if len(left) > 0 {
+		log.Info("sysctls are not ours to set in this container or user namespace: the host's values stay", "wanted", strings.Join(left, " "))
+	}
+}
+
+// notOurs tells whether a sysctl is read-only here or belongs to another namespace.
+func notOurs(err error) bool {
+	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
 }
 
 func logSysctl(log *slog.Logger, c sysctl.Change) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"net/netip"
 	"time"
 )
@@ -49,7 +50,8 @@ type Config struct {
 
 	// File is the --config file, "" if none. It is the caller's to watch: a
 	// change must end the process, so that it starts again with the new one.
-	File string
+	File       string
+	FileDigest [sha256.Size]byte // of what was read, so that no later change is missed
 	// Warnings are for the operator, to be logged once, each a line.
 	Warnings []string
 

@@ -73,7 +73,7 @@ func defaults() *Config {
 }
 
 func diff(want, got *Config) string {
-	return cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{}), cmpopts.IgnoreFields(Config{}, "FeatureGates"),
+	return cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{}), cmpopts.IgnoreFields(Config{}, "FeatureGates", "FileDigest"),
 		cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 		cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }))
@@ -128,9 +128,10 @@ func TestFlags(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := defaults()
+			want, got := defaults(), mustLoad(t, tc.args...)
 			tc.want(want)
-			if d := diff(want, mustLoad(t, tc.args...)); d != "" {
+			got.Warnings = slices.DeleteFunc(got.Warnings, func(w string) bool { return strings.HasPrefix(w, "mode is not set") })
+			if d := diff(want, got); d != "" {
 				t.Errorf("%q: -want +got:\n%s", tc.args, d)
 			}
 		})
@@ -166,6 +167,31 @@ func TestEveryFlagOfKubeProxyIsAccepted(t *testing.T) {
 	}
 }
 
+// Each flag is in one group of the help.
+func TestGroupsHoldEveryFlag(t *testing.T) {
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	Register(fs)
+	in := map[string]string{}
+	for _, g := range Groups(fs) {
+		g.Flags.VisitAll(func(f *pflag.Flag) {
+			if in[f.Name] != "" {
+				t.Errorf("--%s is in %q and %q", f.Name, in[f.Name], g.Title)
+			}
+			in[f.Name] = g.Title
+		})
+	}
+	fs.VisitAll(func(f *pflag.Flag) {
+		if in[f.Name] == "" {
+			t.Errorf("--%s is in no group", f.Name)
+		}
+	})
+	for flag, want := range map[string]string{"manifests": "Flags of Fairlead", "proxy-mode": "Flags of kube-proxy", "vmodule": "Accepted without effect"} {
+		if in[flag] != want {
+			t.Errorf("--%s is in %q, want %q", flag, in[flag], want)
+		}
+	}
+}
+
 func TestFile(t *testing.T) {
 	c := mustLoad(t, "--config=testdata/kubeadm.yaml", "--masquerade-all=false", "-v=3", "--hostname-override=n1", "--manifests=/m", "--iptables-sync-period=99s")
 	want := defaults()
@@ -175,7 +201,9 @@ func TestFile(t *testing.T) {
 	want.Client.Kubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
 	want.DetectLocal.ClusterCIDRs = prefixes("10.244.0.0/16", "fd00:10:244::/56")
 	want.MasqueradeAll, want.MasqueradeBit, want.SyncPeriod = true, 20, 10*time.Second
-	want.Warnings = []string{"ignored because --config is given: --iptables-sync-period --masquerade-all"}
+	want.Warnings = []string{"ignored because --config is given: --iptables-sync-period --masquerade-all",
+		"mode is not set: nftables is taken, where kube-proxy 1.36 takes iptables on Linux. NodePorts answer on the node's primary addresses only " +
+			"(nodePortAddresses: primary), and not on 127.0.0.1. To say that this is meant set mode: nftables (--proxy-mode=nftables); for kube-proxy's own way, iptables"}
 	if d := diff(want, c); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
@@ -237,19 +265,19 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 				"--proxy-mode=userspace", "--bind-address=1.2.3", "--healthz-bind-address=host:1", "--metrics-bind-address=10.0.0.1:0",
 				"--iptables-sync-period=-1s", "--oom-score-adj=2000", "--kube-api-burst=-1", "--cluster-cidr=10.0.0.0/8,10.1.0.0/16",
 				"--nodeport-addresses=primary,10.0.0.0/8", "--conntrack-min=-1", "--conntrack-tcp-timeout-established=-1s",
-				"--feature-gates=NoSuchGate=true,NFTablesProxyMode=false,AllAlpha=maybe", "--logging-format=xml", "--hostname-override= ",
+				"--feature-gates=NFTablesProxyMode=false,AllAlpha=maybe", "--logging-format=xml", "--hostname-override= ",
 				"--show-hidden-metrics-for-version=1.2", "--config-sync-period=-1s",
 			},
 			[]string{
 				`--proxy-mode: "userspace" is not built yet`, `--bind-address: "1.2.3"`, `--healthz-bind-address: "host:1"`,
 				`--metrics-bind-address: "10.0.0.1:0"`, `--iptables-sync-period: "-1s"`, `--oom-score-adj: "2000"`, `--kube-api-burst: "-1"`,
 				`--cluster-cidr: "10.0.0.0/8,10.1.0.0/16"`, `--nodeport-addresses: "primary,10.0.0.0/8"`, `--conntrack-min: "-1"`,
-				`--conntrack-tcp-timeout-established: "-1s"`, `--feature-gates: "NoSuchGate" is unknown`,
+				`--conntrack-tcp-timeout-established: "-1s"`,
 				`--feature-gates: "NFTablesProxyMode" is locked to true`, `--feature-gates: "AllAlpha=maybe"`, `--logging-format: "xml"`,
 				`--hostname-override: " " must not be blank`, `--show-hidden-metrics-for-version: "1.2"`, `--config-sync-period: "-1s"`,
 			},
 		},
-		"unknown mode": {[]string{"--proxy-mode=ebpf"}, []string{`--proxy-mode: "ebpf" must be one of nftables, iptables, ipvs, userspace`}},
+		"unknown mode": {[]string{"--proxy-mode=ebpf"}, []string{`--proxy-mode: "ebpf" must be one of nftables, iptables, ipvs`}},
 		"min above sync": {
 			[]string{"--iptables-sync-period=1s", "--iptables-min-sync-period=2s"},
 			[]string{`--iptables-min-sync-period: "2s" must not be greater than nftables.syncPeriod, 1s`},
@@ -301,11 +329,84 @@ func TestHostNameUnknown(t *testing.T) {
 	}
 }
 
+// Whatever is accepted and does nothing is named, in one line; and nothing else is.
 func TestSettingsWithoutEffectAreNamedOnce(t *testing.T) {
-	c := mustLoad(t, "--vmodule=a=1", "--ipvs-scheduler=lc", "--iptables-masquerade-bit=3", "--machine_id_file=/x", "--log-flush-frequency=1s")
-	want := []string{"accepted without effect in nftables mode here: --iptables-masquerade-bit --ipvs-scheduler --log-flush-frequency --machine-id-file --vmodule"}
-	if !slices.Equal(c.Warnings, want) {
-		t.Errorf("got %q\nwant %q", c.Warnings, want)
+	file := func(text string) []string { return []string{"--config=" + writeFile(t, header+text)} }
+	const nft, ipt = "accepted without effect in nftables mode here: ", "accepted without effect in iptables mode here: "
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"flags": {[]string{"--proxy-mode=nftables", "--vmodule=a=1", "--ipvs-scheduler=lc", "--iptables-masquerade-bit=3", "--machine_id_file=/x", "--log-flush-frequency=1s",
+			"--config-sync-period=1h", "--feature-gates=AllAlpha=false,AllowServiceExternalIPs=true"},
+			nft + "--config-sync-period --feature-gates=AllAlpha --iptables-masquerade-bit --ipvs-scheduler --log-flush-frequency --machine-id-file --vmodule"},
+		"a flag that acts in every mode": {[]string{"--proxy-mode=nftables", "--iptables-localhost-nodeports=false"}, ""},
+		"file": {file("mode: nftables\nclientConnection: {acceptContentTypes: x}\nconfigSyncPeriod: 1h\nlogging: {flushFrequency: 1s, vmodule: [{filePattern: a, verbosity: 1}], " +
+			"options: {json: {infoBufferSize: 1Mi}}}\nshowHiddenMetricsForVersion: '1.35'\nfeatureGates: {AllBeta: true}\nportRange: 1-2\nwinkernel: {enableDSR: true}\nwindowsRunAsService: true\n"),
+			nft + "clientConnection.acceptContentTypes configSyncPeriod featureGates.AllBeta logging.flushFrequency logging.options logging.vmodule portRange " +
+				"showHiddenMetricsForVersion windowsRunAsService winkernel"},
+		"defaults, written out": {file("mode: nftables\nconfigSyncPeriod: 15m\nlogging: {flushFrequency: 5000000000, options: {text: {infoBufferSize: \"0\", splitStream: false}}}\n" +
+			"iptables: {masqueradeBit: 14, syncPeriod: 30s, minSyncPeriod: 1s, localhostNodePorts: false}\nipvs: {excludeCIDRs: []}\n"), ""},
+		"sections of other modes": {file("mode: nftables\niptables: {masqueradeAll: true, masqueradeBit: 3}\nipvs: {scheduler: lc, strictARP: true}\nnftables: {masqueradeAll: true}\n"),
+			nft + "iptables.masqueradeAll iptables.masqueradeBit ipvs.scheduler ipvs.strictARP"},
+		"section of nftables": {file("mode: iptables\nnftables: {masqueradeAll: true, minSyncPeriod: 5s}\niptables: {masqueradeAll: true}\n"),
+			ipt + "nftables.masqueradeAll nftables.minSyncPeriod"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(mustLoad(t, tc.args...).Warnings, "\n"); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// Who comes from kube-proxy without a mode gets another one than there, and is told.
+func TestModeThatIsNotSet(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		says string // "" = nothing
+	}{
+		"kube-proxy's flags":     {[]string{"--cluster-cidr=10.0.0.0/8"}, "NodePorts answer on the node's primary addresses only"},
+		"file":                   {[]string{"--config=" + writeFile(t, header)}, "and not on 127.0.0.1"},
+		"file, addresses":        {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [10.0.0.0/8]\n")}, "kube-proxy 1.36 takes iptables on Linux. To say"},
+		"file, primary is meant": {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [primary]\n")}, "kube-proxy 1.36 takes iptables on Linux. To say"},
+		"file with a mode":       {[]string{"--config=" + writeFile(t, header+"mode: nftables\n")}, ""},
+		"flag":                   {[]string{"--proxy-mode=nftables", "--cluster-cidr=10.0.0.0/8"}, ""},
+		"nothing of kube-proxy":  {[]string{"--manifests=/m", "-v=2", "--reset-gone-endpoints"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := strings.Join(mustLoad(t, tc.args...).Warnings, "\n")
+			if !strings.Contains(got, tc.says) || (tc.says == "") != (got == "") || strings.Count(got, "mode is not set") > 1 {
+				t.Errorf("got %q, want it to say %q", got, tc.says)
+			}
+		})
+	}
+}
+
+// A gate of a later release must not end the process.
+func TestUnknownGateWarns(t *testing.T) {
+	for _, args := range [][]string{
+		{"--proxy-mode=nftables", "--feature-gates=OfTomorrow=true"},
+		{"--config=" + writeFile(t, header+"mode: nftables\nfeatureGates: {OfTomorrow: true}\n")},
+	} {
+		c := mustLoad(t, args...)
+		if want := []string{"feature gates that Kubernetes 1.36 does not know are ignored: OfTomorrow"}; !slices.Equal(c.Warnings, want) {
+			t.Errorf("%q: got %q, want %q", args, c.Warnings, want)
+		}
+		if _, known := c.FeatureGates["OfTomorrow"]; known {
+			t.Error("an unknown gate is told as one that is known")
+		}
+	}
+}
+
+func TestManifestsEmpty(t *testing.T) {
+	for arg, want := range map[string]bool{"keep": false, "delete": true} {
+		if c := mustLoad(t, "--manifests-empty="+arg); c.ManifestsEmptyDeletes != want {
+			t.Errorf("%s: %t", arg, c.ManifestsEmptyDeletes)
+		}
+	}
+	if _, err := load(t, testParams(), "--manifests-empty=x"); err == nil || !strings.Contains(err.Error(), `--manifests-empty: "x" must be keep or delete`) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -333,7 +434,7 @@ func TestWrittenConfigurationIsReadBack(t *testing.T) {
 	if !again.FeatureGates["NativeHistograms"] {
 		t.Error("gate lost")
 	}
-	again.File = ""
+	again.File, again.Warnings, c.Warnings = "", nil, nil
 	if d := diff(c, again); d != "" {
 		t.Errorf("-written +read:\n%s", d)
 	}
@@ -369,10 +470,13 @@ func FuzzFile(f *testing.F) {
 		if err != nil {
 			return
 		}
+		read := w
 		w.setDefaults()
 		c := &Config{}
 		v := &validator{fromFile: true}
 		v.fill(c, &w, testParams())
+		f := &Flags{file: "f", read: read, fs: pflag.NewFlagSet("", pflag.ContinueOnError)}
+		_, _ = f.withoutEffect(c, &w), f.modeTaken(c)
 		if len(v.errs) == 0 && (c.SyncPeriod <= 0 || !c.Metrics.IsValid() || c.MasqueradeBit > 31) {
 			t.Errorf("accepted: %+v", c)
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"strconv"
 	"time"
@@ -18,18 +19,18 @@ const (
 // 0 in a file means "default" (kubeadm writes them all out), not "off".
 func (w *wire) setDefaults() {
 	w.APIVersion, w.Kind = APIVersion, Kind
-	setIfZero(&w.BindAddress, "0.0.0.0")
+	setDefault(&w.BindAddress, "0.0.0.0")
 	healthzHost, metricsHost := "0.0.0.0", "127.0.0.1"
 	if ip := netutils.ParseIPSloppy(w.BindAddress); ip != nil && ip.To4() == nil {
 		healthzHost, metricsHost = "::", "::1"
 	}
-	setIfZero(&w.HealthzBindAddress, healthzHost)
-	setIfZero(&w.MetricsBindAddress, metricsHost)
+	setDefault(&w.HealthzBindAddress, healthzHost)
+	setDefault(&w.MetricsBindAddress, metricsHost)
 	w.HealthzBindAddress = withPort(w.HealthzBindAddress, healthzPort)
 	w.MetricsBindAddress = withPort(w.MetricsBindAddress, metricsPort)
 
-	setIfZero(&w.Mode, "nftables")
-	setIfZero(&w.DetectLocalMode, string(ClusterCIDR))
+	setDefault(&w.Mode, "nftables")
+	setDefault(&w.DetectLocalMode, string(ClusterCIDR))
 	if w.Mode == "nftables" && len(w.NodePortAddresses) == 0 {
 		w.NodePortAddresses = []string{primary}
 	}
@@ -37,7 +38,7 @@ func (w *wire) setDefaults() {
 	// kube-proxy holds changes back for 1 s (minSyncPeriod) because there a sync
 	// costs what exists. Here it costs what changed, so the default is 0.
 	for _, p := range []*duration{&w.IPTables.SyncPeriod, &w.IPVS.SyncPeriod, &w.NFTables.SyncPeriod} {
-		setIfZero(p, duration(30*time.Second))
+		setDefault(p, duration(30*time.Second))
 	}
 	setIfNil(&w.IPTables.MasqueradeBit, 14)
 	setIfNil(&w.NFTables.MasqueradeBit, 14)
@@ -49,19 +50,14 @@ func (w *wire) setDefaults() {
 	// One hour rather than the kernel's 60 s: a FIN that comes after the entry is
 	// gone is not translated any more (kubernetes#32551).
 	setIfNil(&w.Conntrack.TCPCloseWaitTimeout, duration(time.Hour))
-	setIfZero(&w.ConfigSyncPeriod, duration(15*time.Minute))
-	setIfZero(&w.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
-	setIfZero(&w.ClientConnection.QPS, 5)
-	setIfZero(&w.ClientConnection.Burst, 10)
-	setIfZero(&w.Logging.Format, "text")
+	setDefault(&w.ConfigSyncPeriod, duration(15*time.Minute))
+	setDefault(&w.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
+	setDefault(&w.ClientConnection.QPS, 5)
+	setDefault(&w.ClientConnection.Burst, 10)
+	setDefault(&w.Logging.Format, "text")
 }
 
-func setIfZero[T comparable](p *T, v T) {
-	var zero T
-	if *p == zero {
-		*p = v
-	}
-}
+func setDefault[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 
 func setIfNil[T any](p **T, v T) {
 	if *p == nil {

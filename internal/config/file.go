@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 
@@ -11,19 +12,18 @@ import (
 // readFile decodes a configuration file: strictly, and if only that fails,
 // leniently with a warning for each fault, because kube-proxy accepts such
 // files and a node must not lose its Services over a misspelt extra field.
-func readFile(path string) (wire, []string, error) {
+func readFile(path string) (w wire, warnings []string, digest [sha256.Size]byte, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return wire{}, nil, fmt.Errorf("read configuration: %w", err)
+		return w, nil, digest, fmt.Errorf("read configuration: %w", err)
 	}
-	w, warnings, err := decode(data)
-	if err != nil {
-		return wire{}, nil, fmt.Errorf("read configuration %s: %w", path, err)
+	if w, warnings, err = decode(data); err != nil {
+		return w, nil, digest, fmt.Errorf("read configuration %s: %w", path, err)
 	}
 	for i := range warnings {
 		warnings[i] = fmt.Sprintf("configuration %s: %s (ignored)", path, warnings[i])
 	}
-	return w, warnings, nil
+	return w, warnings, sha256.Sum256(data), nil
 }
 
 func decode(data []byte) (wire, []string, error) {

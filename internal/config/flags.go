@@ -11,6 +11,7 @@ import (
 type Flags struct {
 	fs   *pflag.FlagSet
 	wire wire // flags that are fields of the configuration file too
+	read wire // the configuration file as it was read; zero if there is none
 
 	file, writeTo, version    string
 	master, manifests         string
@@ -76,7 +77,7 @@ func (f *Flags) addClient(fs *pflag.FlagSet) {
 	fs.Int32Var(&c.Burst, "kube-api-burst", c.Burst, "requests to the API server that may come at once")
 	fs.StringVar(&f.hostname, "hostname-override", "", "name of our Node; empty: the host's name")
 	fs.DurationVar(asTime(&f.wire.ConfigSyncPeriod), "config-sync-period", 15*time.Minute, "accepted for kube-proxy's sake; a watch needs no periodic refresh here")
-	fs.StringToStringVar(&f.gates, "feature-gates", nil, "Kubernetes feature gates, name=true or name=false, separated by commas; all names of 1.36 are accepted")
+	fs.StringToStringVar(&f.gates, "feature-gates", nil, "Kubernetes feature gates, name=true or name=false, separated by commas; any name is accepted, and one that Kubernetes 1.36 does not know is warned of")
 }
 
 func (f *Flags) addServers(fs *pflag.FlagSet) {
@@ -96,7 +97,7 @@ func (f *Flags) addServers(fs *pflag.FlagSet) {
 
 func (f *Flags) addTraffic(fs *pflag.FlagSet) {
 	w := &f.wire
-	fs.StringVar(&w.Mode, "proxy-mode", w.Mode, "how Services are programmed: nftables, iptables, ipvs or userspace")
+	fs.StringVar(&w.Mode, "proxy-mode", w.Mode, "how Services are programmed: nftables or iptables; ipvs and userspace are known and not built yet in this release")
 	fs.StringVar(&w.ClusterCIDR, "cluster-cidr", "", "pod range of the cluster, or one of each family separated by a comma")
 	fs.StringVar(&w.DetectLocalMode, "detect-local-mode", w.DetectLocalMode, "how pod traffic is recognised: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix")
 	fs.StringVar(&w.DetectLocal.BridgeInterface, "pod-bridge-interface", "", "the bridge of --detect-local-mode=BridgeInterface")
@@ -104,13 +105,13 @@ func (f *Flags) addTraffic(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&w.NodePortAddresses, "nodeport-addresses", nil, "CIDRs of the node addresses on which NodePorts answer, or the word primary; empty: primary in nftables mode, else all")
 	fs.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to Services")
 	fs.Int32Var(w.IPTables.MasqueradeBit, "iptables-masquerade-bit", *w.IPTables.MasqueradeBit, "bit of the packet mark that asks for masquerading, 0 to 31 (iptables and ipvs modes)")
-	fs.BoolVar(w.IPTables.LocalhostNodePorts, "iptables-localhost-nodeports", true, "answer NodePorts on 127.0.0.1 (iptables mode)")
+	fs.BoolVar(w.IPTables.LocalhostNodePorts, "iptables-localhost-nodeports", true, "answer NodePorts on 127.0.0.1 (iptables mode) and on ::1 (every mode)")
 	fs.StringVar(&f.iptablesBackend, "iptables-backend", "auto", "which iptables to write: legacy, nft, or auto, the one that this host uses (iptables mode)")
 }
 
 func (f *Flags) addSync(fs *pflag.FlagSet) {
 	const minHelp = "least pause between two syncs; 0, the default here (kube-proxy: 1s), writes each change when it comes: a sync costs what changed, not what exists"
-	fs.DurationVar(&f.syncPeriod, "iptables-sync-period", 30*time.Second, "how often the kernel is audited against what it should hold; every mode but ipvs")
+	fs.DurationVar(&f.syncPeriod, "iptables-sync-period", 30*time.Second, "/healthz fails when a change has waited for twice this long; and the kernel is audited against what it should hold each hour, or as often as this if it is longer; every mode but ipvs")
 	fs.DurationVar(&f.minSyncPeriod, "iptables-min-sync-period", 0, minHelp+"; every mode but ipvs")
 	fs.DurationVar(&f.ipvsSync, "ipvs-sync-period", 30*time.Second, "as --iptables-sync-period, in ipvs mode")
 	fs.DurationVar(&f.ipvsMinSync, "ipvs-min-sync-period", 0, "as --iptables-min-sync-period, in ipvs mode")

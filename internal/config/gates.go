@@ -3,6 +3,7 @@ package config
 import (
 	_ "embed"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -28,11 +29,12 @@ func knownGates() map[string]gate {
 	return gates
 }
 
-// resolveGates gives every known gate its value, or says what is wrong with
-// each of asked, in the order of their names.
-func resolveGates(asked map[string]bool) (map[string]bool, []string) {
+// resolveGates gives every known gate its value, and says in the order of their
+// names what is wrong with those of asked. A gate of another release is only a
+// warning: a node must not lose its proxy over a name.
+func resolveGates(asked map[string]bool) (values map[string]bool, bad, unknown []string) {
 	known := knownGates()
-	values := make(map[string]bool, len(known))
+	values = make(map[string]bool, len(known))
 	for name, g := range known {
 		values[name] = g.on
 		group := map[string]string{"ALPHA": "AllAlpha", "BETA": "AllBeta"}[g.stage]
@@ -40,18 +42,16 @@ func resolveGates(asked map[string]bool) (map[string]bool, []string) {
 			values[name] = all
 		}
 	}
-	var bad []string
-	for name, on := range asked {
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		g, ok := known[name]
 		switch {
 		case !ok:
-			bad = append(bad, fmt.Sprintf("%s: unknown feature gate of Kubernetes 1.36", name))
-		case g.locked && on != g.on:
+			unknown = append(unknown, name)
+		case g.locked && asked[name] != g.on:
 			bad = append(bad, fmt.Sprintf("%s: locked to %t", name, g.on))
 		default:
-			values[name] = on
+			values[name] = asked[name]
 		}
 	}
-	slices.Sort(bad)
-	return values, bad
+	return values, bad, unknown
 }

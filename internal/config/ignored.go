@@ -1,40 +1,121 @@
 package config
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
 )
 
-// withoutEffect says, one line each, which settings were given and do nothing
-// here, so that nobody waits for them to act.
+// withoutEffect says in one line which settings were given and do nothing here,
+// so that nobody waits for them to act.
 func (f *Flags) withoutEffect(c *Config, w *wire) []string {
 	var names []string
-	add := func(given bool, name string) {
-		if given {
-			names = append(names, name)
+	for _, flag := range neverActing() {
+		ofFile := flag == "config-sync-period" || flag == "show-hidden-metrics-for-version"
+		if f.fs.Changed(flag) && (f.file == "" || !ofFile) {
+			names = append(names, "--"+flag)
 		}
-	}
-	for _, flag := range []string{
-		"vmodule", "log-flush-frequency", "log-text-split-stream", "log-text-info-buffer-size",
-		"log-json-split-stream", "log-json-info-buffer-size", "boot-id-file", "machine-id-file",
-		"config-sync-period", "show-hidden-metrics-for-version",
-	} {
-		ownToFlags := strings.HasPrefix(flag, "log-") || flag == "vmodule" || flag == "boot-id-file" || flag == "machine-id-file"
-		add(f.fs.Changed(flag) && (ownToFlags || f.file == ""), "--"+flag)
 	}
 	if f.file == "" {
 		names = append(names, f.otherModes(c.Mode)...)
 	} else {
-		add(len(w.Logging.VModule) > 0, "logging.vmodule")
-		add(w.PortRange != "", "portRange")
-		add(w.Winkernel != wireWinkernel{}, "winkernel")
-		add(w.WindowsRunAsService, "windowsRunAsService")
+		names = append(names, f.idleFields(c.Mode)...)
+	}
+	prefix := "--feature-gates="
+	if f.file != "" {
+		prefix = "featureGates."
+	}
+	for gate := range w.FeatureGates {
+		if _, known := c.FeatureGates[gate]; known && gate != "AllowServiceExternalIPs" {
+			names = append(names, prefix+gate)
+		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
 	slices.Sort(names)
 	return []string{"accepted without effect in " + c.Mode + " mode here: " + strings.Join(names, " ")}
+}
+
+// neverActing are the flags that exist so that kube-proxy's command lines are
+// accepted.
+func neverActing() []string {
+	return []string{
+		"vmodule", "log-flush-frequency", "log-text-split-stream", "log-text-info-buffer-size",
+		"log-json-split-stream", "log-json-info-buffer-size", "boot-id-file", "machine-id-file",
+		"config-sync-period", "show-hidden-metrics-for-version",
+	}
+}
+
+// idleFields names the fields of the file that say something other than the
+// default, and do nothing in this mode.
+func (f *Flags) idleFields(mode string) []string {
+	var names []string
+	add := func(idle bool, name string) {
+		if idle {
+			names = append(names, name)
+		}
+	}
+	w := &f.read
+	add(w.ClientConnection.AcceptContentTypes != "", "clientConnection.acceptContentTypes")
+	add(w.ConfigSyncPeriod != 0 && w.ConfigSyncPeriod != duration(15*time.Minute), "configSyncPeriod")
+	add(len(w.Logging.VModule) > 0, "logging.vmodule")
+	add(!slices.Contains([]string{"<nil>", "0", "0s", "5s", "5000000000", "5e+09"}, fmt.Sprint(w.Logging.FlushFrequency)), "logging.flushFrequency")
+	add(!unset(w.Logging.Options), "logging.options")
+	add(w.ShowHiddenMetricsForVersion != "", "showHiddenMetricsForVersion")
+	add(w.PortRange != "", "portRange")
+	add(w.Winkernel != wireWinkernel{}, "winkernel")
+	add(w.WindowsRunAsService, "windowsRunAsService")
+	if mode != "ipvs" {
+		names = append(names, given("ipvs", w.IPVS)...)
+	}
+	if mode != "nftables" {
+		names = append(names, given("nftables", w.NFTables)...)
+	}
+	if mode == "nftables" { // ipvs mode takes its masquerading from there, every mode localhostNodePorts
+		section := w.IPTables
+		section.LocalhostNodePorts = nil
+		names = append(names, given("iptables", section)...)
+	}
+	return names
+}
+
+// unset tells whether the options of the log formats are kube-proxy's defaults.
+func unset(options map[string]any) bool {
+	for _, format := range options {
+		of, ok := format.(map[string]any)
+		if !ok {
+			return false
+		}
+		for _, value := range of {
+			if !slices.Contains([]any{nil, false, "0", "", 0.0, int64(0)}, value) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// given names the fields of a section of the file that say something other than
+// what kube-proxy writes out as the default.
+func given(section string, fields any) (names []string) {
+	defaults := map[string]any{"masqueradeBit": int32(14), "syncPeriod": duration(30 * time.Second), "minSyncPeriod": duration(time.Second)}
+	v := reflect.ValueOf(fields)
+	for i := range v.NumField() {
+		name, field := v.Type().Field(i).Tag.Get("json"), v.Field(i)
+		if field.Kind() == reflect.Pointer && !field.IsNil() {
+			field = field.Elem()
+		}
+		empty := field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0
+		if !empty && defaults[name] != field.Interface() {
+			names = append(names, section+"."+name)
+		}
+	}
+	return names
 }
 
 // otherModes names the given flags that act only in another mode.
@@ -44,7 +125,7 @@ func (f *Flags) otherModes(mode string) []string {
 			"ipvs-scheduler", "ipvs-exclude-cidrs", "ipvs-strict-arp", "ipvs-tcp-timeout", "ipvs-tcpfin-timeout",
 			"ipvs-udp-timeout", "ipvs-sync-period", "ipvs-min-sync-period",
 		},
-		"iptables": {"iptables-localhost-nodeports", "iptables-backend"},
+		"iptables": {"iptables-backend"},
 	}
 	var names []string
 	for of, flags := range only {
@@ -64,4 +145,45 @@ func (f *Flags) otherModes(mode string) []string {
 		names = append(names, "--iptables-masquerade-bit")
 	}
 	return names
+}
+
+// modeTaken says which mode is taken because none was asked for, to who comes from
+// kube-proxy, and what that changes.
+func (f *Flags) modeTaken(c *Config) []string {
+	if f.modeGiven() || !f.fromKubeProxy() {
+		return nil
+	}
+	text := "mode is not set: nftables is taken, where kube-proxy 1.36 takes iptables on Linux."
+	if c.NodePorts.Primary && !slices.Contains(f.given(), primary) {
+		text += " NodePorts answer on the node's primary addresses only (nodePortAddresses: primary), and not on 127.0.0.1."
+	}
+	return []string{text + " To say that this is meant set mode: nftables (--proxy-mode=nftables); for kube-proxy's own way, iptables"}
+}
+
+func (f *Flags) modeGiven() bool {
+	if f.file != "" {
+		return f.read.Mode != ""
+	}
+	return f.fs.Changed("proxy-mode")
+}
+
+// given are the node port addresses as they were given.
+func (f *Flags) given() []string {
+	if f.file != "" {
+		return f.read.NodePortAddresses
+	}
+	return f.wire.NodePortAddresses
+}
+
+// fromKubeProxy tells whether the settings are such as kube-proxy has: a file of
+// it, or flags that are neither ours nor about where to run.
+func (f *Flags) fromKubeProxy() bool {
+	if f.file != "" {
+		return true
+	}
+	neutral := append(ownNames(), "v", "logging-format", "kubeconfig", "master", "hostname-override", "version", "help",
+		"cleanup", "init-only", "write-config-to")
+	found := false
+	f.fs.Visit(func(fl *pflag.Flag) { found = found || !slices.Contains(neutral, fl.Name) })
+	return found
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,8 @@ func (f *Flags) Load(p Params) (*Config, error) {
 	f.fillOwn(c, v)
 	f.switchOff(c)
 	c.NodeName = v.nodeName(w.HostnameOverride, p)
+	c.Warnings = append(c.Warnings, v.warnings...)
+	c.Warnings = append(c.Warnings, f.modeTaken(c)...)
 	c.Warnings = append(c.Warnings, f.withoutEffect(c, &w)...)
 	c.wire = w
 	if len(v.errs) > 0 {
@@ -50,9 +53,10 @@ func (f *Flags) settings(c *Config, v *validator) (wire, error) {
 	var w wire
 	if f.file != "" {
 		var err error
-		if w, c.Warnings, err = readFile(f.file); err != nil {
+		if w, c.Warnings, c.FileDigest, err = readFile(f.file); err != nil {
 			return w, err
 		}
+		f.read = w
 		if ignored := f.overruled(); len(ignored) > 0 {
 			c.Warnings = append(c.Warnings, "ignored because --config is given: "+strings.Join(ignored, " "))
 		}
@@ -81,9 +85,7 @@ func (f *Flags) fromFlags(v *validator) wire {
 	w := f.wire
 	w.HealthzBindAddress = addressOf(f.fs, "healthz", f.healthz, f.healthzPort)
 	w.MetricsBindAddress = addressOf(f.fs, "metrics", f.metrics, f.metricsPort)
-	if w.Mode == "" {
-		w.Mode = "nftables"
-	}
+	w.Mode = cmp.Or(w.Mode, "nftables")
 	sync, minSync := duration(f.syncPeriod), duration(f.minSyncPeriod)
 	switch w.Mode {
 	case "nftables":

@@ -38,6 +38,7 @@ func (e *FieldError) Error() string {
 type validator struct {
 	fromFile bool
 	errs     []error
+	warnings []string
 }
 
 func (v *validator) bad(field string, value any, reason string) {
@@ -61,8 +62,11 @@ func (v *validator) fill(c *Config, w *wire, p Params) {
 	if c.OOMScoreAdj < -1000 || c.OOMScoreAdj > 1000 {
 		v.bad("oomScoreAdj", c.OOMScoreAdj, "must be within -1000 and 1000")
 	}
-	var faults []string
-	c.FeatureGates, faults = resolveGates(w.FeatureGates)
+	var faults, unknown []string
+	c.FeatureGates, faults, unknown = resolveGates(w.FeatureGates)
+	if len(unknown) > 0 {
+		v.warnings = append(v.warnings, "feature gates that Kubernetes 1.36 does not know are ignored: "+strings.Join(unknown, " "))
+	}
 	for _, fault := range faults {
 		name, reason, _ := strings.Cut(fault, ": ")
 		v.bad("featureGates", name, "is "+reason)
@@ -81,9 +85,9 @@ func (v *validator) mode(mode string, built []string) string {
 	switch {
 	case slices.Contains(built, mode):
 	case slices.Contains(known, mode):
-		v.bad("mode", mode, "is not built yet in this release; there is "+strings.Join(built, ", "))
+		v.bad("mode", mode, "is not built yet in this release: it must be one of "+strings.Join(built, ", "))
 	default:
-		v.bad("mode", mode, "must be one of "+strings.Join(known, ", "))
+		v.bad("mode", mode, "must be one of "+strings.Join(built, ", "))
 	}
 	return mode
 }

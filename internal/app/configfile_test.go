@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The process ends when the config file is not what was read any more, however
+// and whenever that came about, and for nothing else.
+func TestConfigFileChanges(t *testing.T) {
+	path := func(dir string) string { return filepath.Join(dir, "config.yaml") }
+	write := func(t *testing.T, file, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		before, then func(t *testing.T, dir string) // the watch begins, and while it runs
+	}{
+		"between reading and watching": {before: func(t *testing.T, dir string) { write(t, path(dir), "two") }},
+		"in place":                     {then: func(t *testing.T, dir string) { write(t, path(dir), "two") }},
+		"by renaming": {then: func(t *testing.T, dir string) {
+			write(t, path(dir)+".new", "two")
+			must(t, os.Rename(path(dir)+".new", path(dir)))
+		}},
+		"as ConfigMap mounts do": {
+			before: func(t *testing.T, dir string) {
+				must(t, os.Mkdir(filepath.Join(dir, "..1"), 0o700))
+				must(t, os.Symlink("..1", filepath.Join(dir, "..data")))
+				must(t, os.Rename(path(dir), filepath.Join(dir, "..1", "config.yaml")))
+				must(t, os.Symlink("..data/config.yaml", path(dir)))
+			},
+			then: func(t *testing.T, dir string) {
+				must(t, os.Mkdir(filepath.Join(dir, "..2"), 0o700))
+				write(t, filepath.Join(dir, "..2", "config.yaml"), "two")
+				must(t, os.Symlink("..2", filepath.Join(dir, "..tmp")))
+				must(t, os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, path(dir), "one")
+			if c.before != nil {
+				c.before(t, dir)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- watchConfig(t.Context(), path(dir), sha256.Sum256([]byte("one"))) }()
+			if c.then != nil {
+				write(t, filepath.Join(dir, "other"), "nothing to do with it")
+				write(t, path(dir), "one")
+				c.then(t, dir)
+			}
+			select {
+			case err := <-ended:
+				if err == nil || !strings.Contains(err.Error(), "changed: ending") {
+					t.Errorf("ended with %v", err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Error("the change is ignored")
+			}
+		})
+	}
+}
+
+func TestConfigFileThatStays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- watchConfig(ctx, file, sha256.Sum256([]byte("one"))) }()
+	for range 3 {
+		if err := os.WriteFile(file, []byte("one"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("ended without a change: %v", err)
+	case <-time.After(3 * configSettle): // longer than a change would take
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
