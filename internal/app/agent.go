@@ -11,7 +11,6 @@ import (
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/conntrack"
 	"github.com/fairlead/fairlead/internal/dataplane"
-	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/health"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
@@ -55,10 +54,11 @@ type task struct {
 
 func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	a := &agent{cfg: cfg, log: log, mail: mailbox.New()}
-	var err error
-	if a.driver, a.reads, err = openDriver(cfg); err != nil {
+	plane, err := openDriver(cfg)
+	if err != nil {
 		return nil, err
 	}
+	a.driver, a.reads = plane.driver, plane.reads
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if a.caps, err = probe(ctx, a.driver); err != nil {
@@ -68,8 +68,8 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 		log.Warn(n)
 	}
 	a.metrics = metrics.New(metrics.Params{Mode: cfg.Mode, Families: a.caps.Families, Version: version, Gates: cfg.FeatureGates, Now: time.Now})
-	if d, ok := a.driver.(interface{ Observe(iptables.Observer) }); ok {
-		d.Observe(a.metrics)
+	if plane.observe != nil {
+		plane.observe(a.metrics)
 	}
 	a.health = health.NewTracker(health.TrackerParams{Families: a.caps.Families, Timeout: 2 * cfg.SyncPeriod,
 		Waiting: func() time.Time { return a.mail.Waiting().Oldest }, Now: time.Now})
@@ -92,6 +92,7 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	a.addConntrack()
 	a.addAffinity()
 	a.addLocalhost()
+	a.addTakeover(plane.place)
 	a.add("host addresses", func(ctx context.Context) error {
 		return node.New(node.Config{Log: log.Logger}).Run(ctx, a.put)
 	})

@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/internal/config"
-	kerneliptables "github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/dns/intercept"
+	"github.com/fairlead/fairlead/internal/kernel/sysctl"
+	"github.com/fairlead/fairlead/internal/takeover"
 )
 
 // cleanupFlags are those of the command cleanup.
@@ -51,30 +53,80 @@ func clean(ctx context.Context, log *slog.Logger, f cleanupFlags) error {
 }
 
 // cleanupKubeProxy removes what kube-proxy has left in the kernel, whatever its mode.
-func cleanupKubeProxy(context.Context, *slog.Logger) error {
-	return errors.New("cleanup --kube-proxy is not built")
+func cleanupKubeProxy(ctx context.Context, log *slog.Logger) error {
+	k, err := openKernels()
+	if err != nil {
+		return err
+	}
+	ours, err := k.Find(ctx, takeover.Fairlead)
+	if err != nil {
+		return err
+	}
+	if len(ours) > 0 {
+		k.Planes.RemoveCounters = nil // our own rules may feed them
+	}
+	_, err = cleaning{log, k, takeover.KubeProxy, len(ours) == 0}.run(ctx)
+	return err
 }
 
 // Cleanup removes every trace of every mode from the current network namespace.
 // It needs no memory of what was there and may be called twice.
 func Cleanup(ctx context.Context, log *slog.Logger) error {
-	var errs []error
-	for _, m := range builtModes() {
-		d, _, err := m.open(&config.Config{})
-		if errors.Is(err, kerneliptables.ErrNoPrograms) {
-			continue // then nobody has written with them
+	k, err := openKernels()
+	if err != nil {
+		return err
+	}
+	theirs, err := k.Find(ctx, takeover.KubeProxy)
+	if len(theirs) > 0 {
+		k.Planes.RemoveCounters = nil // it has the same names for its own
+	}
+	problems := []error{err}
+	found, err := cleaning{log, k, takeover.Fairlead, len(theirs) == 0}.run(ctx)
+	problems = append(problems, err)
+	if err := cleanupDNS(ctx); err != nil {
+		problems = append(problems, fmt.Errorf("clean up the DNS interception: %w", err))
+	}
+	addrs, err := intercept.RemoveAddrs()
+	for _, a := range addrs {
+		log.Info("removed", "what", "fairlead's DNS address "+a.String()+" from lo")
+	}
+	problems = append(problems, err)
+	if !found && len(addrs) == 0 && errors.Join(problems...) == nil {
+		log.Info("nothing found: there are no rules of fairlead in this network namespace")
+	}
+	return errors.Join(problems...)
+}
+
+// cleaning removes all that an owner has. last says that no other proxy is here.
+type cleaning struct {
+	log     *slog.Logger
+	kernels takeover.Kernels
+	owner   string
+	last    bool
+}
+
+// run says in one line each what was removed. If no other proxy is left then, packets
+// from outside for 127.0.0.0/8 must not be let in any longer: the rule that stops
+// them goes with the others.
+func (c cleaning) run(ctx context.Context) (found bool, err error) {
+	list, err := c.kernels.Find(ctx, c.owner)
+	problems := []error{err}
+	if c.last && len(list) > 0 {
+		if change := sysctl.CloseRouteLocalnet(sysctl.New()); change != nil && change.Err != nil {
+			c.log.Warn("cannot set a sysctl: everybody on the link reaches what listens on 127.0.0.1 only", "name", change.Name, "value", change.To, "error", change.Err)
+		} else if change != nil {
+			c.log.Info("set a sysctl back: no rule is left that keeps packets from outside away from 127.0.0.1", "name", change.Name, "to", change.To)
 		}
-		if err == nil {
-			err = d.Cleanup(ctx)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("clean up %s: %w", m.name, err))
+	}
+	for _, l := range list {
+		if err := l.Remove(ctx); err != nil {
+			problems = append(problems, err)
 			continue
 		}
-		log.Info("removed what this mode had made", "mode", m.name)
+		c.log.Info("removed", "what", l.String())
 	}
-	if err := cleanupDNS(ctx); err != nil {
-		errs = append(errs, fmt.Errorf("clean up the DNS interception: %w", err))
+	if c.owner == takeover.KubeProxy && len(list) == 0 && err == nil {
+		c.log.Info("nothing found: there are no rules of kube-proxy in this network namespace")
 	}
-	return errors.Join(errs...)
+	return len(list) > 0, errors.Join(problems...)
 }

@@ -23,13 +23,14 @@ type follower struct {
 	problems *problemLog
 	reads    int // of the kernel, told to metrics so far
 	hadNode  bool
-	synced   bool // everything that should exist has been in the kernel once
-	swept    bool // conntrack was compared with everything once
+	synced   bool          // everything that should exist has been in the kernel once
+	inKernel chan struct{} // closed then
+	swept    bool          // conntrack was compared with everything once
 }
 
 func newFollower(a *agent) *follower {
 	return &follower{a: a, ports: map[model.ServiceKey]health.ServicePort{},
-		noLocal: noLocal{of: map[model.ServiceKey][2]bool{}}, problems: newProblemLog(a.log.Logger, time.Now)}
+		noLocal: noLocal{of: map[model.ServiceKey][2]bool{}}, problems: newProblemLog(a.log.Logger, time.Now), inKernel: make(chan struct{})}
 }
 
 // turn is engine.Params.OnTurn.
@@ -106,6 +107,7 @@ func (f *follower) tellHealth(t *engine.Turn) {
 	h.Synced(t.Done)
 	if !f.synced {
 		f.synced = true
+		close(f.inKernel)
 		f.a.log.Info("in sync", "services", t.Services, "operations", t.Operations, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
 	}
 }

@@ -6,30 +6,29 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/config"
-	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/kernel/nfacct"
+	"github.com/fairlead/fairlead/internal/takeover"
 )
 
 // detectLimit bounds the look at what the host uses.
 const detectLimit = 30 * time.Second
 
-// openIPTables opens the backend that was asked for or that the host uses, and
-// for clean-up the other one too if it holds anything.
-func openIPTables(cfg *config.Config) (dataplane.Driver, readCount, error) {
+// openIPTables opens the backend that was asked for or that the host uses.
+func openIPTables(cfg *config.Config) (opened, error) {
 	backend := kernel.Backend(cfg.IPTablesBackend)
 	if backend == "" {
 		ctx, cancel := context.WithTimeout(context.Background(), detectLimit)
 		defer cancel()
 		var err error
 		if backend, err = kernel.Detect(ctx); err != nil {
-			return nil, nil, err
+			return opened{}, err
 		}
 	}
 	k, err := openBackend(backend)
 	if err != nil {
-		return nil, nil, err
+		return opened{}, err
 	}
 	count := kernel.NewCounter(withRestoreFaults(k))
 	p := iptables.Params{Kernel: count, TCPBeLiberal: cfg.Conntrack.TCPBeLiberal, AuditPeriod: cfg.SyncPeriod,
@@ -39,16 +38,9 @@ func openIPTables(cfg *config.Config) (dataplane.Driver, readCount, error) {
 	} else {
 		p.Log.Warn("packets are not counted", "error", err) // as in kube-proxy, no reason not to start
 	}
-	for _, other := range []kernel.Backend{kernel.NFT, kernel.Legacy} {
-		if other == backend || other == kernel.Legacy && !kernel.LegacyInUse() {
-			continue
-		}
-		if o, err := openBackend(other); err == nil {
-			p.Others = append(p.Others, o)
-		}
-	}
 	reads := func() int { c := count.Counts(); return int(c.Reads + c.Stamps) }
-	return iptables.New(p), reads, nil
+	d := iptables.New(p)
+	return opened{driver: d, reads: reads, place: takeover.PlaceOf(backend), observe: d.Observe}, nil
 }
 
 func openBackend(b kernel.Backend) (*kernel.Conn, error) {

@@ -8,17 +8,24 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/takeover"
 )
 
-// mode is one data plane: how to make its driver in the current namespace, and
-// how to take away what it left.
+// mode is one data plane: how to make its driver in the current namespace.
 type mode struct {
 	name string
-	open func(*config.Config) (dataplane.Driver, readCount, error)
+	open func(*config.Config) (opened, error)
 }
 
-// readCount tells how often the driver has read the kernel so far.
-type readCount = func() int
+// opened is a driver, and what the agent must know of it besides.
+type opened struct {
+	driver dataplane.Driver
+	// reads tells how often the driver has read the kernel so far.
+	reads func() int
+	place takeover.Place
+	// observe names who is told of failures and sizes; nil: the driver has nothing to tell.
+	observe func(iptables.Observer)
+}
 
 func builtModes() []mode {
 	return []mode{{nftables.Name, openNFTables}, {iptables.Name, openIPTables}}
@@ -31,21 +38,21 @@ func modes() (names []string) {
 	return names
 }
 
-func openNFTables(*config.Config) (dataplane.Driver, readCount, error) {
+func openNFTables(*config.Config) (opened, error) {
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("open a netlink socket to nftables: %w", err)
+		return opened{}, fmt.Errorf("open a netlink socket to nftables: %w", err)
 	}
 	count := nft.NewCounter(withFaults(k))
 	reads := func() int { c := count.Counts(); return int(c.Reads + c.Generation) }
-	return nftables.New(nftables.Params{Kernel: count}), reads, nil
+	return opened{driver: nftables.New(nftables.Params{Kernel: count}), reads: reads, place: takeover.NFTables}, nil
 }
 
-func openDriver(cfg *config.Config) (dataplane.Driver, readCount, error) {
+func openDriver(cfg *config.Config) (opened, error) {
 	for _, m := range builtModes() {
 		if m.name == cfg.Mode {
 			return m.open(cfg)
 		}
 	}
-	return nil, nil, fmt.Errorf("proxy mode %q is not built", cfg.Mode)
+	return opened{}, fmt.Errorf("proxy mode %q is not built", cfg.Mode)
 }

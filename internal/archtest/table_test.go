@@ -64,6 +64,8 @@ func edgeRows() []row {
 			why:     "the interception has a table and a link of its own; DNS itself knows of neither"},
 		{pkg: "internal/wait", internal: []string{"dns"}, outside: []string{"github.com/miekg/dns", "github.com/spf13/cobra"},
 			why: "wait is a client: it asks servers over the network and shares nothing with the agent's process"},
+		{pkg: "internal/takeover", internal: []string{"kernel/iptables", "kernel/nft", "kernel/ipvs"},
+			why: "takeover works beside the engine; whose a name is, the data planes tell it through app"},
 		{pkg: "internal/localhost", internal: []string{"model"},
 			why: "the listeners follow commits; the straight line must not wait for a socket"},
 		{pkg: "internal/health", internal: []string{"model"},

@@ -40,6 +40,7 @@ type Config struct {
 	FeatureGates map[string]bool // every gate of Kubernetes 1.36, with its value here
 	Logging      Logging
 
+	NoTakeover         bool // leave what other proxies left here
 	ResetGoneEndpoints bool // end TCP connections to endpoints that no longer exist
 	DNS                DNS
 

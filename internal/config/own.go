@@ -8,18 +8,20 @@ import (
 // its file has no fields for them.
 type ownFlags struct {
 	resetGone      bool
+	noTakeover     bool
 	manifestsEmpty string
 	dns            dnsFlags
 }
 
 // ownNames are those that --config does not make void.
 func ownNames() []string {
-	return append(dnsNames(), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend")
+	return append(dnsNames(), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover")
 }
 
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	o := &f.own
 	fs.BoolVar(&o.resetGone, "reset-gone-endpoints", false, "end open TCP connections to endpoints that no longer exist; terminating endpoints finish theirs")
+	fs.BoolVar(&o.noTakeover, "no-takeover", false, "leave the rules that kube-proxy, another mode or another iptables backend left here, instead of removing them once ours are in")
 	fs.StringVar(&o.manifestsEmpty, "manifests-empty", "keep", "what a --manifests folder means that holds no manifest at the start: keep what an earlier run left in the kernel, or delete it")
 	o.dns.add(fs)
 }
@@ -27,7 +29,7 @@ func (f *Flags) addOwn(fs *pflag.FlagSet) {
 // fillOwn checks and takes over our own settings.
 func (f *Flags) fillOwn(c *Config, v *validator) {
 	o := &f.own
-	c.ResetGoneEndpoints = o.resetGone
+	c.ResetGoneEndpoints, c.NoTakeover = o.resetGone, o.noTakeover
 	if c.ManifestsEmptyDeletes = o.manifestsEmpty == "delete"; !c.ManifestsEmptyDeletes && o.manifestsEmpty != "keep" {
 		v.badOwn("manifests-empty", o.manifestsEmpty, "must be keep or delete")
 	}

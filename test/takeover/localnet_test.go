@@ -52,6 +52,9 @@ func TestNeighbourDoesNotReachLoopback(t *testing.T) {
 			if err := agent.Stop(t.Context()); err != nil {
 				t.Error(err)
 			}
+			if reply := ask(t, neighbour, private); reply != netlab.TimedOut {
+				t.Errorf("after clean-up, a neighbour's request: %s", reply)
+			}
 		})
 	}
 }

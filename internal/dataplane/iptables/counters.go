@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
@@ -79,27 +80,32 @@ const (
 	freePause = 20 * time.Millisecond
 )
 
-// removeCounters deletes the counters. One that is still in use then is fed by
-// somebody else's rule, and theirs.
+// removeCounters deletes the counters.
 func (d *Driver) removeCounters(ctx context.Context) error {
 	d.ensured = false
 	if d.p.Counters == nil {
 		return nil
 	}
+	return RemoveCounters(ctx, d.p.Counters, d.p.Log)
+}
+
+// RemoveCounters deletes the counters that rules of ours or of kube-proxy fed. One
+// that is still in use then is fed by somebody else's rule, and theirs.
+func RemoveCounters(ctx context.Context, table nfacct.Table, log *slog.Logger) error {
 	for _, name := range counters {
-		err := d.p.Counters.Delete(name)
+		err := table.Delete(name)
 		for range freeTries {
 			if !errors.Is(err, nfacct.ErrInUse) || ctx.Err() != nil {
 				break
 			}
 			time.Sleep(freePause)
-			err = d.p.Counters.Delete(name)
+			err = table.Delete(name)
 		}
 		switch {
 		case errors.Is(err, nfacct.ErrUnsupported):
 			return nil
 		case errors.Is(err, nfacct.ErrInUse):
-			d.p.Log.Info("counter left, a rule that is not ours counts with it", "counter", name)
+			log.Info("counter left, a rule that is not ours counts with it", "counter", name)
 		case err != nil:
 			return fmt.Errorf("clean up iptables: %w", err)
 		}

@@ -18,9 +18,6 @@ const Name = "iptables"
 // Params configure a Driver.
 type Params struct {
 	Kernel iptables.Kernel
-	// Others are kernels of other backends, from which Cleanup removes our
-	// chains too.
-	Others []iptables.Kernel
 	// Counters are the kernel's, for what rules count; nil: they count nothing.
 	Counters nfacct.Table
 	// Families are those to serve, both if empty. Probe takes away what the

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // Cleanup implements dataplane.Driver: it deletes our tables in both families,
@@ -51,4 +52,13 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 func (d *Driver) delTable(t nft.TableRef) {
 	d.batch.NewTable(t, nil)
 	d.batch.DelTable(t)
+}
+
+// IsOurs tells whether a table is one that a Driver has made.
+func IsOurs(t *nft.Table) bool {
+	if t.Ref != tableRef(model.IPv4) && t.Ref != tableRef(model.IPv6) {
+		return false
+	}
+	_, err := layoutOf(t)
+	return err == nil
 }

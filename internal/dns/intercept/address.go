@@ -13,7 +13,7 @@ import (
 // IPv6 address of the list that no link has yet, so that --dns-address may name
 // an address made up for this purpose, such as 169.254.20.10. Other addresses are
 // the node's own business. It is idempotent; the address stays when the agent
-// goes, as it answers nothing then.
+// goes, as it answers nothing then, and RemoveAddrs takes it away.
 func EnsureAddrs(list []netip.AddrPort) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -28,7 +28,11 @@ func EnsureAddrs(list []netip.AddrPort) error {
 		if !a.Is4() {
 			flags = unix.IFA_F_NODAD
 		}
-		addr := &netlink.Addr{IPNet: netlink.NewIPNet(a.AsSlice()), Flags: flags}
+		label := ""
+		if a.Is4() { // IPv6 addresses have none
+			label = addrLabel
+		}
+		addr := &netlink.Addr{Label: label, IPNet: netlink.NewIPNet(a.AsSlice()), Flags: flags}
 		if there, err := present(a); err != nil || there {
 			if err != nil {
 				return err
@@ -40,6 +44,36 @@ func EnsureAddrs(list []netip.AddrPort) error {
 		}
 	}
 	return nil
+}
+
+// addrLabel marks the addresses that we have added, so that a clean-up without any
+// memory knows them.
+const addrLabel = "lo:fairlead"
+
+// RemoveAddrs takes the IPv4 addresses that EnsureAddrs has added from the loopback
+// device. IPv6 addresses carry no mark and stay.
+func RemoveAddrs() ([]netip.Addr, error) {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return nil, fmt.Errorf("remove DNS addresses: find lo: %w", err)
+	}
+	list, err := netlink.AddrList(lo, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, fmt.Errorf("remove DNS addresses: list addresses: %w", err)
+	}
+	var out []netip.Addr
+	for i := range list {
+		if list[i].Label != addrLabel {
+			continue
+		}
+		if err := netlink.AddrDel(lo, &list[i]); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return out, fmt.Errorf("remove DNS address %s: %w", list[i].IPNet, err)
+		}
+		if a, ok := netip.AddrFromSlice(list[i].IP); ok {
+			out = append(out, a.Unmap())
+		}
+	}
+	return out, nil
 }
 
 func madeUp(a netip.Addr) bool {

@@ -93,6 +93,16 @@ func EnsureRouteLocalnet(s Sysctl) *Change {
 	return nil
 }
 
+// CloseRouteLocalnet undoes EnsureRouteLocalnet: with it, and without a rule of ours,
+// everybody on the link reaches what listens on loopback only. It gives the change
+// made, nil if none was needed or the setting cannot be read.
+func CloseRouteLocalnet(s Sysctl) *Change {
+	if ch, differs := ensure(s, routeLocalnet, 0); differs && ch.From != "" {
+		return &ch
+	}
+	return nil
+}
+
 // ensure writes only what differs: in a container the files are often read-only
 // and the administrator has set them already.
 func ensure(s Sysctl, name string, to int) (Change, bool) {

@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/fairlead/fairlead/internal/dataplane/iptables"
+	"github.com/fairlead/fairlead/internal/dataplane/nftables"
+	kerneliptables "github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/nfacct"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/takeover"
+)
+
+// addTakeover removes what others left here, once our rules are in. It has sockets
+// of its own, so that it may work beside the engine.
+func (a *agent) addTakeover(own takeover.Place) {
+	a.add("takeover", func(ctx context.Context) error {
+		kernels, err := openKernels()
+		if err != nil {
+			a.log.Warn("cannot find out what other proxies left", "error", err)
+			return nil
+		}
+		if own != takeover.NFTables {
+			kernels.Planes.RemoveCounters = nil // our own rules feed them
+		}
+		return takeover.Run(ctx, takeover.Params{Kernels: kernels, Own: own, Leave: a.cfg.NoTakeover, InKernel: a.follow.inKernel, Log: a.log.Logger})
+	})
+}
+
+// openKernels opens every place where a proxy may have left rules. Where the
+// programs of iptables are not installed nothing can be done about its chains.
+func openKernels() (takeover.Kernels, error) {
+	k := takeover.Kernels{Planes: planes()}
+	tables, err := nft.Open(nft.Config{})
+	if err != nil {
+		return k, fmt.Errorf("open a netlink socket to nftables: %w", err)
+	}
+	k.NFT = tables
+	for _, b := range []kerneliptables.Backend{kerneliptables.NFT, kerneliptables.Legacy} {
+		if at, err := openBackend(b); err == nil {
+			k.IPTables = append(k.IPTables, at)
+		}
+	}
+	if counters, err := nfacct.Open(nfacct.Config{}); err == nil {
+		k.Planes.RemoveCounters = func(ctx context.Context) error {
+			return iptables.RemoveCounters(ctx, counters, slog.New(slog.DiscardHandler))
+		}
+	}
+	return k, nil
+}
+
+// planes tells takeover what the data planes know of names.
+func planes() takeover.Planes {
+	who := func(owner string) iptables.Owner {
+		if owner == takeover.KubeProxy {
+			return iptables.KubeProxys
+		}
+		return iptables.Ours
+	}
+	return takeover.Planes{
+		OurTable: nftables.IsOurs,
+		CountChains: func(ctx context.Context, k kerneliptables.Kernel, owner string) (int, error) {
+			return iptables.Leftovers(ctx, k, who(owner))
+		},
+		RemoveChains: func(ctx context.Context, k kerneliptables.Kernel, owner string) error {
+			return iptables.RemoveLeftovers(ctx, k, who(owner))
+		},
+	}
+}

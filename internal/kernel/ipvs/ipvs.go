@@ -1,0 +1,80 @@
+package ipvs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Device carries every Service address in kube-proxy's ipvs mode.
+const Device = "kube-ipvs0"
+
+// HasDevice tells whether the network namespace of the calling thread has it.
+func HasDevice() (bool, error) {
+	_, err := netlink.LinkByName(Device)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("find %s: %w", Device, err)
+	}
+	return true, nil
+}
+
+// RemoveDevice deletes it; that it is not there is no error.
+func RemoveDevice() error {
+	l, err := netlink.LinkByName(Device)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return nil
+	}
+	if err == nil {
+		err = netlink.LinkDel(l)
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", Device, err)
+	}
+	return nil
+}
+
+// Sets names the ipsets of kube-proxy. A kernel without ipset has none.
+func Sets() ([]string, error) {
+	all, err := netlink.IpsetListAll()
+	switch {
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.ENOENT):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list ipsets: %w", err)
+	}
+	var names []string
+	for i := range all {
+		if isKubeProxys(all[i].SetName) {
+			names = append(names, all[i].SetName)
+		}
+	}
+	return names, nil
+}
+
+// isKubeProxys: all its sets are named so; those of IPv6 have 6- before it.
+func isKubeProxys(name string) bool {
+	name = strings.TrimPrefix(name, "KUBE-6-")
+	name = strings.TrimPrefix(name, "KUBE-")
+	for _, known := range [...]string{"LOOP-BACK", "CLUSTER-IP", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL", "LOAD-BALANCER", "LOAD-BALANCER-FW",
+		"LOAD-BALANCER-LOCAL", "LOAD-BALANCER-SOURCE-IP", "LOAD-BALANCER-SOURCE-CIDR", "NODE-PORT-TCP", "NODE-PORT-LOCAL-TCP", "NODE-PORT-UDP",
+		"NODE-PORT-LOCAL-UDP", "NODE-PORT-SCTP-HASH", "NODE-PORT-LOCAL-SCTP-HASH", "HEALTH-CHECK-NODE-PORT", "IPVS-IPS"} {
+		if name == known {
+			return true
+		}
+	}
+	return false
+}
+
+// RemoveSet destroys a set; rules that look into it must be gone.
+func RemoveSet(name string) error {
+	if err := netlink.IpsetDestroy(name); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove ipset %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// Whose things are.
+const (
+	Fairlead  = "fairlead"
+	KubeProxy = "kube-proxy"
+)
+
+// Place is where rules live, in the words of --proxy-mode and --iptables-backend.
+type Place string
+
+// The places.
+const (
+	NFTables       Place = "nftables"
+	IPTablesNFT    Place = "iptables-nft"
+	IPTablesLegacy Place = "iptables-legacy"
+	IPVS           Place = "ipvs"
+)
+
+// PlaceOf gives the place that a backend of iptables writes to.
+func PlaceOf(b kernel.Backend) Place { return "iptables-" + Place(b) }
+
+// Leftover is what one owner has in one place.
+type Leftover struct {
+	Owner string
+	Place Place
+	What  string // "table ip kube-proxy", "73 chains"
+	// Stuck says why it cannot be removed here; "" if it can.
+	Stuck  string
+	remove func(context.Context) error
+}
+
+// String is for the log: "kube-proxy's 73 chains in iptables-legacy".
+func (l *Leftover) String() string { return fmt.Sprintf("%s's %s in %s", l.Owner, l.What, l.Place) }
+
+// Kernels are what is looked into.
+type Kernels struct {
+	NFT nft.Kernel // nil if the kernel has no nf_tables
+	// IPTables are those whose programs are installed.
+	IPTables []kernel.Kernel
+	Planes   Planes
+}
+
+// Planes are what the data planes know of their own names, and of kube-proxy's.
+type Planes struct {
+	// OurTable tells whether a table is one of our nftables mode.
+	OurTable func(*nft.Table) bool
+	// CountChains and RemoveChains are about an owner's chains in one backend.
+	CountChains  func(ctx context.Context, k kernel.Kernel, owner string) (int, error)
+	RemoveChains func(ctx context.Context, k kernel.Kernel, owner string) error
+	// RemoveCounters removes what rules of iptables feed, after them; nil: they stay.
+	RemoveCounters func(context.Context) error
+}
+
+// Find tells what an owner has. An error in one place does not hide the others.
+func (k Kernels) Find(ctx context.Context, owner string) ([]Leftover, error) {
+	var out []Leftover
+	var problems []error
+	add := func(found []Leftover, err error) {
+		out = append(out, found...)
+		if err != nil {
+			problems = append(problems, err)
+		}
+	}
+	add(k.tables(ctx, owner))
+	add(k.chains(ctx, owner))
+	if owner == KubeProxy {
+		add(ipvsLeftovers())
+	}
+	return out, errors.Join(problems...)
+}
+
+const kubeProxyTable = "kube-proxy"
+
+// tables finds those of nftables modes.
+func (k Kernels) tables(ctx context.Context, owner string) ([]Leftover, error) {
+	if k.NFT == nil {
+		return nil, nil
+	}
+	list, err := k.NFT.Tables(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the tables of nftables: %w", err)
+	}
+	var out []Leftover
+	for i := range list {
+		ref := list[i].Ref
+		l := Leftover{Owner: owner, Place: NFTables, What: "table " + ref.String()}
+		switch {
+		case owner == KubeProxy && ref.Name == kubeProxyTable:
+			l.remove = func(ctx context.Context) error { return k.drop(ctx, ref) }
+		case owner == Fairlead && k.Planes.OurTable(&list[i]):
+			l.remove = func(ctx context.Context) error { return k.drop(ctx, ref) }
+		default:
+			continue
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+func (k Kernels) drop(ctx context.Context, ref nft.TableRef) error {
+	var b nft.Batch
+	b.NewTable(ref, nil) // so that it is no error if somebody was faster
+	b.DelTable(ref)
+	_, err := k.NFT.Commit(ctx, &b)
+	return err
+}
+
+// chains finds those of iptables modes, in each backend that holds any rules.
+func (k Kernels) chains(ctx context.Context, owner string) ([]Leftover, error) {
+	var out []Leftover
+	var problems []error
+	for _, b := range [...]kernel.Backend{kernel.NFT, kernel.Legacy} {
+		used, err := k.inUse(ctx, b)
+		if err != nil {
+			problems = append(problems, err)
+		}
+		if !used {
+			continue
+		}
+		l := Leftover{Owner: owner, Place: PlaceOf(b)}
+		at := k.backend(b)
+		if at == nil {
+			if owner == KubeProxy && b == kernel.NFT && k.hasChain(ctx) {
+				l.What, l.Stuck = "chains", "the programs of iptables are not installed here; run kube-proxy --cleanup on this node"
+				out = append(out, l)
+			}
+			continue
+		}
+		n, err := k.Planes.CountChains(ctx, at, owner)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("look into %s: %w", l.Place, err))
+			continue
+		}
+		if n == 0 {
+			continue
+		}
+		l.What = fmt.Sprintf("%d chains", n)
+		l.remove = func(ctx context.Context) error {
+			if err := k.Planes.RemoveChains(ctx, at, owner); err != nil {
+				return err
+			}
+			if k.Planes.RemoveCounters != nil {
+				if err := k.Planes.RemoveCounters(ctx); err != nil {
+					return err
+				}
+			}
+			return k.dropEmpty(ctx, b)
+		}
+		out = append(out, l)
+	}
+	return out, errors.Join(problems...)
+}
+
+func (k Kernels) backend(b kernel.Backend) kernel.Kernel {
+	for _, at := range k.IPTables {
+		if at.Backend() == b {
+			return at
+		}
+	}
+	return nil
+}
+
+// inUse asks cheaply, and without making the kernel load anything, whether a
+// backend holds any table.
+func (k Kernels) inUse(ctx context.Context, b kernel.Backend) (bool, error) {
+	if b == kernel.Legacy {
+		return kernel.LegacyInUse(), nil
+	}
+	tables, err := k.baseTables(ctx)
+	return len(tables) > 0, err
+}
+
+// hasChain tells whether the table nat has kube-proxy's first chain.
+func (k Kernels) hasChain(ctx context.Context) bool {
+	for _, f := range [...]nft.Family{nft.IPv4, nft.IPv6} {
+		chains, err := k.NFT.Chains(ctx, nft.TableRef{Family: f, Name: "nat"})
+		for i := range chains {
+			if err == nil && chains[i].Ref.Name == "KUBE-SERVICES" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func ipvsLeftovers() ([]Leftover, error) {
+	var out []Leftover
+	has, err := ipvs.HasDevice()
+	if has {
+		out = append(out, Leftover{Owner: KubeProxy, Place: IPVS, What: "device " + ipvs.Device,
+			remove: func(context.Context) error { return ipvs.RemoveDevice() }})
+	}
+	sets, setsErr := ipvs.Sets()
+	if len(sets) > 0 {
+		out = append(out, Leftover{Owner: KubeProxy, Place: IPVS, What: fmt.Sprintf("%d ipsets", len(sets)), remove: func(context.Context) error {
+			var problems []error
+			for _, name := range sets {
+				problems = append(problems, ipvs.RemoveSet(name))
+			}
+			return errors.Join(problems...)
+		}})
+	}
+	return out, errors.Join(err, setsErr)
+}
+
+// Remove removes one; it may be gone already.
+func (l *Leftover) Remove(ctx context.Context) error {
+	if l.Stuck != "" {
+		return fmt.Errorf("remove %s: %s", l, l.Stuck)
+	}
+	if err := l.remove(ctx); err != nil {
+		return fmt.Errorf("remove %s: %w", l, err)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package takeover
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
+)
+
+// Params configure Run.
+type Params struct {
+	Kernels Kernels
+	// Own is where the agent writes.
+	Own Place
+	// Leave: find and say, but remove nothing (--no-takeover).
+	Leave bool
+	// InKernel is closed once everything that is wanted is in the kernel.
+	InKernel <-chan struct{}
+	Log      *slog.Logger
+	// Looks are the pauses between looks whether what was removed came back; the
+	// last one repeats.
+	Looks []time.Duration
+}
+
+// looks: a kube-proxy that runs puts its rules back when it next looks, every 30 s
+// in iptables mode, or with the next change.
+var looks = [...]time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, time.Minute}
+
+// Run finds what others left, says so in one line each, removes it once our rules
+// are in, and then says if it comes back. It returns when ctx ends.
+func Run(ctx context.Context, p Params) error {
+	if len(p.Looks) == 0 {
+		p.Looks = looks[:]
+	}
+	for _, l := range p.found(ctx) {
+		switch {
+		case p.Leave:
+			p.Log.Warn("found rules of another proxy and leave them as --no-takeover asks: of two that serve an address the one registered later wins", "what", l.String())
+		default:
+			p.Log.Info("found what another proxy left: it goes once our rules are in", "what", l.String())
+		}
+	}
+	if p.Leave {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.InKernel:
+	}
+	p.removeAll(ctx)
+	return p.watch(ctx)
+}
+
+// found is what is not the agent's own. Failures are told, and looked at again.
+func (p *Params) found(ctx context.Context) []Leftover {
+	var out []Leftover
+	for _, owner := range [...]string{Fairlead, KubeProxy} {
+		list, err := p.Kernels.Find(ctx, owner)
+		if err != nil && ctx.Err() == nil {
+			p.Log.Warn("cannot find out what other proxies left", "error", err)
+		}
+		for _, l := range list {
+			if owner != Fairlead || l.Place != p.Own {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+func (p *Params) removeAll(ctx context.Context) {
+	for _, l := range p.found(ctx) { // again: our own first write may have taken some of it over
+		if err := l.Remove(ctx); err != nil {
+			p.Log.Warn("cannot remove what another proxy left", "error", err)
+			continue
+		}
+		p.Log.Info("removed what another proxy left", "what", l.String())
+	}
+}
+
+// watch says when rules come back, once each time: to remove them again would be a
+// fight without end, with a gap each time. What a kube-proxy writes into the place
+// where the agent itself writes is not looked for here: the engine finds it.
+func (p *Params) watch(ctx context.Context) error {
+	told := map[Place]bool{}
+	again := returns{p: p}
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(p.Looks[min(i, len(p.Looks)-1)]):
+		}
+		now := again.look(ctx)
+		for place := range now {
+			if !told[place] {
+				p.Log.Warn("another proxy runs in this network namespace: what was removed came back; stop it, then run fairlead cleanup --kube-proxy", "where", string(place))
+			}
+		}
+		told = now
+	}
+}
+
+// returns looks cheaply whether rules are there again.
+type returns struct {
+	p      *Params
+	legacy kernel.Stamp // that held nothing of kube-proxy's
+}
+
+func (r *returns) look(ctx context.Context) map[Place]bool {
+	k, now := r.p.Kernels, map[Place]bool{}
+	if tables, _ := k.tables(ctx, KubeProxy); len(tables) > 0 {
+		now[NFTables] = true
+	}
+	if r.p.Own != IPTablesNFT && k.NFT != nil && k.hasChain(ctx) {
+		now[IPTablesNFT] = true
+	}
+	legacy := k.backend(kernel.Legacy)
+	if r.p.Own == IPTablesLegacy || legacy == nil || !kernel.LegacyInUse() {
+		return now
+	}
+	stamp, err := legacy.Stamp(ctx)
+	if err != nil || stamp == r.legacy {
+		return now
+	}
+	switch n, err := k.Planes.CountChains(ctx, legacy, KubeProxy); {
+	case err != nil:
+	case n > 0:
+		now[IPTablesLegacy] = true
+	default:
+		r.legacy = stamp
+	}
+	return now
+}
