@@ -62,14 +62,19 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Terminate sends SIGTERM and waits up to grace, then kills. It reports whether the process ended by itself.
+// Terminate sends SIGTERM and waits up to grace, then SIGQUIT, then kills. It reports whether the process ended by itself.
 func (p *Process) Terminate(grace time.Duration) bool {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
 		return true
 	case <-time.After(grace):
-		p.Kill()
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // a Go program writes where it hangs, and ends
+		select {
+		case <-p.done:
+		case <-time.After(time.Second):
+			p.Kill()
+		}
 		return false
 	}
 }

@@ -118,7 +118,7 @@ func (f *Fairlead) Restart(ctx context.Context, kill bool) error {
 // Halt implements Subject.
 func (f *Fairlead) Halt(context.Context) error {
 	if !f.proc.Terminate(patience.Of(endLimit)) {
-		return fmt.Errorf("the agent did not end within %s of SIGTERM\n%s", patience.Of(endLimit), f.tail())
+		return fmt.Errorf("the agent did not end within %s of SIGTERM\n%s", patience.Of(endLimit), f.Log())
 	}
 	return nil
 }
