@@ -3,7 +3,6 @@ package nftables
 import (
 	"context"
 	"encoding/binary"
-	"slices"
 
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
@@ -195,50 +194,4 @@ func (p *poolReader) add(id []byte, n int, data []byte) {
 		p.slots[i] = append(p.slots[i], make([]byte, need-len(p.slots[i]))...)
 	}
 	copy(p.slots[i][n*p.width:], data[:p.width])
-}
-
-// bound is an element of an interval set: where a range begins, or the first
-// address behind one.
-type bound struct {
-	addr string
-	end  bool
-}
-
-// joinBounds makes packed ranges of starts and ends. A start without an end
-// reaches to the last address.
-func joinBounds(list []bound, width int) string {
-	slices.SortFunc(list, func(a, b bound) int {
-		switch {
-		case a.addr < b.addr || a.addr == b.addr && a.end && !b.end:
-			return -1
-		case a == b:
-			return 0
-		}
-		return 1
-	})
-	var out []byte
-	for i, b := range list {
-		if b.end {
-			continue
-		}
-		out = append(out, b.addr...)
-		if i+1 < len(list) && list[i+1].end {
-			out = append(out, previous(list[i+1].addr)...)
-		} else {
-			out = append(out, slices.Repeat([]byte{0xff}, width)...)
-		}
-	}
-	return string(out)
-}
-
-// previous is the address before a.
-func previous(a string) []byte {
-	b := []byte(a)
-	for i := len(b) - 1; i >= 0; i-- {
-		b[i]--
-		if b[i] != 0xff {
-			break
-		}
-	}
-	return b
 }

@@ -97,7 +97,8 @@ func ourChain(name string) bool {
 // are members of sets, which Base renders.
 func (d *Driver) ViewChanged(old, now *model.NodeView) bool { return termsOf(old) != termsOf(now) }
 
-// terms are what Render looks at in a view.
+// terms are all that Render looks at in a view: under the same terms the shared
+// chains have the same rules.
 type terms struct {
 	bit   uint8
 	mode  model.LocalMode

@@ -61,8 +61,8 @@ func (s *step) write(set nft.SetRef) {
 	s.ops++
 }
 
-// half is one difference as a step sees it: what it writes is what mine has and
-// other has not.
+// half is one direction of a difference: write the elements that are in mine but not
+// in other.
 type half struct {
 	def         *setDef
 	set         nft.SetRef

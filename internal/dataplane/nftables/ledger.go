@@ -15,7 +15,7 @@ import (
 type ledger struct {
 	mu      sync.Mutex
 	known   nft.Generation              // 0: never looked
-	ahead   map[nft.Generation]struct{} // accounted for, but one before them is not, or not yet
+	ahead   map[nft.Generation]struct{} // accounted-for generations beyond a gap that is not explained yet
 	bad     nft.Generation              // the last that only a Load can account for; 0: none
 	watched bool                        // neighbours' commits are being told
 	moved   chan struct{}               // closed at the next change of any of these

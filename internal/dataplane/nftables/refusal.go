@@ -48,31 +48,43 @@ func (d *Driver) explain(err error, ops []dataplane.Op) error {
 	if full := d.sizes.overflow(refused, ops); full != nil {
 		return fmt.Errorf("apply: %w: %w", full, err)
 	}
-	var invalid dataplane.InvalidError
-	wrong := false
-	for _, e := range refused.Errors {
+	return d.blame(refused, ops)
+}
+
+// blame finds who is at fault for what the kernel refused.
+func (d *Driver) blame(refused *nft.BatchError, ops []dataplane.Op) error {
+	invalid := dataplane.InvalidError{Err: refused}
+	wrong, perhaps := false, false
+	for i := range refused.Errors {
+		e := &refused.Errors[i]
 		switch {
 		case slices.Contains(passing[:], e.Errno), e.Errno == unix.EOPNOTSUPP && e.Kind != nft.OpAddElement:
-			return fmt.Errorf("apply %d differences: %w", len(ops), err)
-		case beliefIsWrong(&e, ops):
+			return fmt.Errorf("apply %d differences: %w", len(ops), refused)
+		case beliefIsWrong(e, ops):
 			wrong = true
 		default:
-			for _, t := range e.Tags {
-				if t >= 0 && t < len(ops) && !slices.Contains(invalid.Keys, ops[t].Key) {
-					invalid.Keys = append(invalid.Keys, ops[t].Key)
-				}
-			}
+			perhaps = perhaps || e.Errno == unix.EEXIST
+			invalid.Keys = appendKeys(invalid.Keys, e.Tags, ops)
 		}
 	}
-	if len(invalid.Keys) > 0 {
-		invalid.Err = err
+	switch {
+	case len(invalid.Keys) > 0 && perhaps: // a range that we do not know of may be in the way
+		return errors.Join(&invalid, dataplane.ErrConflict)
+	case len(invalid.Keys) > 0:
 		return &invalid
+	case wrong: // nobody wrote since we looked
+		return fmt.Errorf("apply: %w: %w", dataplane.ErrConflict, refused)
 	}
-	if wrong {
-		// Nobody wrote since we looked, so what we believe is wrong: read it again.
-		return fmt.Errorf("apply: %w: %w", dataplane.ErrConflict, err)
+	return fmt.Errorf("apply %d differences: %w", len(ops), refused)
+}
+
+func appendKeys(keys []dataplane.Key, tags []int, ops []dataplane.Op) []dataplane.Key {
+	for _, t := range tags {
+		if t >= 0 && t < len(ops) && !slices.Contains(keys, ops[t].Key) {
+			keys = append(keys, ops[t].Key)
+		}
 	}
-	return fmt.Errorf("apply %d differences: %w", len(ops), err)
+	return keys
 }
 
 // beliefIsWrong tells the refusals that no object can be blamed for: what should be

@@ -18,7 +18,7 @@ func join(parts ...rule) rule {
 	return out
 }
 
-// lang writes the phrases of our rules for one family.
+// lang writes parts of rules in the way of one address family.
 type lang struct {
 	f    nft.Family
 	addr int // register words of an address

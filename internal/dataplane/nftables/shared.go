@@ -3,14 +3,11 @@ package nftables
 import (
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
-	"github.com/fairlead/fairlead/internal/model"
 )
 
-// front says by what a pool's Frontends are found.
+// front says by which parts of its key a Frontend is found.
 type front uint8
 
 const (
@@ -150,97 +147,4 @@ func (c leaf) draw(l lang, modulus uint32) rule {
 			Source: nft.Word(hashWord), Dest: nft.Word(next), Bytes: uint32(l.addr * 4), Modulus: modulus, Seed: hashSeed, Offset: hashBase})}
 	}
 	return join(key, slot, rule{lookup(c.pool.set().parts()[c.shard]), l.dnat(c.pool.front != byRange)})
-}
-
-// outer describes the shared chain of externalTrafficPolicy Local: pods and the
-// node itself may use the whole cluster, everybody else only what is here.
-type outer struct {
-	cluster leaf
-	verdict model.Verdict // for pods and the node; cluster counts if Forward
-	local   leaf
-	other   model.Verdict // for everybody else; local counts if Forward
-}
-
-func (o outer) name() string {
-	b := append(make([]byte, 0, 32), "xl-"...)
-	if o.cluster.masquerade {
-		b = append(b, "ext-"...)
-	}
-	b = append(side(b, o.cluster, o.verdict), '-')
-	if o.other == model.Forward {
-		b = strconv.AppendUint(b, uint64(o.local.class), 10)
-	} else {
-		b = append(b, o.other.String()...)
-	}
-	return string(o.cluster.memory.appendName(b))
-}
-
-func side(b []byte, c leaf, v model.Verdict) []byte {
-	if v == model.Forward {
-		return c.appendName(b)
-	}
-	c.class = 0
-	b = c.appendName(b)
-	return append(b[:len(b)-1], v.String()...)
-}
-
-// leaves are the chains that o leads to.
-func (o outer) leaves() []leaf {
-	if o.verdict != model.Forward {
-		return nil
-	}
-	node := o.cluster
-	node.masquerade = true
-	if o.cluster == node {
-		return []leaf{node}
-	}
-	return []leaf{o.cluster, node}
-}
-
-func (o outer) rules(l lang, podsAre *model.LocalDetector) []rule {
-	pods, node := ends(o.verdict), ends(o.verdict)
-	if ls := o.leaves(); len(ls) > 0 {
-		pods, node = does(nft.Goto(ls[0].name())), does(nft.Goto(ls[len(ls)-1].name()))
-	}
-	var out []rule
-	if isPod, some := l.fromPod(podsAre, false); some {
-		out = append(out, join(isPod, pods))
-	}
-	out = append(out, join(fromNode(), node))
-	if o.other == model.Forward {
-		return append(out, o.local.draws(l)...)
-	}
-	return append(out, ends(o.other))
-}
-
-// guardedPrefix begins the names of the chains that let only source ranges come.
-const guardedPrefix = "guarded-"
-
-// guarded holds the clients of a range of ports against its source ranges and
-// sends on whom they let in. It comes after the lookup of the range, not before
-// all lookups like that of single ports: a port inside may be another Service's.
-func guarded(l lang, on nft.Verdict) []rule {
-	key, next := l.vip()
-	return []rule{
-		join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in("fw-allowed-ranges")}, does(on)),
-		does(nft.Drop()),
-	}
-}
-
-// ends turns a verdict other than Forward into a rule's end. To refuse is to let
-// the packet go on untranslated: the filter hooks know the Frontend.
-func ends(v model.Verdict) rule {
-	if v == model.Drop {
-		return does(nft.Drop())
-	}
-	return does(nft.Return())
-}
-
-const rejectChain = "reject-chain"
-
-// rejectRules: a reset, because a TCP client on this host would wait a second
-// for the ICMP error to count (docs/design/nftables.md).
-func rejectRules(l lang) []rule {
-	tcp := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{unix.IPPROTO_TCP}), nft.RejectReset()}
-	return []rule{tcp, {nft.RejectPort(l.f)}}
 }

@@ -1,7 +1,6 @@
 package nftables
 
 import (
-	"errors"
 	"maps"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -135,78 +134,4 @@ func (w *writer) spec(def *setDef, name string) nft.SetSpec {
 func (w *writer) sameSet(def *setDef, row nft.Set) bool {
 	spec := w.spec(def, row.Ref.Name)
 	return spec.Matches(row)
-}
-
-// chains makes all chains before any rule, since rules lead to chains.
-func (w *writer) chains() error {
-	hooks := fixedHooks()
-	for k := kindLeafChain; k <= kindBaseChain; k++ {
-		w.each(k, func(o *dataplane.Op) {
-			if o.Want == "" {
-				return
-			}
-			*w.n++
-			ref := tableRef(o.Key.Family).Chain(o.Key.ID)
-			if _, there := w.old.chains[o.Key.ID]; o.Have != "" {
-				w.d.batch.FlushChain(ref)
-			} else if !there {
-				w.d.batch.NewChain(nft.ChainSpec{Ref: ref, Hook: hooks[o.Key.ID]})
-			}
-		})
-	}
-	w.each(kindStickyRules, func(o *dataplane.Op) {
-		*w.n++
-		if o.Have != "" {
-			w.d.batch.FlushChain(tableRef(o.Key.Family).Chain(o.Key.ID))
-		}
-	})
-	return w.rules()
-}
-
-func (w *writer) rules() error {
-	var missing error
-	for k := kindLeafChain; k <= kindStickyRules; k++ {
-		w.each(k, func(o *dataplane.Op) {
-			if o.Want == "" {
-				return
-			}
-			rules, known := w.d.chains.rules[o.Want]
-			if !known {
-				missing = &dataplane.InvalidError{Keys: []dataplane.Key{o.Key}, Err: errors.New("no rules of this digest were rendered")}
-				return
-			}
-			for _, r := range rules() {
-				w.d.batch.NewRule(nft.RuleSpec{Chain: tableRef(o.Key.Family).Chain(o.Key.ID), Exprs: r, UserData: tag(r)})
-			}
-		})
-	}
-	return missing
-}
-
-// deletions empties chains first, for their rules may lead to one another and to
-// sets; then sets, whose elements may lead to chains; then the chains.
-func (w *writer) deletions() {
-	w.goneChains(w.d.batch.FlushChain)
-	for k := kindClients; k >= kindSet; k-- {
-		w.each(k, func(o *dataplane.Op) {
-			if o.Want == "" {
-				w.d.batch.DelSet(tableRef(o.Key.Family).Set(o.Key.ID))
-				*w.n++
-			}
-		})
-	}
-	w.goneChains(func(c nft.ChainRef) {
-		w.d.batch.DelChain(c)
-		*w.n++
-	})
-}
-
-func (w *writer) goneChains(do func(nft.ChainRef)) {
-	for k := kindBaseChain; k >= kindLeafChain; k-- {
-		w.each(k, func(o *dataplane.Op) {
-			if o.Want == "" {
-				do(tableRef(o.Key.Family).Chain(o.Key.ID))
-			}
-		})
-	}
 }

@@ -1,0 +1,193 @@
+package nftables
+
+import (
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Render implements dataplane.Driver.
+func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
+	if !d.serves(f.Key.Family) {
+		return
+	}
+	var buf [24]byte
+	r := frontend{d: d, f: f, view: view, emit: emit, id: string(appendID(buf[:0], f.Key)), fam: f.Key.Family}
+	r.poolID = r.id
+	switch {
+	case f.Kind == model.NodePort:
+		r.front = byNodePort
+	case f.Key.Range():
+		r.front, r.poolID = byRange, r.id[:len(r.id)-4]
+	}
+	if f.Kind == model.ClusterIP {
+		r.put(kindClusterIP, r.id[:addrLen(r.fam)], present)
+	}
+	if f.Guarded {
+		r.guard()
+	}
+	if f.LocalOnly {
+		r.localOnly()
+		return
+	}
+	r.whole()
+}
+
+// frontend renders one Frontend.
+type frontend struct {
+	d    *Driver
+	f    *model.Frontend
+	view *model.NodeView
+	emit func(dataplane.Object)
+	id   string
+	// poolID is what the Frontend's endpoints are found by: of a range, not its ports.
+	poolID string
+	front  front
+	fam    model.Family
+}
+
+func (r *frontend) put(k dataplane.Kind, id, value string) {
+	r.emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: r.fam, ID: id}, Value: value})
+}
+
+// of picks the kind by what the Frontend is found by.
+func (r *frontend) of(kinds ...dataplane.Kind) dataplane.Kind { return kinds[r.front] }
+
+func (r *frontend) guard() {
+	if v := packPrefixes(ofFamily(r.f.SourceRanges, r.fam)); v != "" {
+		r.put(r.of(kindAllowed, kindAllowedNodePort, kindAllowedRange), r.id, v)
+	}
+	if r.front != byRange { // which is guarded behind its lookup, by publish
+		r.put(r.of(kindGuarded, kindGuardedNodePort), r.id, present)
+	}
+}
+
+// whole renders a Frontend that treats every client alike.
+func (r *frontend) whole() {
+	switch sane(r.f.Verdict, r.f.Backends) {
+	case model.Drop:
+		r.publish(dropValue)
+	case model.Forward:
+		l := r.leaf(false, r.f.Backends)
+		l.masquerade = r.f.Masquerade
+		r.leafChain(l)
+		r.hairpin(r.f.Backends)
+		r.learn()
+		r.publish(l.name())
+	default: // Reject; an unknown verdict fails closed
+		r.refuse()
+		if r.front != byRange || r.f.Guarded {
+			r.publish(returnValue) // or a range around it would take the connection
+		}
+	}
+}
+
+// localOnly renders externalTrafficPolicy Local.
+func (r *frontend) localOnly() {
+	o := outer{verdict: sane(r.f.Verdict, r.f.Backends), other: sane(r.f.LocalVerdict, r.f.LocalBackends)}
+	if o.verdict == o.other && o.verdict != model.Forward {
+		r.whole()
+		return
+	}
+	o.cluster, o.local = r.bare(false), r.bare(true)
+	if o.verdict == model.Forward {
+		o.cluster = r.leaf(false, r.f.Backends)
+		o.cluster.masquerade = r.f.Masquerade
+		r.hairpin(r.f.Backends)
+	}
+	if o.other == model.Forward {
+		o.local = r.leaf(true, r.f.LocalBackends)
+		r.hairpin(r.f.LocalBackends)
+	}
+	for _, l := range o.leaves() {
+		r.leafChain(l)
+	}
+	r.outerChain(o)
+	r.learn()
+	if o.verdict == model.Reject || o.other == model.Reject {
+		r.refuse() // whoever is not translated
+	}
+	r.publish(o.name())
+}
+
+// sane fails closed: nothing can be forwarded to nobody.
+func sane(v model.Verdict, list []model.Backend) model.Verdict {
+	if v == model.Forward && len(list) == 0 {
+		return model.Reject
+	}
+	return v
+}
+
+// bare is the description of a leaf of this Frontend without its size.
+func (r *frontend) bare(local bool) leaf {
+	l := leaf{pool: pool{r.front, local}, hash: r.f.ConsistentHash && len(r.table(local)) > 0}
+	if r.remembers() {
+		l.memory = memoryOf(r.f)
+	}
+	return l
+}
+
+func (r *frontend) table(local bool) model.HashTable {
+	if local {
+		return r.f.LocalHashTable
+	}
+	return r.f.HashTable
+}
+
+// remembers: a range has no memory of clients (policy says so to its owner).
+func (r *frontend) remembers() bool { return r.f.AffinityTimeout > 0 && r.front != byRange }
+
+// leaf writes the slots of a list and describes the chain that draws from them.
+func (r *frontend) leaf(local bool, list []model.Backend) leaf {
+	l := r.bare(local)
+	if l.pool.set().split {
+		l.shard = uint8(shardOf(r.poolID))
+	}
+	if l.sticky() {
+		r.put(l.pool.liveKind(), r.id, packLive(list))
+	}
+	if l.hash {
+		table := r.table(local)
+		l.class = uint32(len(table))
+		r.put(hashedKind(l.pool.kind()), r.poolID, packTable(table, list, l.pool.set()))
+		return l
+	}
+	slots, n := packSlots(list, r.fam, l.pool.set())
+	l.class = classOf(n)
+	r.put(l.pool.kind(), r.poolID, slots)
+	return l
+}
+
+func (r *frontend) hairpin(list []model.Backend) {
+	var buf [24]byte
+	for i := range list {
+		b := &list[i]
+		if !b.Local {
+			continue
+		}
+		id := appendID(buf[:0], model.FrontendKey{Addr: b.Addr, Protocol: r.f.Key.Protocol, Port: b.Port})
+		if r.front == byRange {
+			r.put(kindHairpinRange, string(id[:len(id)-2]), present)
+			continue
+		}
+		r.put(kindHairpin, string(id), present)
+	}
+}
+
+func (r *frontend) refuse() {
+	r.put(r.of(kindRefused, kindRefusedNodePort, kindRefusedRange), r.id, rejectChain)
+}
+
+// publish leads new connections to a chain, or says what becomes of them. To a
+// guarded range they come by its guard.
+func (r *frontend) publish(verdict string) {
+	if r.f.Guarded && r.front == byRange && verdict != dropValue {
+		on, lang := verdictOf(verdict), langOf(r.fam)
+		c := chain{guardedPrefix + "none", r.d.chains.write(func() []rule { return guarded(lang, on) })}
+		if on.Chain != "" {
+			c.name = guardedPrefix + on.Chain
+		}
+		r.emit(c.object(kindOuterChain, r.fam))
+		verdict = c.name
+	}
+	r.put(r.of(kindServices, kindNodePorts, kindRanges), r.id, verdict)
+}
