@@ -37,8 +37,12 @@ var (
 
 // TestMain lets the test binary be the agent, a process of its own that can be killed.
 func TestMain(m *testing.M) {
-	if os.Getenv(agentEnv) != "" {
-		if err := agent(); err != nil {
+	if role := os.Getenv(agentEnv); role != "" {
+		run := agent
+		if role == "cleanup" {
+			run = cleanup
+		}
+		if err := run(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -252,6 +252,38 @@ func (b *bench) silent(t *testing.T, server netip.AddrPort) {
 	}
 }
 
+func cleanup() error {
+	k, err := nft.Open(nft.Config{})
+	if err != nil {
+		return err
+	}
+	return Cleanup(context.Background(), k)
+}
+
+// TestCleanup: after a crash no table and no device is left.
+func TestCleanup(t *testing.T) {
+	b := newBench(t)
+	p := b.start(t)
+	answeredBy(t, "agent starts", b.list, ours)
+	p.Kill()
+	for range 2 {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), agentEnv+"=cleanup")
+		cmd.Stderr = os.Stderr
+		p, err := b.node.Start(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.Done()
+	}
+	left := in(t, b.node, "ip", "link") + in(t, b.node, "nft", "list", "tables")
+	for _, text := range []string{podDevice, askDevice, tableName} {
+		if strings.Contains(left, text) {
+			t.Errorf("%s is left:\n%s", text, left)
+		}
+	}
+}
+
 // TestFrames: what is packed is read back, whatever its length.
 func TestFrames(t *testing.T) {
 	for _, vip := range vips {

@@ -68,17 +68,17 @@ func ingressIPs(ingress []corev1.LoadBalancerIngress, r *report) []netip.Addr {
 	const field = "status.loadBalancer.ingress"
 	var out []netip.Addr
 	for i := range ingress {
-		in1 := &ingress[i]
-		if in1.IP == "" {
+		status := &ingress[i]
+		if status.IP == "" {
 			continue // a host name: not ours to resolve
 		}
-		if mode := in1.IPMode; mode != nil && *mode != corev1.LoadBalancerIPModeVIP {
+		if mode := status.IPMode; mode != nil && *mode != corev1.LoadBalancerIPModeVIP {
 			if *mode != corev1.LoadBalancerIPModeProxy {
 				r.add(in(field, i, "ipMode"), "%q is unknown: the address is not used", *mode)
 			}
 			continue
 		}
-		a, err := parseVIP(in1.IP)
+		a, err := parseVIP(status.IP)
 		if err != nil {
 			r.add(in(field, i, "ip"), "%v", err)
 			continue
