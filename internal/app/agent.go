@@ -86,7 +86,7 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	a.engine = engine.New(engine.Params{
 		Driver: a.driver, Families: a.caps.Families, Mailbox: a.mail, View: viewInputs(cfg), NodeName: cfg.NodeName,
 		Sources: sources, MinSync: cfg.MinSyncPeriod, Audit: auditPeriod(cfg), Log: log.Logger, OnTurn: a.follow.turn, BeforeWrite: a.follow.aboutToWrite,
-		ChunkOps: a.caps.ChunkOps, Pace: a.caps.Pace,
+		ChunkOps: a.caps.ChunkOps, Pace: a.caps.Pace, MaxBackends: a.caps.MaxBackends,
 	})
 	a.addServers()
 	a.addConntrack()

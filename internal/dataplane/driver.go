@@ -81,6 +81,8 @@ type Caps struct {
 	// write took, because a write costs what exists, not what changed; 0 asks for
 	// no pause.
 	Pace int
+	// MaxBackends is how many backends of one Frontend are served; 0 is no limit.
+	MaxBackends int
 }
 
 // Has tells whether a family is usable.

@@ -28,7 +28,7 @@ func (e *Engine) decide(keys []model.ServiceKey, s scope) {
 			e.dirty[k] = struct{}{}
 			continue
 		}
-		e.report(decision(k), res.Problems)
+		e.report(decision(k), e.withTooMany(k, &res))
 		objs = slices.Grow(objs[:0], 4*len(res.Frontends))
 		for i := range res.Frontends {
 			if f := &res.Frontends[i]; slices.Contains(e.p.Families, f.Key.Family) {
@@ -39,6 +39,20 @@ func (e *Engine) decide(keys []model.ServiceKey, s scope) {
 		e.turn.Decided = append(e.turn.Decided, Decided{Key: k, Result: res})
 	}
 	e.turn.Phases[PhasePolicy] += e.p.Now().Sub(t0)
+}
+
+// withTooMany gives the problems of a decision, and that some of its backends get no
+// connection because the data plane cannot hold so many.
+func (e *Engine) withTooMany(k model.ServiceKey, res *policy.Result) []model.Problem {
+	most := 0
+	for i := range res.Frontends {
+		most = max(most, len(res.Frontends[i].Backends), len(res.Frontends[i].LocalBackends))
+	}
+	if e.p.MaxBackends == 0 || most <= e.p.MaxBackends {
+		return res.Problems
+	}
+	return append(slices.Clone(res.Problems), model.Problem{Object: "Service " + k.String(), Field: "spec.ports",
+		Reason: fmt.Sprintf("has %d endpoints, of which the first %d are served", most, e.p.MaxBackends)})
 }
 
 // result is policy's answer for one Service.

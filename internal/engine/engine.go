@@ -37,8 +37,10 @@ type Params struct {
 	Pace     int
 	Audit    time.Duration // comparison with the kernel even without an alarm (1 h)
 	ChunkOps int           // kernel operations per transaction while building (12 000)
-	Now      func() time.Time
-	Log      *slog.Logger
+	// MaxBackends is how many backends of a Frontend the driver serves; 0 is no limit.
+	MaxBackends int
+	Now         func() time.Time
+	Log         *slog.Logger
 	// OnTurn is called after each turn that did or tried something, on the
 	// engine's goroutine: it must not block. The Turn is valid during the call.
 	OnTurn func(*Turn)

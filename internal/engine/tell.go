@@ -30,6 +30,7 @@ func (e *Engine) finish(s scope, err error) {
 		e.lastEnd, e.pause = now, max(e.p.MinSync, min(time.Duration(e.p.Pace)*e.turn.Phases[PhaseApply], maxPause))
 	}
 	if !e.worthTelling(s, err) {
+		e.turn.Decided = nil
 		return
 	}
 	t := &e.turn
@@ -72,6 +73,14 @@ func (e *Engine) gatherDecisions(s scope, err error) {
 		t.Decided = nil
 		return
 	}
+	if s == everything && err == nil && len(e.dirty)+len(e.held) == 0 && len(t.Decided) == len(e.untold) {
+		for i := range t.Decided { // all of this turn, as nearly always
+			k := t.Decided[i].Key
+			t.Gone = append(t.Gone, policy.LostKeys(e.untold[k], e.services.Served(k))...)
+		}
+		e.forgetUntold()
+		return
+	}
 	results := make(map[model.ServiceKey]policy.Result, len(t.Decided))
 	for i := range t.Decided {
 		results[t.Decided[i].Key] = t.Decided[i].Result
@@ -96,6 +105,13 @@ func (e *Engine) gatherDecisions(s scope, err error) {
 		}
 	}
 	if len(e.untold) == 0 {
-		e.untold = map[model.ServiceKey]*model.Service{} // a cleared map keeps its buckets
+		e.forgetUntold()
 	}
+}
+
+func (e *Engine) forgetUntold() {
+	if len(e.turn.Decided) > 1024 { // a cleared map keeps its buckets
+		e.untold = map[model.ServiceKey]*model.Service{}
+	}
+	clear(e.untold)
 }

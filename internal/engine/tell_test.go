@@ -160,6 +160,25 @@ func TestProblemsOfOneObjectFromTwoSides(t *testing.T) {
 	})
 }
 
+// Endpoints beyond what the data plane holds are a problem of their Service.
+func TestTooManyBackends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), func(p *Params) { p.MaxBackends = 2 })
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 1, 2, 3), svcEvent(2, 80), sliceEvent(2, 1, 2), synced)
+			synctest.Wait()
+			if p := b.last().Problems; len(p) != 1 || p[0].Object != "Service default/svc-00001" {
+				t.Fatalf("problems: %v", p)
+			}
+			b.put(sliceEvent(1, 1, 2))
+			synctest.Wait()
+			if w := b.last().Well; len(w) != 1 {
+				t.Errorf("well: %v", w)
+			}
+		})
+	})
+}
+
 // A Load that is not asked for by the clock does not give way, also after one that did.
 func TestAlarmAfterAnAuditDoesNotGiveWay(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // watched runs a test on an engine that is built and watches.
@@ -128,5 +129,27 @@ func TestWatchFailsBeforeTheFirstBuild(t *testing.T) {
 				t.Fatalf("nothing was built in %d loads, %d watches", b.drv.count().loads, b.drv.count().watches)
 			}
 		})
+	})
+}
+
+// What could not be read because its family must be made anew is no drift: the
+// rebuild says it all.
+func TestUnreadFamilyIsNoDrift(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		was := b.drv.snapshot()
+		b.drv.mu.Lock()
+		b.drv.failLoad = func() error {
+			b.drv.failLoad, b.drv.moved = nil, false
+			return &dataplane.RebuildError{Families: []model.Family{model.IPv4}, Why: "the hook of a chain"}
+		}
+		b.drv.mu.Unlock()
+		b.drv.foreign(func(k map[dataplane.Key]string) { delete(k, vip(1)) })
+		synctest.Wait()
+		if last := b.last(); len(last.Rebuilt) != 1 || len(last.Drift) != 0 || last.Err != nil {
+			t.Errorf("told: %+v", last)
+		}
+		if !maps.Equal(b.drv.snapshot(), was) {
+			t.Errorf("in the kernel: %v", b.drv.snapshot())
+		}
 	})
 }
