@@ -34,6 +34,9 @@ func startAgent(t *testing.T, k nft.Kernel) *agent {
 		View: policy.ViewInputs{NodePortPrimary: true, MasqueradeBit: 14,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}},
 		OnTurn: func(tu *engine.Turn) {
+			if tu.Waits {
+				return
+			}
 			a.good.Store(tu.Err == nil && tu.Pending == 0)
 			a.held.Store(int64(tu.Held))
 			for _, q := range tu.Quarantined {
