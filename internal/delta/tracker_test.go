@@ -160,7 +160,7 @@ func TestRandomSequences(t *testing.T) {
 		tr, wants := newTracker(), map[string]map[string]string{}
 		for range 40 {
 			o := string(rune('A' + r.IntN(3)))
-			switch r.IntN(4) {
+			switch r.IntN(6) {
 			case 0, 1:
 				set := map[string]string{}
 				for _, k := range keys {
@@ -169,11 +169,12 @@ func TestRandomSequences(t *testing.T) {
 					}
 				}
 				wants[o] = set
-				var objs []Object[string]
-				for k, v := range set {
-					objs = append(objs, Object[string]{k + own(k, o), v})
-				}
-				tr.Set(o, objs, t0)
+				tr.Set(o, owned(o, set), t0)
+			case 4:
+				tr.Hold(o, t0)
+			case 5:
+				all := func(string) bool { return true }
+				tr.CommitAnew(all, tr.Anew(all))
 			case 2:
 				some := tr.Pending()
 				tr.Commit(some[:r.IntN(len(some)+1)])
@@ -188,10 +189,20 @@ func TestRandomSequences(t *testing.T) {
 				tr.ReplaceActual(maps.All(there), t0)
 			}
 		}
+		for o, set := range wants {
+			tr.Set(o, owned(o, set), t0) // or it is on hold
+		}
 		tr.Expire(t0.Add(time.Hour))
 		tr.Commit(tr.Pending())
 		checkHave(t, seed, tr, wants)
 	}
+}
+
+func owned(o string, set map[string]string) (objs []Object[string]) {
+	for k, v := range set {
+		objs = append(objs, Object[string]{k + own(k, o), v})
+	}
+	return objs
 }
 
 // own makes keys other than z and l private to their owner.
@@ -227,6 +238,9 @@ func checkHave(t *testing.T, seed uint64, tr *Tracker[string, string], wants map
 				t.Fatalf("seed %d: %s is %q, want %q", seed, key, have, v)
 			}
 		}
+	}
+	if left := len(tr.held) + len(tr.holders) + len(tr.lingering) + len(tr.before); left != 0 {
+		t.Fatalf("seed %d: %d entries left in the layers", seed, left)
 	}
 	if tr.Len() != len(n) || tr.PendingCount() != 0 {
 		t.Fatalf("seed %d: %d keys known, %d wanted, %d pending", seed, tr.Len(), len(n), tr.PendingCount())
