@@ -71,10 +71,7 @@ func (t *Tracker[K, O]) endHold(owner O, now time.Time) {
 	list := t.held[owner]
 	delete(t.held, owner)
 	for _, e := range list {
-		if _, mine := t.holders[e][owner]; !mine {
-			continue
-		}
-		delete(t.holders[e], owner)
+		delete(t.holders[e], owner) // unless somebody has overruled it
 		if len(t.holders[e]) == 0 {
 			delete(t.holders, e)
 			if e.refs == 0 {

@@ -27,6 +27,9 @@ func TestHoldKeepsLastGood(t *testing.T) {
 	tr.Set("a", objects("x", "bad", "y", "bad"), t0)
 	tr.Hold("a", t0)
 	expectPending(t, tr)
+	if tr.Len() != 1 {
+		t.Errorf("%d keys are known, one is there", tr.Len())
+	}
 	tr.Set("a", objects("x", "good"), t0)
 	expectPending(t, tr, "x:1>good")
 }

@@ -30,7 +30,6 @@ func (e *Engine) depart(was []*model.Slice, now time.Time) {
 	for _, old := range was {
 		svc, list := e.st.Service(old.Service)
 		if svc == nil {
-			delete(e.leaving, old.Service)
 			continue
 		}
 		if lost := lostEndpoints(old, list); lost != nil {

@@ -132,6 +132,29 @@ func TestWatchFailsBeforeTheFirstBuild(t *testing.T) {
 	})
 }
 
+// A family that was made anew is not made anew again when another must be.
+func TestARebuildIsDoneOnce(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		for i, f := range []model.Family{model.IPv4, model.IPv6} {
+			told := false
+			b.drv.mu.Lock()
+			b.drv.fail = func(dataplane.Batch) error {
+				if told {
+					return nil
+				}
+				told = true
+				return &dataplane.RebuildError{Families: []model.Family{f}, Why: "a set is full"}
+			}
+			b.drv.mu.Unlock()
+			b.put(svcEvent(2+i, 80))
+			synctest.Wait()
+			if n := b.drv.count().rebuilds; n != 1 || b.drv.snapshot()[vip(2+i)] != "reject" {
+				t.Fatalf("%s: %d rebuilds, in the kernel %v", f, n, b.drv.snapshot())
+			}
+		}
+	})
+}
+
 // What could not be read because its family must be made anew is no drift: the
 // rebuild says it all.
 func TestUnreadFamilyIsNoDrift(t *testing.T) {
