@@ -24,7 +24,7 @@ func noSlice(i int, name string) model.Event {
 	return ev
 }
 
-// ends tells after how long the followers were told of an end of all flows to an endpoint.
+// knows tells whether the followers were told last that an endpoint serves.
 func (b *bench) knows(addr netip.Addr) bool {
 	for _, d := range b.last().Decided {
 		for _, f := range d.Result.Frontends {
@@ -132,6 +132,27 @@ func TestRemovalsGoIn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An endpoint that has arrived is not kept for where it came from: what happens to it
+// next goes in at once.
+func TestArrivedEndpointIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), inSlice(1, "-a", 1, 2), inSlice(1, "-b", 3), synced)
+			synctest.Wait()
+			ended := inSlice(1, "-b", 3, 2)
+			ended.Slice.Value.Endpoints[1].Ready, ended.Slice.Value.Endpoints[1].Serving = false, false
+			for _, ev := range []model.Event{inSlice(1, "-a", 1), inSlice(1, "-b", 3, 2), ended} {
+				b.put(ev)
+				synctest.Wait()
+			}
+			if b.knows(netip.AddrFrom4([4]byte{10, 128, 0, 2})) {
+				t.Error("an endpoint that is not ready any more serves")
+			}
+		})
+	})
 }
 
 func otherPorts(ev model.Event) model.Event {

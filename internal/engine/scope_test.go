@@ -146,12 +146,13 @@ func TestChangesBeforeSyncedCostNoDecision(t *testing.T) {
 		b := newBench(newMemDriver(), nil)
 		run(t, b, func() {
 			b.put(svcEvent(1, 80))
+			b.put(inSlice(1, "-b", 5))
 			for i := range 10_000 {
 				b.put(sliceEvent(1, i, i+1))
 				synctest.Wait()
 			}
 			if err := b.Inspect(t.Context(), func(View) {
-				if len(b.Engine.turn.Decided) > 0 || len(b.Engine.dirty) != 1 || len(b.Engine.turn.Triggers) > maxTriggers {
+				if len(b.Engine.turn.Decided) > 0 || len(b.Engine.dirty) != 1 || len(b.Engine.leaving) > 0 || len(b.Engine.turn.Triggers) > maxTriggers {
 					t.Errorf("%d decisions, %d names and %d triggers are kept", len(b.Engine.turn.Decided), len(b.Engine.dirty), len(b.Engine.turn.Triggers))
 				}
 			}); err != nil {
