@@ -73,8 +73,8 @@ func (e *Engine) gatherDecisions(s scope, err error) {
 		t.Decided = nil
 		return
 	}
-	if s == everything && err == nil && len(e.dirty)+len(e.held) == 0 && len(t.Decided) == len(e.untold) {
-		for i := range t.Decided { // all of this turn, as nearly always
+	if s == everything && err == nil && e.allIsOfThisTurn() {
+		for i := range t.Decided {
 			k := t.Decided[i].Key
 			t.Gone = append(t.Gone, policy.LostKeys(e.untold[k], e.services.Served(k))...)
 		}
@@ -107,6 +107,12 @@ func (e *Engine) gatherDecisions(s scope, err error) {
 	if len(e.untold) == 0 {
 		e.forgetUntold()
 	}
+}
+
+// allIsOfThisTurn tells, as nearly always, that what is to be told was decided in this
+// turn and is in the kernel if the rest is.
+func (e *Engine) allIsOfThisTurn() bool {
+	return len(e.dirty)+len(e.held) == 0 && len(e.turn.Decided) == len(e.untold)
 }
 
 func (e *Engine) forgetUntold() {
