@@ -69,23 +69,28 @@ func (e *Engine) worthTelling(s scope, err error) bool {
 func (e *Engine) gatherDecisions(s scope, err error) {
 	t := &e.turn
 	t.Gone = nil
-	if s < listed || err != nil && dataplane.NothingDone(err) {
+	switch {
+	case s < listed || err != nil && dataplane.NothingDone(err):
 		t.Decided = nil
-		return
-	}
-	if s == everything && err == nil && e.allIsOfThisTurn() {
+	case s == everything && err == nil && e.allIsOfThisTurn():
 		for i := range t.Decided {
 			k := t.Decided[i].Key
 			t.Gone = append(t.Gone, policy.LostKeys(e.untold[k], e.services.Served(k))...)
 		}
 		e.forgetUntold()
-		return
+	default:
+		e.gatherUntold(s, err == nil)
 	}
+}
+
+// gatherUntold looks at each Service of which the followers know an older state.
+func (e *Engine) gatherUntold(s scope, written bool) {
+	t := &e.turn
 	results := make(map[model.ServiceKey]policy.Result, len(t.Decided))
 	for i := range t.Decided {
 		results[t.Decided[i].Key] = t.Decided[i].Result
 	}
-	t.Decided = t.Decided[:0]
+	t.Decided = nil
 	for _, k := range slices.SortedFunc(maps.Keys(e.untold), model.ServiceKey.Compare) {
 		if _, undecided := e.dirty[k]; undecided || e.isHeld(k) {
 			continue
@@ -99,7 +104,7 @@ func (e *Engine) gatherDecisions(s scope, err error) {
 			res = e.result(k)
 		}
 		t.Decided = append(t.Decided, Decided{Key: k, Result: res})
-		if err == nil {
+		if written {
 			t.Gone = append(t.Gone, gone...)
 			delete(e.untold, k)
 		}
