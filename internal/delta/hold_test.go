@@ -147,6 +147,10 @@ func TestOwners(t *testing.T) {
 	if want := map[string][]string{"a": {"s", "x"}, "b": {"s"}}; !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("owners %v, want %v", got, want)
 	}
+	tr.Set("c", objects("d", "1", "d", "1"), t0) // named twice, blamed once
+	if got := tr.Owners([]string{"d"}); len(got) != 1 || len(got["c"]) != 1 {
+		t.Errorf("owners %v", got)
+	}
 	tr.Set("a", objects("x", "1"), t0) // the first owner of s gives it up
 	got = tr.Owners([]string{"s"})
 	if want := map[string][]string{"b": {"s"}}; !maps.EqualFunc(got, want, slices.Equal) {
