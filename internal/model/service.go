@@ -75,6 +75,9 @@ type Extras struct {
 	Accelerate     string         // fairlead.dev/accelerate
 }
 
+// MaxWeight is the largest weight of an endpoint (fairlead.dev/weights).
+const MaxWeight = 1000
+
 // ServicePort is one entry of spec.ports.
 type ServicePort struct {
 	Name     string

@@ -86,7 +86,7 @@ func Minimal(list []netip.Prefix) []netip.Prefix {
 }
 
 // MaxWeight is the highest weight that fairlead.dev/weights may give.
-const MaxWeight = 1000
+const MaxWeight = model.MaxWeight
 
 // weights reads fairlead.dev/weights, "10.0.0.1=3,web-0=0": endpoints by address
 // or hostname. The source has checked the form; what does not parse is left out.

@@ -16,10 +16,7 @@ import (
 // Kubernetes contract.
 const annotationPrefix = "fairlead.dev/"
 
-const (
-	maxWeight = 1000            // policy.MaxWeight
-	maxPark   = 4 * time.Second // below the 5 s after which resolvers try again
-)
+const maxPark = 4 * time.Second // below the 5 s after which resolvers try again
 
 // extras reads the fairlead.dev annotations. A bad value asks for nothing; a bad
 // item of a list costs that item.
@@ -78,8 +75,8 @@ func checkWeight(item string) string {
 		return "must read address=weight or hostname=weight"
 	}
 	w, err := strconv.ParseUint(value, 10, 16)
-	if err != nil || w > maxWeight {
-		return "the weight must be a number in 0.." + strconv.Itoa(maxWeight)
+	if err != nil || w > model.MaxWeight {
+		return "the weight must be a number in 0.." + strconv.Itoa(model.MaxWeight)
 	}
 	return ""
 }

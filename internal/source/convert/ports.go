@@ -11,6 +11,7 @@ import (
 func (c *Converter) servicePorts(spec *corev1.ServiceSpec, kind corev1.ServiceType, r *report) []model.ServicePort {
 	const field = "spec.ports"
 	out := make([]model.ServicePort, 0, len(spec.Ports))
+	var taken claimedPorts
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
 		protocol, ok := model.ParseProtocol(string(p.Protocol))
@@ -26,15 +27,13 @@ func (c *Converter) servicePorts(spec *corev1.ServiceSpec, kind corev1.ServiceTy
 			Name: c.intern(p.Name), Protocol: protocol,
 			Port: uint16(p.Port), NodePort: nodePort(p, i, kind, r),
 		}
-		if clash := clashOf(out, port); clash != "" {
+		if clash := taken.clash(port); clash != "" {
 			r.add(in(field, i, clash), "the same as that of an earlier port of this Service: the port is not used")
 			continue
 		}
-		for _, earlier := range out {
-			if port.NodePort != 0 && earlier.NodePort == port.NodePort && earlier.Protocol == port.Protocol {
-				r.add(in(field, i, "nodePort"), "%d/%s is taken by an earlier port of this Service", port.NodePort, protocol)
-				port.NodePort = 0
-			}
+		if port.NodePort != 0 && !taken.claim("nodePort", "", port.NodePort, protocol) {
+			r.add(in(field, i, "nodePort"), "%d/%s is taken by an earlier port of this Service", port.NodePort, protocol)
+			port.NodePort = 0
 		}
 		out = append(out, port)
 	}
@@ -44,17 +43,39 @@ func (c *Converter) servicePorts(spec *corev1.ServiceSpec, kind corev1.ServiceTy
 	return out
 }
 
-// clashOf names the field that p shares with an earlier port and may not.
-func clashOf(earlier []model.ServicePort, p model.ServicePort) string {
-	for _, e := range earlier {
-		switch {
-		case e.Name == p.Name:
-			return "name"
-		case e.Port == p.Port && e.Protocol == p.Protocol:
-			return "port"
-		}
+// claimedPorts are the names and numbers that the earlier ports of a Service have.
+type claimedPorts map[portClaim]struct{}
+
+type portClaim struct {
+	field, name string
+	number      uint16
+	protocol    model.Protocol
+}
+
+// clash claims the name and the number of a port; if one of them is taken it names
+// that field.
+func (c *claimedPorts) clash(p model.ServicePort) string {
+	if !c.claim("name", p.Name, 0, 0) {
+		return "name"
+	}
+	if !c.claim("port", "", p.Port, p.Protocol) {
+		delete(*c, portClaim{field: "name", name: p.Name})
+		return "port"
 	}
 	return ""
+}
+
+// claim claims one value of a field, and tells whether it was free.
+func (c *claimedPorts) claim(field, name string, number uint16, protocol model.Protocol) bool {
+	if *c == nil {
+		*c = make(claimedPorts)
+	}
+	key := portClaim{field, name, number, protocol}
+	if _, taken := (*c)[key]; taken {
+		return false
+	}
+	(*c)[key] = struct{}{}
+	return true
 }
 
 // nodePort reads ports[i].nodePort; 0 where the type has none. A load balancer

@@ -10,7 +10,8 @@ import (
 )
 
 // Slice converts an EndpointSlice. The result is nil, with a Problem, if the
-// slice belongs to no Service or to no IP family.
+// slice belongs to no Service or to no IP family; and without one if its
+// endpoints are names, which no proxy uses.
 func (c *Converter) Slice(o *discoveryv1.EndpointSlice) (*model.Slice, []model.Problem) {
 	r := &report{kind: "EndpointSlice", namespace: o.Namespace, name: o.Name}
 	s := &model.Slice{Key: model.SliceKey{Namespace: c.intern(o.Namespace), Name: strings.Clone(o.Name)}}
@@ -25,6 +26,8 @@ func (c *Converter) Slice(o *discoveryv1.EndpointSlice) (*model.Slice, []model.P
 		s.Family = model.IPv4
 	case discoveryv1.AddressTypeIPv6:
 		s.Family = model.IPv6
+	case discoveryv1.AddressTypeFQDN:
+		return nil, nil // legal, and for others than proxies
 	default:
 		r.add("addressType", "%q is neither IPv4 nor IPv6: the slice is not used", o.AddressType)
 		return nil, r.done()

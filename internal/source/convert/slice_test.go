@@ -68,8 +68,11 @@ func TestSliceBadInput(t *testing.T) {
 		{"no Service", goodSlice(), func(o *discoveryv1.EndpointSlice) { o.Labels = nil },
 			[]string{"metadata.labels: kubernetes.io/service-name is missing: the slice belongs to no Service"},
 			func(s *model.Slice) any { return s == nil }, true},
+		{"neither family", goodSlice(), func(o *discoveryv1.EndpointSlice) { o.AddressType = "IPX" },
+			[]string{`addressType: "IPX" is neither IPv4 nor IPv6: the slice is not used`},
+			func(s *model.Slice) any { return s == nil }, true},
 		{"FQDN", goodSlice(), func(o *discoveryv1.EndpointSlice) { o.AddressType = discoveryv1.AddressTypeFQDN },
-			[]string{`addressType: "FQDN" is neither IPv4 nor IPv6: the slice is not used`},
+			nil,
 			func(s *model.Slice) any { return s == nil }, true},
 	}
 	for _, c := range cases {

@@ -21,7 +21,7 @@ func kindOf(t typeMeta) (k kind, why string) {
 		{"", "v1", "Node", nodeKind},
 		{"networking.k8s.io", "v1", "ServiceCIDR", cidrKind},
 	} {
-		if t.Kind != known.name || (group != known.group && !isOurs(group)) {
+		if t.Kind != known.name || (group != known.group && !ofKubernetes(group)) {
 			continue
 		}
 		if group == known.group && version == known.version {
@@ -36,7 +36,7 @@ func kindOf(t typeMeta) (k kind, why string) {
 	switch {
 	case t.Kind == "Endpoints" && group == "":
 		return 0, "Endpoints are not read: write an EndpointSlice"
-	case !isOurs(group):
+	case !ofKubernetes(group):
 		return 0, fmt.Sprintf("unknown kind %s (apiVersion %q): ignored", t.Kind, t.APIVersion)
 	case group == "" && !isCore(t.Kind), group == "discovery.k8s.io":
 		return 0, fmt.Sprintf("unknown kind %s: ignored", t.Kind)
@@ -44,9 +44,9 @@ func kindOf(t typeMeta) (k kind, why string) {
 	return 0, ""
 }
 
-// isOurs tells whether a group is one of Kubernetes itself, where a kind that is
+// ofKubernetes tells whether a group is one of Kubernetes itself, where a kind that is
 // not for a proxy is nothing to remark upon.
-func isOurs(group string) bool {
+func ofKubernetes(group string) bool {
 	switch group {
 	case "", "apps", "batch", "autoscaling", "policy", "extensions":
 		return true
