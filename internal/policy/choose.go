@@ -16,9 +16,11 @@ type choice struct {
 	cluster []model.Backend // for policy Cluster
 	local   []model.Backend // for policy Local
 	others  []model.Other   // exist, but are in neither list
-	any     bool            // some endpoint somewhere is ready, or serving while terminating
-	cut     int             // so many were too many for a list; 0 mostly
-	note    string
+	// The same for a Frontend that uses one list only.
+	notCluster, notLocal []model.Other
+	any                  bool // some endpoint somewhere is ready, or serving while terminating
+	cut                  int  // so many were too many for a list; 0 mostly
+	note                 string
 
 	clusterTable, localTable model.HashTable // of consistent hash
 }
@@ -40,7 +42,8 @@ const (
 	isHere            // on this node
 	isNear            // ready, and the topology hints allow it from here
 	isHinted          // has topology hints
-	isChosen          // in one of the lists
+	inCluster         // in the list for policy Cluster
+	inLocal           // in the list for policy Local
 )
 
 func (in *Inputs) choose(p *servicePort) choice {
@@ -66,16 +69,23 @@ func (in *Inputs) choose(p *servicePort) choice {
 		if topo.keepNear(all) {
 			want = isNear
 		}
-		ch.cluster = ch.backends(all, want, w)
+		ch.cluster = ch.backends(all, want, inCluster, w)
 	}
 	if in.Service.InternalLocal || in.Service.ExternalLocal {
 		want := isReady | isHere
 		if !slices.ContainsFunc(all, func(c candidate) bool { return c.has(want) }) {
 			want = isDraining | isHere // in each list separately
 		}
-		ch.local = ch.backends(all, want, w)
+		ch.local = ch.backends(all, want, inLocal, w)
 	}
-	ch.others = others(all)
+	ch.others = others(all, inCluster|inLocal)
+	ch.notCluster, ch.notLocal = ch.others, ch.others
+	if len(ch.local) > 0 {
+		ch.notCluster = others(all, inCluster)
+	}
+	if in.Service.InternalLocal && len(ch.cluster) > 0 {
+		ch.notLocal = others(all, inLocal)
+	}
 	return ch
 }
 
@@ -183,7 +193,7 @@ func rank(e *model.Endpoint) int {
 }
 
 // backends lists the candidates that have the wanted traits, and marks them.
-func (ch *choice) backends(all []candidate, want traits, weights map[string]uint16) []model.Backend {
+func (ch *choice) backends(all []candidate, want, mark traits, weights map[string]uint16) []model.Backend {
 	n := 0
 	for i := range all {
 		if all[i].has(want) {
@@ -207,11 +217,11 @@ func (ch *choice) backends(all []candidate, want traits, weights map[string]uint
 			ch.cut++
 			continue
 		}
-		c.traits |= isChosen
+		c.traits |= mark
 		out = append(out, model.Backend{Addr: c.ep.Addr, Port: c.port, Weight: weight, Local: c.has(isHere)})
 	}
 	if len(out) == 0 { // every endpoint has weight 0: serving beats the wish
-		return ch.backends(all, want, nil)
+		return ch.backends(all, want, mark, nil)
 	}
 	return out
 }
@@ -230,10 +240,10 @@ func weightOf(e *model.Endpoint, weights map[string]uint16) uint16 {
 	return w
 }
 
-// others lists the candidates that are in no list; mostly there are none.
-func others(all []candidate) (out []model.Other) {
+// others lists the candidates that are in none of some lists; mostly there are none.
+func others(all []candidate, lists traits) (out []model.Other) {
 	for i := range all {
-		if c := &all[i]; !c.has(isChosen) {
+		if c := &all[i]; c.traits&lists == 0 {
 			out = append(out, model.Other{
 				Addr: netip.AddrPortFrom(c.ep.Addr, c.port), Serving: c.ep.Serving || c.ep.Ready})
 		}

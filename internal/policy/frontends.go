@@ -190,7 +190,7 @@ func (in *Inputs) add(res *Result, f model.Frontend, ch *choice) {
 		return
 	}
 	svc := in.Service
-	f.Service, f.Others, f.ConsistentHash = svc.Key, ch.others, svc.Extras.ConsistentHash
+	f.Service, f.ConsistentHash = svc.Key, svc.Extras.ConsistentHash
 	if f.Key.Range() { // by hash, a client has one endpoint for all its ports
 		f.ConsistentHash = f.ConsistentHash || svc.AffinityTimeout > 0
 	} else {
@@ -215,9 +215,11 @@ func (in *Inputs) decide(f *model.Frontend, ch *choice) {
 	svc := in.Service
 	if !f.Kind.External() && svc.InternalLocal {
 		f.Verdict, f.Backends, f.HashTable = ch.verdict(ch.local), ch.local, ch.localTable
+		f.Others = ch.notLocal
 		return
 	}
 	f.Verdict, f.Backends, f.HashTable = ch.verdict(ch.cluster), ch.cluster, ch.clusterTable
+	f.Others = ch.notCluster
 	if !f.Kind.External() {
 		return
 	}
@@ -225,7 +227,7 @@ func (in *Inputs) decide(f *model.Frontend, ch *choice) {
 		f.HealthCheckNodePort = svc.HealthCheckNodePort
 	}
 	if svc.ExternalLocal && ch.any {
-		f.LocalOnly = true
+		f.LocalOnly, f.Others = true, ch.others
 		f.LocalVerdict, f.LocalBackends, f.LocalHashTable = ch.verdict(ch.local), ch.local, ch.localTable
 	} else {
 		f.Masquerade = f.Verdict == model.Forward

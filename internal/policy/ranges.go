@@ -126,12 +126,16 @@ func (ch *choice) hash() { ch.clusterTable, ch.localTable = hashTable(ch.cluster
 // that the client asked for, so addresses count alone.
 func (ch *choice) ofRange() choice {
 	out := choice{any: ch.any, cluster: anyPort(ch.cluster), local: anyPort(ch.local)}
-	for _, o := range ch.others {
-		o.Addr = netip.AddrPortFrom(o.Addr.Addr(), 0)
-		out.others = append(out.others, o)
-	}
-	out.others = slices.CompactFunc(out.others, func(a, b model.Other) bool { return a.Addr == b.Addr })
+	out.others, out.notCluster, out.notLocal = anyPorts(ch.others), anyPorts(ch.notCluster), anyPorts(ch.notLocal)
 	return out
+}
+
+func anyPorts(list []model.Other) (out []model.Other) {
+	for _, o := range list {
+		o.Addr = netip.AddrPortFrom(o.Addr.Addr(), 0)
+		out = append(out, o)
+	}
+	return slices.CompactFunc(out, func(a, b model.Other) bool { return a.Addr == b.Addr })
 }
 
 // anyPort drops ports; the list is sorted by address, so what is then the same

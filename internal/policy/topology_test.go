@@ -45,7 +45,7 @@ func TestTopology(t *testing.T) {
 			want: []string{all}, notes: []string{}},
 		{name: "the local list ignores hints", svc: model.Service{InternalLocal: true, ExternalLocal: true, Ports: nodePort()},
 			eps: []string{"10.1.0.1@n1 hz:b", "10.1.0.2@n2 hz:a"},
-			want: []string{"ClusterIP 10.96.0.1:80/TCP forward 10.1.0.1:8080*",
+			want: []string{"ClusterIP 10.96.0.1:80/TCP forward 10.1.0.1:8080* | others 10.1.0.2:8080(serving)",
 				"NodePort *4:30080/TCP forward 10.1.0.2:8080 | outside forward 10.1.0.1:8080*"}},
 		{name: "no note where nobody uses the cluster list", svc: model.Service{InternalLocal: true},
 			eps:  []string{"10.1.0.1@n1 hz:a", "10.1.0.2@n1"},

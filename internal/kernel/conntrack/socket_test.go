@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -61,5 +62,28 @@ func TestAFaultCostsOneCall(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestADumpThatTheKernelCallsInconsistent has told what is true, and says that more may be.
+func TestADumpThatTheKernelCallsInconsistent(t *testing.T) {
+	faults := &netlink.Faults{}
+	c := onFaultySockets(t, faults.Wrap)
+	create(t, c, samples)
+	faults.Plan(nil, func(n int) netlink.Fault {
+		if n == 0 {
+			return netlink.Inconsistent
+		}
+		return netlink.None
+	})
+	n := 0
+	if err := c.Flows(t.Context(), Filter{}, func(Flow) { n++ }); !errors.Is(err, ErrInterrupted) || n != len(samples) {
+		t.Errorf("%d flows, %v", n, err)
+	}
+	if got := dump(t, c, Filter{}); len(got) != len(samples) {
+		t.Errorf("%d flows afterwards", len(got))
+	}
+	if opened, _, _ := faults.Calls(); opened != 1 {
+		t.Errorf("%d sockets, want 1: nothing was wrong with it", opened)
 	}
 }

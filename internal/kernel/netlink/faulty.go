@@ -1,6 +1,7 @@
 package netlink
 
 import (
+	"encoding/binary"
 	"slices"
 	"sync"
 
@@ -12,24 +13,25 @@ type Fault uint8
 
 // The faults. Errors come in place of the call, which leaves a datagram where it is.
 const (
-	None        Fault = iota
-	Lost              // all that is in the socket disappears: EAGAIN, or the next that comes
-	Overrun           // one datagram disappears, and ENOBUFS tells
-	Truncated         // the datagram is longer than the buffer
-	Cut               // the last message of the datagram misses its end
-	Delayed           // all that is in the socket comes after the next question
-	Interrupted       // EINTR
-	Empty             // EAGAIN
-	Exhausted         // ENOBUFS
-	Broken            // EBADF, from now on, for this socket
-	Unanswered        // EIO although a question was sent, and done
+	None         Fault = iota
+	Lost               // all that is in the socket disappears: EAGAIN, or the next that comes
+	Overrun            // one datagram disappears, and ENOBUFS tells
+	Truncated          // the datagram is longer than the buffer
+	Cut                // the last message of the datagram misses its end
+	Delayed            // all that is in the socket comes after the next question
+	Interrupted        // EINTR
+	Empty              // EAGAIN
+	Exhausted          // ENOBUFS
+	Broken             // EBADF, from now on, for this socket
+	Unanswered         // EIO although a question was sent, and done
+	Inconsistent       // the messages say that what is listed changed meanwhile (NLM_F_DUMP_INTR)
 	faults
 )
 
-// EveryFault lists all but None.
+// EveryFault lists all of a socket's, which is all but None and Inconsistent.
 func EveryFault() []Fault {
 	var out []Fault
-	for f := None + 1; f < faults; f++ {
+	for f := None + 1; f < Inconsistent; f++ {
 		out = append(out, f)
 	}
 	return out
@@ -37,7 +39,7 @@ func EveryFault() []Fault {
 
 // String is for the names of tests.
 func (f Fault) String() string {
-	return [faults]string{"none", "lost", "overrun", "truncated", "cut", "delayed", "interrupted", "empty", "exhausted", "broken", "unanswered"}[f]
+	return [faults]string{"none", "lost", "overrun", "truncated", "cut", "delayed", "interrupted", "empty", "exhausted", "broken", "unanswered", "inconsistent"}[f]
 }
 
 func (f Fault) errno() error {
@@ -152,6 +154,8 @@ func (w *faultyWire) Receive(b []byte, wait bool) (int, error) {
 		return len(b) + 1, nil
 	case f == Cut:
 		return n - 1, nil
+	case f == Inconsistent:
+		markInconsistent(b[:min(n, len(b))])
 	}
 	return n, err
 }
@@ -163,4 +167,14 @@ func (w *faultyWire) receive(b []byte, wait bool) (int, error) {
 		return n, nil
 	}
 	return w.Wire.Receive(b, wait)
+}
+
+// markInconsistent sets a flag of each message of a datagram.
+func markInconsistent(b []byte) {
+	for len(b) >= HeaderLen {
+		n := int(binary.NativeEndian.Uint32(b))
+		flags := binary.NativeEndian.Uint16(b[6:])
+		binary.NativeEndian.PutUint16(b[6:], flags|unix.NLM_F_DUMP_INTR)
+		b = b[min(max(n+3, HeaderLen)&^3, len(b)):]
+	}
 }

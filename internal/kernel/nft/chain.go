@@ -21,11 +21,8 @@ const (
 // Policy of a base chain.
 type Policy uint32
 
-// Policies.
-const (
-	PolicyDrop Policy = iota
-	PolicyAccept
-)
+// PolicyAccept is the one that we use.
+const PolicyAccept Policy = 1
 
 // Hook makes a chain a base chain.
 type Hook struct {

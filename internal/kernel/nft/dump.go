@@ -159,4 +159,4 @@ func (c *Conn) Elements(ctx context.Context, s SetRef, emit func(*Element) error
 	return nil
 }
 
-func isAbsent(err error) bool { return err == unix.ENOENT }
+func isAbsent(err error) bool { return errors.Is(err, unix.ENOENT) }

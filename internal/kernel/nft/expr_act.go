@@ -24,31 +24,25 @@ func Immediate(dreg Reg, data []byte) Expr {
 
 // NATSpec says where a NAT expression finds the new address and port.
 type NATSpec struct {
-	Family    Family // of the addresses: IPv4 or IPv6
-	Addr      Reg
-	Proto     Reg    // 0: keep the port
-	ExtraFlag uint32 // NATFullyRandom and others
+	Family Family // of the addresses: IPv4 or IPv6
+	Addr   Reg
+	Proto  Reg // 0: keep the port
 }
 
 // NAT range flags (NF_NAT_RANGE_*).
 const (
 	natMapIPs      = 1
 	natProto       = 2
-	NATFullyRandom = 16
-	NATPersistent  = 8
+	natFullyRandom = 16
 )
 
 // DNAT rewrites the destination. Chains of type nat only, prerouting and output.
-func DNAT(n NATSpec) Expr { return nat(unix.NFT_NAT_DNAT, n) }
-
-// SNAT rewrites the source. Chains of type nat only, postrouting and input.
-func SNAT(n NATSpec) Expr { return nat(unix.NFT_NAT_SNAT, n) }
-
-// nat writes the maxima and range flags that the kernel would fill in, so that the dump equals it.
-func nat(typ uint32, n NATSpec) Expr {
-	p := []uint32{unix.NFTA_NAT_TYPE, typ, unix.NFTA_NAT_FAMILY, uint32(n.Family),
+//
+// It writes the maxima and range flags that the kernel would fill in, so that the dump equals it.
+func DNAT(n NATSpec) Expr {
+	p := []uint32{unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT, unix.NFTA_NAT_FAMILY, uint32(n.Family),
 		unix.NFTA_NAT_REG_ADDR_MIN, uint32(n.Addr), unix.NFTA_NAT_REG_ADDR_MAX, uint32(n.Addr)}
-	flags := n.ExtraFlag | natMapIPs
+	flags := uint32(natMapIPs)
 	if n.Proto != 0 {
 		p = append(p, unix.NFTA_NAT_REG_PROTO_MIN, uint32(n.Proto), unix.NFTA_NAT_REG_PROTO_MAX, uint32(n.Proto))
 		flags |= natProto
@@ -57,7 +51,7 @@ func nat(typ uint32, n NATSpec) Expr {
 }
 
 // Masquerade is `masquerade fully-random`: without it two flows may draw one source port at once and one packet is lost.
-func Masquerade() Expr { return u32s("masq", unix.NFTA_MASQ_FLAGS, NATFullyRandom) }
+func Masquerade() Expr { return u32s("masq", unix.NFTA_MASQ_FLAGS, natFullyRandom) }
 
 // RejectPort is `reject with icmp port-unreachable` of the family.
 func RejectPort(f Family) Expr {

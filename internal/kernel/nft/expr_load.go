@@ -72,14 +72,9 @@ func CtOriginalDest(f Family, dreg Reg) Expr {
 func CtOriginalDestPort(dreg Reg) Expr { return CtOriginal(unix.NFT_CT_PROTO_DST, dreg) }
 
 // FibSourceType loads `fib saddr type` (unix.RTN_LOCAL and others, host order).
-func FibSourceType(dreg Reg) Expr { return fibType(dreg, unix.NFTA_FIB_F_SADDR) }
-
-// FibDestType loads `fib daddr type`.
-func FibDestType(dreg Reg) Expr { return fibType(dreg, unix.NFTA_FIB_F_DADDR) }
-
-func fibType(dreg Reg, flags uint32) Expr {
+func FibSourceType(dreg Reg) Expr {
 	return u32s("fib", unix.NFTA_FIB_DREG, uint32(dreg), unix.NFTA_FIB_RESULT, unix.NFT_FIB_RESULT_ADDRTYPE,
-		unix.NFTA_FIB_FLAGS, flags)
+		unix.NFTA_FIB_FLAGS, unix.NFTA_FIB_F_SADDR)
 }
 
 // RandomSlot draws `numgen random mod n`.

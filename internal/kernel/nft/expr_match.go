@@ -42,21 +42,6 @@ func SetBits(reg Reg, bits uint32) Expr { return Bitwise(reg, reg, HostU32(^bits
 // KeepBits is `reg and bits` on a 32-bit value in host order.
 func KeepBits(reg Reg, bits uint32) Expr { return Bitwise(reg, reg, HostU32(bits), HostU32(0)) }
 
-// InRange breaks the rule unless from <= register <= to.
-func InRange(sreg Reg, from, to []byte) Expr { return rangeExpr(unix.NFT_RANGE_EQ, sreg, from, to) }
-
-// NotInRange breaks the rule if from <= register <= to.
-func NotInRange(sreg Reg, from, to []byte) Expr { return rangeExpr(unix.NFT_RANGE_NEQ, sreg, from, to) }
-
-func rangeExpr(op uint32, sreg Reg, from, to []byte) Expr {
-	return newExpr("range", func(b []byte) []byte {
-		b = appendU32(b, unix.NFTA_RANGE_SREG, uint32(sreg))
-		b = appendU32(b, unix.NFTA_RANGE_OP, op)
-		b = appendData(b, unix.NFTA_RANGE_FROM_DATA, from)
-		return appendData(b, unix.NFTA_RANGE_TO_DATA, to)
-	})
-}
-
 // InSet breaks the rule unless the key at sreg is in the set.
 func InSet(set string, sreg Reg) Expr { return lookup(set, sreg, nil, 0) }
 

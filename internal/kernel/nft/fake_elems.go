@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"bytes"
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
@@ -86,9 +85,7 @@ func (tx *fakeTx) addElement(s *fakeSet, e *Element) unix.Errno {
 	if s.row.Size > 0 && len(s.elems) >= int(s.row.Size) {
 		return unix.ENFILE
 	}
-	c := *e
-	c.Key, c.KeyEnd, c.Data, c.UserData = bytes.Clone(e.Key), bytes.Clone(e.KeyEnd), bytes.Clone(e.Data), bytes.Clone(e.UserData)
-	s.elems[id] = c
+	s.elems[id] = e.clone()
 	if to != nil {
 		to.refs++
 	}

@@ -56,9 +56,6 @@ func AppendPort(b []byte, p uint16) []byte { return append(b, byte(p>>8), byte(p
 // AppendSlot appends a slot number part: host order, as numgen produces it.
 func AppendSlot(b []byte, n uint32) []byte { return binary.NativeEndian.AppendUint32(b, n) }
 
-// AppendMark appends a mark part: host order.
-func AppendMark(b []byte, n uint32) []byte { return binary.NativeEndian.AppendUint32(b, n) }
-
 // AppendIfName appends an interface name part.
 func AppendIfName(b []byte, name string) []byte {
 	var v [16]byte

@@ -19,7 +19,6 @@ type TableFlags uint32
 const (
 	TableDormant TableFlags = 1 << iota
 	TableOwner              // only the owning socket may change it
-	TablePersist            // survives its owner
 )
 
 // Set is one row of a set dump.

@@ -18,8 +18,8 @@ const (
 	SetMap
 	SetTimeout
 	SetDynamic // packets may add (update) elements
-	SetObject
-	SetConcat // interval over a concatenation; SetSpec sets it by itself
+	_          // NFT_SET_OBJECT
+	SetConcat  // interval over a concatenation; SetSpec sets it by itself
 )
 
 // dataVerdict is NFT_DATA_VERDICT: the data type of verdict maps.

@@ -29,9 +29,10 @@ func onFaultySockets(t *testing.T) (w *world, commands, events *netlink.Faults) 
 	}
 	t.Cleanup(func() { _ = k.Close() })
 	w = newWorld(t, k, other)
-	w.must(func(b *Batch) { // some datagrams' worth
+	w.must(func(b *Batch) { // some datagrams' worth, of a size that lets the kernel's table stay as it is while it is listed
+		b.NewSet(SetSpec{Ref: w.table.Set("many"), Key: []Part{Addr4}, Size: 8192})
 		for i := range 2000 {
-			b.AddElement(w.table.Set("unused"), &Element{Key: []byte{10, 0, byte(i >> 8), byte(i)}})
+			b.AddElement(w.table.Set("many"), &Element{Key: []byte{10, 0, byte(i >> 8), byte(i)}})
 		}
 	})
 	return w, commands, events
@@ -45,7 +46,7 @@ var calls = map[string]func(w *world) error{
 	"Chains":     func(w *world) error { _, err := w.k.Chains(context.Background(), w.table); return err },
 	"Rules":      func(w *world) error { _, err := w.k.Rules(context.Background(), w.table); return err },
 	"Elements": func(w *world) error {
-		return w.k.Elements(context.Background(), w.table.Set("unused"), func(*Element) error { return nil })
+		return w.k.Elements(context.Background(), w.table.Set("many"), func(*Element) error { return nil })
 	},
 	"Commit": func(w *world) error {
 		_, err := w.commit(func(b *Batch) { w.add(b, 0, 5, "10.0.0.1"); w.del(b, 0, 5) })
@@ -121,7 +122,7 @@ func TestAFaultCostsOneCall(t *testing.T) {
 				t.Errorf("%s never notices the fault %q", name, fault)
 			}
 			if got := w.rows(); got != want {
-				t.Fatalf("after %s with %s the kernel is read as\n%s\nwant\n%s", name, fault, got, want)
+				t.Fatalf("after %s with %s the kernel is read as %.2000s\nwant %.2000s", name, fault, got, want)
 			}
 		}
 	}
@@ -161,7 +162,7 @@ func TestRandomFaults(t *testing.T) {
 		}
 		return netlink.EveryFault()[r.IntN(len(netlink.EveryFault()))]
 	}
-	set, wrote, failed := w.table.Set("unused"), 0, 0
+	set, wrote, failed := w.table.Set("many"), 0, 0
 	for i := range 400 {
 		e := &Element{Key: []byte{10, 9, byte(i >> 8), byte(i)}}
 		commands.Plan(random, random)
@@ -346,5 +347,50 @@ func TestSocketsAreNotLeaked(t *testing.T) {
 	}
 	if _, err := w.k.Generation(t.Context()); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a closed Conn says %v", err)
+	}
+}
+
+// TestDumpsThatTheKernelCallsInconsistent: short ones are made again, until a bound; long ones give what they have and say so.
+func TestDumpsThatTheKernelCallsInconsistent(t *testing.T) {
+	w, commands, _ := onFaultySockets(t)
+	first := func(times int) func(int) netlink.Fault {
+		return func(n int) netlink.Fault {
+			if n < times {
+				return netlink.Inconsistent
+			}
+			return netlink.None
+		}
+	}
+	want := w.rows()
+	for _, name := range []string{"Tables", "Chains"} { // each is one datagram, and one more at its end
+		for times, fine := range map[int]bool{2: true, 2 * (quietTries - 1): true, 2 * quietTries: false} {
+			commands.Plan(nil, first(times))
+			err := calls[name](w)
+			if errors.Is(err, ErrInterrupted) == fine || fine && err != nil {
+				t.Errorf("%s, %d datagrams called inconsistent: %v", name, times, err)
+			}
+			if _, sent, _ := commands.Calls(); sent != min(times/2+1, quietTries) {
+				t.Errorf("%s was asked for %d times", name, sent)
+			}
+		}
+	}
+	for _, name := range []string{"Sets", "Rules", "Elements"} {
+		commands.Plan(nil, first(1))
+		if err := calls[name](w); !errors.Is(err, ErrInterrupted) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, sent, _ := commands.Calls(); sent != 1 {
+			t.Errorf("%s was asked for %d times", name, sent)
+		}
+	}
+	commands.Plan(nil, first(1))
+	rows := 0
+	err := w.k.Elements(t.Context(), w.table.Set("many"), func(*Element) error { rows++; return nil })
+	if !errors.Is(err, ErrInterrupted) || rows != 2000 {
+		t.Errorf("%d of 2000 elements, %v", rows, err)
+	}
+	commands.Plan(nil, nil)
+	if got := w.rows(); got != want {
+		t.Error("something changed")
 	}
 }

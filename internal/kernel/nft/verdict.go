@@ -9,7 +9,7 @@ type VerdictCode int32
 const (
 	CodeDrop VerdictCode = iota + 1
 	CodeAccept
-	CodeContinue
+	_ // continue: what a rule without a verdict does
 	CodeReturn
 	CodeJump
 	CodeGoto
