@@ -14,8 +14,6 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-func mustAddr(s string) netip.Addr { return netip.MustParseAddr(s) }
-
 // TestComments shows what people read: nft prints the comments of elements, rules, chains and tables, cut to its limit.
 func TestComments(t *testing.T) {
 	k, table := ownNetns(t), TableRef{IPv4, "t"}
