@@ -60,36 +60,3 @@ func start(t *testing.T, bin string, s kit.Setup) *kit.Fairlead {
 	}
 	return agent
 }
-
-// sh runs a shell command inside a host and gives what it prints.
-func sh(t *testing.T, h *netlab.Host, command string) string {
-	t.Helper()
-	out, err := h.Run(t.Context(), "sh", "-ec", command)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-const manifests = `
-apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: test}
-spec:
-  type: NodePort
-  clusterIP: 10.96.0.10
-  clusterIPs: [10.96.0.10]
-  ipFamilies: [IPv4]
-  ports:
-  - {name: t, protocol: TCP, port: 80, targetPort: 8080, nodePort: 30080}
-  - {name: u, protocol: UDP, port: 80, targetPort: 8080, nodePort: 30080}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: web-1, namespace: test, labels: {kubernetes.io/service-name: web}}
-addressType: IPv4
-ports: [{name: t, protocol: TCP, port: 8080}, {name: u, protocol: UDP, port: 8080}]
-endpoints:
-- {addresses: [10.244.1.11], conditions: {ready: true}, nodeName: node-a}
-- {addresses: [10.244.2.11], conditions: {ready: true}, nodeName: node-b}
-`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/test/netlab"
 	"github.com/fairlead/fairlead/test/scenarios/kit"
+	"github.com/fairlead/fairlead/test/takeover"
 )
 
 var (
@@ -30,12 +31,12 @@ func TestNeighbourDoesNotReachLoopback(t *testing.T) {
 			if reply := ask(t, node, private); reply != netlab.Broken { // it answers with something that no echo server says
 				t.Fatalf("the node's own request to %s: %s", private, reply)
 			}
-			agent := start(t, bin, kit.Setup{Lab: lab, Mode: mode, Files: []kit.File{{Name: "web.yaml", Data: manifests}},
+			agent := start(t, bin, kit.Setup{Lab: lab, Mode: mode, Files: []kit.File{{Name: "web.yaml", Data: takeover.Manifests}},
 				Flags: []string{"--nodeport-addresses", "127.0.0.0/8,172.18.0.0/24"}})
 			if reply := ask(t, node, nodePortHere); reply != netlab.Answered {
 				t.Errorf("the node's own request to NodePort %s: %s", nodePortHere, reply)
 			}
-			if set := strings.TrimSpace(sh(t, node, "cat /proc/sys/net/ipv4/conf/all/route_localnet")); set != "1" {
+			if set := strings.TrimSpace(takeover.Shell(t, node, "cat /proc/sys/net/ipv4/conf/all/route_localnet")); set != "1" {
 				t.Fatalf("route_localnet is %s: nothing is proved", set)
 			}
 			for _, to := range []netip.AddrPort{private, nodePortHere} {
@@ -67,7 +68,7 @@ func TestTheAttackWorksWithoutTheRule(t *testing.T) {
 	if reply := ask(t, lab.Client(), private); reply != netlab.TimedOut {
 		t.Errorf("without route_localnet: %s", reply)
 	}
-	sh(t, lab.Node(), "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet")
+	takeover.Shell(t, lab.Node(), "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet")
 	if reply := ask(t, lab.Client(), private); reply != netlab.Broken {
 		t.Errorf("with route_localnet and no rule: %s, want an answer", reply)
 	}
@@ -96,7 +97,7 @@ func listenLocally(t *testing.T, node *netlab.Host) {
 // becomeNeighbour makes a host send its packets for 127.0.0.1 to the node.
 func becomeNeighbour(t *testing.T, h, node *netlab.Host) {
 	t.Helper()
-	sh(t, h, "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet; ip addr del 127.0.0.1/8 dev lo; ip route add 127.0.0.0/8 via "+
+	takeover.Shell(t, h, "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet; ip addr del 127.0.0.1/8 dev lo; ip route add 127.0.0.0/8 via "+
 		node.Addrs.V4.String()+" dev eth0 src "+h.Addrs.V4.String())
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/test/netlab"
 	"github.com/fairlead/fairlead/test/scenarios/kit"
+	"github.com/fairlead/fairlead/test/takeover"
 )
 
 // walk passes from each mode to each other one and back.
@@ -24,37 +25,36 @@ func TestWalk(t *testing.T) {
 	node := lab.Node()
 	found := listing(t, node)
 	var agent *kit.Fairlead
-	var tr *traffic
+	var tr *takeover.Traffic
 	for i, mode := range walk {
 		step := fmt.Sprintf("step %d, to %s", i, mode)
 		if agent != nil {
 			if err := agent.Halt(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			tr.more(t, 20)
+			tr.More(t, 20)
 		}
 		agent = start(t, bin, kit.Setup{Lab: lab, Mode: mode, Flags: []string{"--dns-address", "169.254.20.10"},
 			Files: []kit.File{{Name: "web.yaml", Data: serving(1)}}})
-		eventually(t, step+": nothing of the old mode is left", func() error { return onlyMode(t, node, mode) })
+		takeover.Eventually(t, step+": nothing of the old mode is left", func() error { return takeover.OnlyMode(t, node, mode) })
 		if tr == nil {
-			tr = startTraffic(t, lab.Client())
+			tr = takeover.Start(t, lab.Client())
 		}
-		tr.more(t, 50)
-		tr.check(t, step)
+		tr.More(t, 50)
+		tr.Check(t, step)
 		if i > 0 && !strings.Contains(agent.Log(), "removed what another proxy left") {
 			t.Errorf("%s: the log does not say what was removed:\n%s", step, agent.Log())
 		}
 	}
-	tr.stop()
-	tr.done.Wait()
-	tr.check(t, "the end")
+	tr.Stop()
+	tr.Check(t, "the end")
 	if err := agent.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if now := listing(t, node); now != found {
 		t.Errorf("clean-up leaves\n%s\nwhere was\n%s", now, found)
 	}
-	t.Logf("answered: %v", tr.counts())
+	t.Logf("answered: %v", tr.Counts())
 }
 
 // TestStaleRulesDoNotServe: endpoints change while no agent runs, and the next one runs in another mode. Rules of the old mode would go on
@@ -72,7 +72,7 @@ func TestStaleRulesDoNotServe(t *testing.T) {
 		}
 		n := i%3 + 1
 		agent = start(t, bin, kit.Setup{Lab: lab, Mode: mode, Files: []kit.File{{Name: "web.yaml", Data: serving(n)}}})
-		eventually(t, "only rules of "+mode, func() error { return onlyMode(t, lab.Node(), mode) })
+		takeover.Eventually(t, "only rules of "+mode, func() error { return takeover.OnlyMode(t, lab.Node(), mode) })
 		answers(t, lab.Client(), []string{fmt.Sprintf("pod-a%d", n), fmt.Sprintf("pod-b%d", n)})
 	}
 	if err := agent.Stop(t.Context()); err != nil {
@@ -82,37 +82,15 @@ func TestStaleRulesDoNotServe(t *testing.T) {
 
 // serving has one pod of each node as endpoints.
 func serving(n int) string {
-	s := strings.ReplaceAll(manifests, "10.244.1.11", fmt.Sprintf("10.244.1.%d", 10+n))
+	s := strings.ReplaceAll(takeover.Manifests, "10.244.1.11", fmt.Sprintf("10.244.1.%d", 10+n))
 	return strings.ReplaceAll(s, "10.244.2.11", fmt.Sprintf("10.244.2.%d", 10+n))
 }
 
 // listing is what a look at the node shows of everybody's rules.
 func listing(t *testing.T, node *netlab.Host) string {
 	t.Helper()
-	return sh(t, node, "nft list ruleset; cat /proc/sys/net/ipv4/conf/all/route_localnet; ip -o addr show dev lo; ipset list -n; "+
+	return takeover.Shell(t, node, "nft list ruleset; cat /proc/sys/net/ipv4/conf/all/route_localnet; ip -o addr show dev lo; ipset list -n; "+
 		"for b in legacy nft; do for p in iptables ip6tables; do $p-$b-save 2>&1 | grep KUBE- || true; done; done")
-}
-
-// onlyMode tells what is left of other modes.
-func onlyMode(t *testing.T, node *netlab.Host, mode string) error {
-	t.Helper()
-	tables := sh(t, node, "nft list tables")
-	if strings.Contains(tables, "fairlead") != (mode == "nftables") || strings.Contains(tables, "kube-proxy") {
-		return fmt.Errorf("in %s mode, tables: %s", mode, tables)
-	}
-	for _, backend := range []string{"nft", "legacy"} {
-		rules := sh(t, node, fmt.Sprintf("for p in iptables ip6tables; do $p-%s-save 2>/dev/null; done", backend))
-		if has := strings.Contains(rules, "KUBE-"); has != (mode == "iptables-"+backend) {
-			return fmt.Errorf("in %s mode, chains in iptables-%s: %t", mode, backend, has)
-		}
-		if strings.Contains(rules, "KUBE-SEP-") || strings.Contains(rules, "KUBE-FIREWALL") {
-			return fmt.Errorf("in %s mode, iptables-%s holds chains of kube-proxy", mode, backend)
-		}
-	}
-	if mode != "iptables-nft" && strings.Contains(tables, "nat") {
-		return fmt.Errorf("in %s mode, empty tables are left: %s", mode, tables)
-	}
-	return nil
 }
 
 // answers asks until 40 answers came, and wants these pods only.
@@ -123,9 +101,9 @@ func answers(t *testing.T, client *netlab.Host, pods []string) {
 			proto netlab.Protocol
 			node  bool
 		}{{netlab.TCP, false}, {netlab.UDP, true}} {
-			addr := clusterIP
+			addr := takeover.ClusterIP
 			if to.node {
-				addr = nodePort
+				addr = takeover.NodePort
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			reply := client.Ask(ctx, to.proto, addr)

@@ -1,0 +1,210 @@
+package takeover
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/test/netlab"
+)
+
+// ClusterIP and NodePort are where the Service of Manifests answers, in TCP and UDP.
+var (
+	ClusterIP = netip.MustParseAddrPort("10.96.0.10:80")
+	NodePort  = netip.MustParseAddrPort("172.18.0.2:30080")
+)
+
+// patience bounds a request. It is long, so that a busy machine loses none; a datagram is not sent again, so that a gap does.
+const patience = 20 * time.Second
+
+// Traffic is what runs while rules are taken over: a TCP stream, a UDP flow from one port, and 200 requests a second, each a flow of its
+// own, half of them TCP and half UDP, to a ClusterIP and a NodePort.
+type Traffic struct {
+	client *netlab.Host
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu       sync.Mutex
+	answered map[string]int
+	lost     []string
+	since    time.Time // what began before does not count as lost
+}
+
+// Start begins it, from a client; it ends with the test.
+func Start(t *testing.T, client *netlab.Host) *Traffic {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	tr := &Traffic{client: client, cancel: stop, answered: map[string]int{}}
+	for name, proto := range map[string]netlab.Protocol{"stream": netlab.TCP, "UDP flow": netlab.UDP} {
+		flow, err := client.Open(ctx, proto, ClusterIP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.done.Go(func() {
+			defer flow.Close()
+			for ctx.Err() == nil {
+				tr.note(ctx, name, flow.Ask)
+				pause(ctx, 10*time.Millisecond)
+			}
+		})
+	}
+	tr.done.Go(func() { tr.requests(ctx) })
+	t.Cleanup(tr.Stop)
+	return tr
+}
+
+// Stop ends it and waits for the requests that are under way.
+func (tr *Traffic) Stop() {
+	tr.cancel()
+	tr.done.Wait()
+}
+
+// requests begins one each 5 ms, however long the others take.
+func (tr *Traffic) requests(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		proto := []netlab.Protocol{netlab.TCP, netlab.UDP}[i%2]
+		to := []netip.AddrPort{ClusterIP, NodePort}[i/2%2]
+		all.Go(func() {
+			tr.note(ctx, fmt.Sprintf("%s request to %s", proto, to), func(ctx context.Context) netlab.Reply { return tr.client.Ask(ctx, proto, to) })
+		})
+	}
+}
+
+// note makes one request, which is not cut short when the traffic ends, and counts it.
+func (tr *Traffic) note(ctx context.Context, name string, ask func(context.Context) netlab.Reply) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	began := time.Now()
+	reply := ask(limited)
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if began.Before(tr.since) && reply.Outcome != netlab.Answered {
+		return
+	}
+	if reply.Outcome == netlab.Answered {
+		tr.answered[name]++
+		return
+	}
+	tr.lost = append(tr.lost, fmt.Sprintf("%s %s: %s (%v)", time.Now().UTC().Format("05.000"), name, reply, reply.Err))
+}
+
+// More waits until every kind of traffic was answered n times more.
+func (tr *Traffic) More(t *testing.T, n int) {
+	t.Helper()
+	before := tr.Counts()
+	Eventually(t, fmt.Sprintf("%d more of each kind of traffic", n), func() error {
+		now := tr.Counts()
+		if len(now) < 6 {
+			return fmt.Errorf("only %v", now)
+		}
+		for name, count := range now {
+			if count < before[name]+n {
+				return fmt.Errorf("%s: %d", name, count-before[name])
+			}
+		}
+		return nil
+	})
+}
+
+// Counts tells how many of each kind were answered.
+func (tr *Traffic) Counts() map[string]int {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	out := map[string]int{}
+	for name, n := range tr.answered {
+		out[name] = n
+	}
+	return out
+}
+
+// Check fails the test for what was lost since the last Check or Lost.
+func (tr *Traffic) Check(t *testing.T, when string) {
+	t.Helper()
+	if lost := tr.Lost(); len(lost) > 0 {
+		t.Errorf("%s: %d lost, the first: %s, the last: %s", when, len(lost), lost[0], lost[len(lost)-1])
+	}
+}
+
+// Lost gives what was lost since the last Check or Lost.
+func (tr *Traffic) Lost() []string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	lost := tr.lost
+	tr.lost = nil
+	return lost
+}
+
+// Forget makes all requests that have begun so far count for nothing when they are lost: they began while something else was tried.
+func (tr *Traffic) Forget() {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.since, tr.lost = time.Now(), nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// Eventually waits until f succeeds, a minute at most.
+func Eventually(t *testing.T, what string, f func() error) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within a minute: %v", what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Shell runs a shell command inside a host and gives what it prints.
+func Shell(t *testing.T, h *netlab.Host, command string) string {
+	t.Helper()
+	out, err := h.Run(t.Context(), "sh", "-ec", command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Manifests are a Service with an endpoint on each node.
+const Manifests = `
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: test}
+spec:
+  type: NodePort
+  clusterIP: 10.96.0.10
+  clusterIPs: [10.96.0.10]
+  ipFamilies: [IPv4]
+  ports:
+  - {name: t, protocol: TCP, port: 80, targetPort: 8080, nodePort: 30080}
+  - {name: u, protocol: UDP, port: 80, targetPort: 8080, nodePort: 30080}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: test, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: t, protocol: TCP, port: 8080}, {name: u, protocol: UDP, port: 8080}]
+endpoints:
+- {addresses: [10.244.1.11], conditions: {ready: true}, nodeName: node-a}
+- {addresses: [10.244.2.11], conditions: {ready: true}, nodeName: node-b}
+`
