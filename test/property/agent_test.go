@@ -2,10 +2,12 @@ package property
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,21 +25,29 @@ type agent struct {
 	stop func()
 	good atomic.Bool // the last turn left nothing undone
 	held atomic.Int64
+	last atomic.Value // the last turn, for people
 }
 
-func startAgent(t *testing.T, k nft.Kernel) *agent {
+// settings are what an agent is told at start.
+type settings struct {
+	primary bool // NodePorts on the primary address
+	minSync time.Duration
+}
+
+func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
 	t.Helper()
 	a := &agent{mail: mailbox.New()}
 	e := engine.New(engine.Params{
-		Driver: nftables.New(nftables.Params{Kernel: k}), Families: []model.Family{model.IPv4, model.IPv6},
+		Driver: nftables.New(nftables.Params{Kernel: k}), MinSync: s.minSync, Families: []model.Family{model.IPv4, model.IPv6},
 		Mailbox: a.mail, NodeName: "n", Sources: []string{"test"}, ChunkOps: 40, // several chunks to a build
-		View: policy.ViewInputs{NodePortPrimary: true, MasqueradeBit: 14,
+		View: policy.ViewInputs{NodePortPrimary: s.primary, MasqueradeBit: 14,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}},
 		OnTurn: func(tu *engine.Turn) {
 			if tu.Waits {
 				return
 			}
 			a.good.Store(tu.Err == nil && tu.Pending == 0)
+			a.last.Store(fmt.Sprintf("%+v, %d pending, %d held", tu.Err, tu.Pending, tu.Held))
 			a.held.Store(int64(tu.Held))
 			for _, q := range tu.Quarantined {
 				t.Logf("quarantined: %v %v %v", q.Service, q.Objects, q.Err)

@@ -78,17 +78,23 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 	w := newWorld(r)
 	var faults atomic.Bool
 	faults.Store(seed%3 > 0)
+	told := settings{primary: seed%4 > 0, minSync: []time.Duration{0, 0, 30 * time.Millisecond}[seed%5%3]}
 	under := faulty(kernel.ours, rand.New(rand.NewPCG(seed, 8)), &faults)
-	a := startAgent(t, under)
+	a := startAgent(t, under, told)
 	a.put(w.all()...)
 	for range 40 {
-		switch r.IntN(12) {
+		switch r.IntN(13) {
+		case 12: // the source is away, and lists again
+			for range 1 + r.IntN(4) {
+				w.change()
+			}
+			a.put(w.again()...)
 		case 0:
 			a.stop()
 			for range r.IntN(4) { // while nobody listens
 				w.change()
 			}
-			a = startAgent(t, under)
+			a = startAgent(t, under, told)
 			a.put(w.all()...)
 		case 1:
 			if seed%2 == 0 {
@@ -98,7 +104,7 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 		case 2: // failing commits delay a change, but not for long
 			a.put(w.change())
 			if settle(a); !a.good.Load() {
-				t.Errorf("seed %d: a change did not get into the kernel while a tenth of the commits fail", seed)
+				t.Errorf("seed %d: a change did not get into the kernel while a tenth of the commits fail: %v, %d events wait", seed, a.last.Load(), a.mail.Len())
 			}
 		default:
 			for range 1 + r.IntN(3) {
@@ -113,7 +119,7 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 		t.Errorf("seed %d: %d Services in quarantine", seed, a.held.Load())
 	}
 	a.stop()
-	b := startAgent(t, scratch)
+	b := startAgent(t, scratch, told)
 	b.put(w.all()...)
 	settle(b)
 	b.stop()

@@ -2,7 +2,9 @@ package property
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -40,29 +42,57 @@ func snapshot(t *testing.T, k nft.Kernel) []string {
 	return out
 }
 
+// hashBase is where the places of a consistent-hash table begin.
+const hashBase = 1 << 16
+
 func elements(t *testing.T, k nft.Kernel, s nft.Set) (out []string) {
-	pool := strings.Contains(s.Ref.Name, "eps")
-	slots, values := map[string][]uint32{}, map[string][]string{}
+	endpoints := strings.Contains(s.Ref.Name, "eps")
+	pools, tables := map[string][]place32{}, map[string][]place32{}
 	check(t, k.Elements(context.Background(), s.Ref, func(e *nft.Element) error {
-		if !pool {
+		if !endpoints {
 			out = append(out, fmt.Sprintf("%v: %x-%x = %x %v %d", s.Ref, e.Key, e.KeyEnd, e.Data, e.Verdict, e.Flags))
 			return nil
 		}
 		n := len(e.Key) - 4
-		group := string(e.Key[:n])
-		slots[group] = append(slots[group], uint32(e.Key[n])|uint32(e.Key[n+1])<<8|uint32(e.Key[n+2])<<16|uint32(e.Key[n+3])<<24)
-		values[group] = append(values[group], fmt.Sprintf("%x", e.Data))
+		slot, of := binary.LittleEndian.Uint32(e.Key[n:]), pools
+		if slot >= hashBase {
+			slot, of = slot-hashBase, tables
+		}
+		of[string(e.Key[:n])] = append(of[string(e.Key[:n])], place32{slot, fmt.Sprintf("%x", e.Data)})
 		return nil
 	}))
-	for group, list := range values {
-		slices.Sort(slots[group])
-		for i, slot := range slots[group] {
-			if slot != uint32(i) {
-				t.Fatalf("%v: pool %x has slots %v", s.Ref, group, slots[group])
-			}
+	for group, list := range pools { // a multiset: which slot holds which endpoint means nothing
+		numbered(t, s, group, list)
+		slices.SortFunc(list, func(a, b place32) int { return strings.Compare(a.value, b.value) })
+		out = append(out, fmt.Sprintf("%v: pool %x = %v", s.Ref, group, values(list)))
+	}
+	for group, list := range tables { // each place means something
+		numbered(t, s, group, list)
+		out = append(out, fmt.Sprintf("%v: table %x = %d places, digest %x", s.Ref, group, len(list), sha256.Sum256([]byte(strings.Join(values(list), " ")))))
+	}
+	return out
+}
+
+// place32 is one place of a pool or a table, with what is there.
+type place32 struct {
+	at    uint32
+	value string
+}
+
+// numbered sorts a list by place, and fails if those do not go from 0 without a gap.
+func numbered(t *testing.T, s nft.Set, group string, list []place32) {
+	t.Helper()
+	slices.SortFunc(list, func(a, b place32) int { return cmp.Compare(a.at, b.at) })
+	for i := range list {
+		if list[i].at != uint32(i) {
+			t.Fatalf("%v: %x has %d places, and number %d at %d", s.Ref, group, len(list), list[i].at, i)
 		}
-		slices.Sort(list)
-		out = append(out, fmt.Sprintf("%v: pool %x = %v", s.Ref, group, list))
+	}
+}
+
+func values(list []place32) (out []string) {
+	for i := range list {
+		out = append(out, list[i].value)
 	}
 	return out
 }

@@ -16,12 +16,14 @@ type world struct {
 	slices   map[int]*model.Slice
 	node     *model.Node
 	host     *model.HostAddrs
+	cidrs    *model.ServiceCIDRs
 }
 
 func newWorld(r *rand.Rand) *world {
 	w := &world{r: r, services: map[int]*model.Service{}, slices: map[int]*model.Slice{}}
 	w.node = &model.Node{Name: "n", Zone: "z0", Addrs: []netip.Addr{v4(192, 168, 0, 1), v6(1)}}
 	w.host = &model.HostAddrs{Addrs: []model.HostAddr{{Prefix: netip.PrefixFrom(v4(192, 168, 0, 1), 24), Link: "eth0"}}}
+	w.cidrs = &model.ServiceCIDRs{}
 	return w
 }
 
@@ -32,7 +34,7 @@ func v6(n int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00::%x", n
 
 // all gives every object, in random order: a start.
 func (w *world) all() []model.Event {
-	evs := []model.Event{w.nodeEvent(), {Host: w.host}}
+	evs := []model.Event{w.nodeEvent(), {Host: w.host}, {CIDRs: w.cidrs}}
 	for i := range w.services {
 		evs = append(evs, w.serviceEvent(i))
 	}
@@ -43,10 +45,28 @@ func (w *world) all() []model.Event {
 	return append(evs, model.Event{Synced: "test"})
 }
 
+// again gives everything as a source does that lost its watch and lists again: what
+// went meanwhile is told as gone.
+func (w *world) again() []model.Event {
+	evs := w.all()
+	for i := range keys {
+		if w.services[i] == nil {
+			evs = append(evs, w.serviceEvent(i))
+		}
+		if w.slices[i] == nil {
+			evs = append(evs, w.sliceEvent(i))
+		}
+	}
+	return evs
+}
+
+// keys is how many Services and slices there may be.
+const keys = 8
+
 // change alters one thing and gives its event.
 func (w *world) change() model.Event {
-	i := w.r.IntN(8)
-	switch w.r.IntN(10) {
+	i := w.r.IntN(keys)
+	switch w.r.IntN(12) {
 	case 0, 1, 2:
 		w.services[i] = w.randomService(i)
 		return w.serviceEvent(i)
@@ -59,6 +79,17 @@ func (w *world) change() model.Event {
 	case 5:
 		w.node = &model.Node{Name: "n", Zone: fmt.Sprintf("z%d", w.r.IntN(2)), Addrs: []netip.Addr{v4(192, 168, 0, 1+w.r.IntN(2)), v6(1)}}
 		return w.nodeEvent()
+	case 6: // an address that is an external IP at times, one as a starting pod brings it, or none
+		more := [][]netip.Addr{nil, {v4(198, 51, 100, 1)}, {netip.MustParseAddr("fe80::1")}}[w.r.IntN(3)]
+		w.host = &model.HostAddrs{Addrs: []model.HostAddr{{Prefix: netip.PrefixFrom(v4(192, 168, 0, 1+w.r.IntN(2)), 24), Link: "eth0"}}}
+		for _, a := range more {
+			w.host.Addrs = append(w.host.Addrs, model.HostAddr{Prefix: netip.PrefixFrom(a, a.BitLen()), Link: "eth1"})
+		}
+		return model.Event{Host: w.host}
+	case 7:
+		w.cidrs = &model.ServiceCIDRs{Prefixes: [][]netip.Prefix{nil, {netip.PrefixFrom(v4(10, 96, 0, 0), 24)},
+			{netip.PrefixFrom(v4(198, 51, 100, 2), 31), netip.PrefixFrom(v6(0), 116)}}[w.r.IntN(3)]}
+		return model.Event{CIDRs: w.cidrs}
 	default:
 		w.slices[i] = w.randomSlice(i)
 		return w.sliceEvent(i)
@@ -91,7 +122,12 @@ func (w *world) randomService(i int) *model.Service {
 	if w.r.IntN(3) == 0 {
 		s.AffinityTimeout = time.Duration(1+w.r.IntN(2)) * time.Hour
 	}
-	s.Extras.ConsistentHash = w.r.IntN(4) == 0
+	s.Extras.ConsistentHash = w.r.IntN(6) == 0
+	s.Extras.Weights = []string{"", "", "10.244.0.3=3,10.244.0.7=0", "10.244.0.5=4,10.244.0.6=2,fd00::1003=5"}[w.r.IntN(4)]
+	s.Extras.PortRange = []string{"", "", "", "8000-8999", "a=70-90,b=50-60"}[w.r.IntN(5)]
+	if w.r.IntN(5) == 0 {
+		s.Extras.NodePortRanges = []netip.Prefix{netip.PrefixFrom(v4(10, w.r.IntN(2), 0, 0), 16)}
+	}
 	return s
 }
 
