@@ -59,7 +59,6 @@ type Service struct {
 	AffinityTimeout     time.Duration // sessionAffinity ClientIP; 0 = none
 	HealthCheckNodePort uint16        // 0 = none
 	TrafficDistribution string        // spec.trafficDistribution, for explanations only: hints decide
-	PublishNotReady     bool
 
 	Extras Extras // the fairlead.dev/ annotations
 }
@@ -72,7 +71,6 @@ type Extras struct {
 	PortRange      string         // fairlead.dev/port-range
 	NodePortRanges []netip.Prefix // fairlead.dev/nodeport-source-ranges
 	DNSPark        *time.Duration // fairlead.dev/dns-park; nil = not set
-	Accelerate     string         // fairlead.dev/accelerate
 }
 
 // MaxWeight is the largest weight of an endpoint (fairlead.dev/weights).
@@ -98,13 +96,13 @@ func (s *Service) Equal(o *Service) bool {
 		s.SourceGuarded == o.SourceGuarded && slices.Equal(s.Ports, o.Ports) &&
 		s.InternalLocal == o.InternalLocal && s.ExternalLocal == o.ExternalLocal &&
 		s.AffinityTimeout == o.AffinityTimeout && s.HealthCheckNodePort == o.HealthCheckNodePort &&
-		s.TrafficDistribution == o.TrafficDistribution && s.PublishNotReady == o.PublishNotReady &&
+		s.TrafficDistribution == o.TrafficDistribution &&
 		s.Extras.equal(&o.Extras)
 }
 
 func (e *Extras) equal(o *Extras) bool {
 	samePark := e.DNSPark == o.DNSPark || (e.DNSPark != nil && o.DNSPark != nil && *e.DNSPark == *o.DNSPark)
 	return samePark && e.Weights == o.Weights && e.ConsistentHash == o.ConsistentHash &&
-		e.PortRange == o.PortRange && e.Accelerate == o.Accelerate &&
+		e.PortRange == o.PortRange &&
 		slices.Equal(e.NodePortRanges, o.NodePortRanges)
 }

@@ -101,10 +101,7 @@ func (c *Claims) add(k model.FrontendKey, mine claim) (touched []model.ServiceKe
 		c.holder[k] = mine
 		return nil
 	}
-	if cur.service == mine.service { // named twice by one Service: the better kind counts
-		if mine.better(cur) {
-			c.holder[k] = mine
-		}
+	if cur.service == mine.service { // named twice by one Service: eachKey gives the better kind first
 		return nil
 	}
 	list := c.contested[k]

@@ -54,7 +54,7 @@ func TestEndpoints(t *testing.T) {
 			want: []string{"ClusterIP 10.96.0.1:80/TCP reject | others 10.1.0.1:8080"}},
 		{name: "address reused: of two ending ones the one that serves", eps: []string{"10.1.0.1 dying", "--", "10.1.0.1 draining"},
 			want: []string{"ClusterIP 10.96.0.1:80/TCP forward 10.1.0.1:8080"}},
-		{name: "publishNotReadyAddresses arrives as ready", svc: model.Service{PublishNotReady: true},
+		{name: "publishNotReadyAddresses arrives as ready", svc: model.Service{},
 			eps:  []string{"10.1.0.1 published", "10.1.0.2"},
 			want: []string{"ClusterIP 10.96.0.1:80/TCP forward 10.1.0.1:8080 10.1.0.2:8080"}},
 		{name: "an unknown node is not ours", eps: []string{"10.1.0.1@"},

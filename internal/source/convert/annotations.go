@@ -45,8 +45,6 @@ func extras(annotations map[string]string, r *report) model.Extras {
 			e.NodePortRanges = sourceRanges(value, field, r)
 		case "dns-park":
 			e.DNSPark = park(value, field, r)
-		case "accelerate":
-			e.Accelerate = accelerate(value, field, r)
 		default:
 			r.add(field, "unknown annotation: ignored")
 		}
@@ -116,17 +114,4 @@ func park(value, field string, r *report) *time.Duration {
 		return nil
 	}
 	return &d
-}
-
-// accelerate reads on, off, or the number of packets after which a connection is
-// moved to the fast path.
-func accelerate(value, field string, r *report) string {
-	if value == "on" || value == "off" {
-		return value
-	}
-	if n, err := strconv.ParseUint(value, 10, 32); err == nil && n > 0 {
-		return strings.Clone(value)
-	}
-	r.add(field, "%q is neither on, off nor a number of packets", value)
-	return ""
 }

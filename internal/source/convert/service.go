@@ -21,10 +21,9 @@ func (c *Converter) Service(o *corev1.Service) (*model.Service, []model.Problem)
 	r := &report{kind: "Service", namespace: o.Namespace, name: o.Name}
 	spec := &o.Spec
 	s := &model.Service{
-		Key:             model.ServiceKey{Namespace: c.intern(o.Namespace), Name: strings.Clone(o.Name)},
-		Headless:        spec.ClusterIP == corev1.ClusterIPNone || slices.Contains(spec.ClusterIPs, corev1.ClusterIPNone),
-		PublishNotReady: spec.PublishNotReadyAddresses,
-		SourceGuarded:   len(spec.LoadBalancerSourceRanges) > 0,
+		Key:           model.ServiceKey{Namespace: c.intern(o.Namespace), Name: strings.Clone(o.Name)},
+		Headless:      spec.ClusterIP == corev1.ClusterIPNone || slices.Contains(spec.ClusterIPs, corev1.ClusterIPNone),
+		SourceGuarded: len(spec.LoadBalancerSourceRanges) > 0,
 	}
 	if !o.CreationTimestamp.IsZero() {
 		s.Created = o.CreationTimestamp.Unix()

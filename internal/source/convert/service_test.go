@@ -267,9 +267,8 @@ func TestServiceAnnotations(t *testing.T) {
 		{"park off", annotate("fairlead.dev/dns-park", "0"), nil, got, model.Extras{DNSPark: ptr(time.Duration(0))}},
 		{"park too long", annotate("fairlead.dev/dns-park", "5s"),
 			f("dns-park", `"5s" is not a duration in 0..4s`), got, model.Extras{}},
-		{"accelerate", annotate("fairlead.dev/accelerate", "20"), nil, got, model.Extras{Accelerate: "20"}},
-		{"accelerate bad", annotate("fairlead.dev/accelerate", "fast"),
-			f("accelerate", `"fast" is neither on, off nor a number of packets`), got, model.Extras{}},
+		{"accelerate, which never had an effect", annotate("fairlead.dev/accelerate", "20"),
+			f("accelerate", "unknown annotation: ignored"), got, model.Extras{}},
 		{"misspelt", annotate("fairlead.dev/wieghts", "1"), f("wieghts", "unknown annotation: ignored"), got, model.Extras{}},
 	})
 }

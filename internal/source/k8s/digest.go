@@ -25,13 +25,12 @@ func (d digester) service(s *model.Service, problems []model.Problem) uint64 {
 		key                                          model.ServiceKey
 		created                                      int64
 		proxied, headless, guarded, internal, extern bool
-		notReady                                     bool
 		externalName, distribution                   string
 		affinity                                     int64
 		health                                       uint16
 	}{
 		s.Key, s.Created, s.Proxied, s.Headless, s.SourceGuarded, s.InternalLocal, s.ExternalLocal,
-		s.PublishNotReady, s.ExternalName, s.TrafficDistribution, int64(s.AffinityTimeout), s.HealthCheckNodePort,
+		s.ExternalName, s.TrafficDistribution, int64(s.AffinityTimeout), s.HealthCheckNodePort,
 	})
 	writeAll(&h, s.ClusterIPs)
 	writeAll(&h, s.ExternalIPs)
@@ -43,7 +42,7 @@ func (d digester) service(s *model.Service, problems []model.Problem) uint64 {
 	if e.DNSPark != nil {
 		park = int64(*e.DNSPark)
 	}
-	writeAll(&h, []string{e.Weights, e.PortRange, e.Accelerate})
+	writeAll(&h, []string{e.Weights, e.PortRange})
 	maphash.WriteComparable(&h, e.ConsistentHash)
 	maphash.WriteComparable(&h, park)
 	writeAll(&h, e.NodePortRanges)
