@@ -121,7 +121,7 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 func (e usageError) Error() string {
-	return strings.ReplaceAll(e.error.Error(), "\n", "\nfairlead: ") + "\n(fairlead --help lists the flags)"
+	return strings.ReplaceAll(e.error.Error(), "\n", "\nfairlead: ") + "\n(--help lists the flags)"
 }
 
 // ExitCode is the process's exit code for the error of any command: 0 well,

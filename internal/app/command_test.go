@@ -64,3 +64,13 @@ func TestHelpIsInGroups(t *testing.T) {
 		t.Errorf("not every command is named:\n%s", out)
 	}
 }
+
+// The flags of a command that is not kube-proxy's are not called kube-proxy's.
+func TestHelpOfOwnCommands(t *testing.T) {
+	for line, flag := range map[string]string{"cleanup --help": "--force ", "wait --help": "--endpoints "} {
+		out, err := execute(t, strings.Fields(line)...)
+		if err != nil || !strings.Contains(out, flag) || strings.Contains(out, "Flags of") {
+			t.Errorf("%s: %v:\n%s", line, err, out)
+		}
+	}
+}

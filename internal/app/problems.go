@@ -10,12 +10,23 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
+const (
+	// mostLines is how many lines about bad input are written within linesWindow: a
+	// folder that was copied into itself has as many problems as objects, and would
+	// bury everything else.
+	mostLines   = 50
+	linesWindow = time.Minute
+)
+
 // problemLog says each problem once, and of those that ask for it, that they
 // are over.
 type problemLog struct {
 	log  *slog.Logger
 	now  func() time.Time
 	told map[string]toldProblem // by object
+
+	window time.Time // when the lines began to be counted
+	lines  int       // about bad input since then
 }
 
 type toldProblem struct {
@@ -42,7 +53,7 @@ func (p *problemLog) tell(list []model.Problem, well []string) {
 		old, now := p.told[problem.Object], current[problem.Object]
 		line := problem.String()
 		if !slices.Contains(old.lines, line) && !slices.Contains(now.lines, line) {
-			p.log.Warn(prefixOf(problem.Kind) + line)
+			p.say(problem.Kind, line)
 		}
 		now.lines, now.well, now.since = append(now.lines, line), problem.Well, old.since
 		if now.since.IsZero() {
@@ -53,6 +64,22 @@ func (p *problemLog) tell(list []model.Problem, well []string) {
 	for object, t := range current {
 		p.told[object] = t
 	}
+}
+
+// say writes one line, unless there have been very many about bad input.
+func (p *problemLog) say(kind model.ProblemKind, line string) {
+	if kind == model.BadInput {
+		if now := p.now(); now.Sub(p.window) >= linesWindow {
+			p.window, p.lines = now, 0
+		}
+		if p.lines++; p.lines == mostLines+1 {
+			p.log.Warn("bad input: there is more, which is counted and not written here: see the metric fairlead_problems", "lines", mostLines, "within", linesWindow)
+		}
+		if p.lines > mostLines {
+			return
+		}
+	}
+	p.log.Warn(prefixOf(kind) + line)
 }
 
 func prefixOf(k model.ProblemKind) string {

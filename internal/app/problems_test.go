@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -50,5 +51,38 @@ func TestProblemsAreToldOnceAndTheirEndToo(t *testing.T) {
 		if got := heard(); strings.Join(got, "\n") != strings.Join(step.want, "\n") {
 			t.Errorf("%v, well %v: said %q, want %q", step.list, step.well, got, step.want)
 		}
+	}
+}
+
+// A folder copied into itself has as many problems as objects: they are counted,
+// and do not bury what else there is to say.
+func TestManyProblemsAreNotAllWritten(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(1000, 0)
+	p := newProblemLog(slog.New(slog.NewTextHandler(&out, nil)), func() time.Time { return now })
+	bad := func(from int) (list []model.Problem) {
+		for i := range 1000 {
+			list = append(list, model.Problem{Object: fmt.Sprintf("Service a/b%d", from+i), Reason: "is wrong"})
+		}
+		return list
+	}
+	for round := range 3 {
+		p.tell(bad(round*1000), nil)
+	}
+	if n := strings.Count(out.String(), "\n"); n != mostLines+1 || !strings.Contains(out.String(), "fairlead_problems") {
+		t.Errorf("%d lines, want %d and one that says where the rest is", n, mostLines)
+	}
+	if len(p.told) != 3000 {
+		t.Errorf("%d of 3000 problems are counted", len(p.told))
+	}
+	out.Reset()
+	p.tell([]model.Problem{{Kind: model.Unavailable, Object: "API server", Reason: "cannot reach it"}}, nil)
+	if !strings.Contains(out.String(), "cannot reach it") {
+		t.Error("what is no bad input was not said")
+	}
+	now = now.Add(linesWindow)
+	p.tell(bad(5000)[:1], nil)
+	if !strings.Contains(out.String(), "Service a/b5000") {
+		t.Error("a minute later, one more was not said")
 	}
 }

@@ -22,7 +22,11 @@ func groupedUsage(cmd *cobra.Command) error {
 			}
 		}
 	}
-	for _, g := range config.Groups(cmd.Flags()) {
+	groups := []config.FlagGroup{{Title: "Flags", Flags: cmd.Flags()}}
+	if cmd.Flags().Lookup("proxy-mode") != nil { // it takes kube-proxy's flags
+		groups = config.Groups(cmd.Flags())
+	}
+	for _, g := range groups {
 		if usages := g.Flags.FlagUsagesWrapped(100); usages != "" {
 			fmt.Fprintf(&b, "\n%s:\n%s", g.Title, usages)
 		}

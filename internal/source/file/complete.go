@@ -45,6 +45,9 @@ func (f *folder) troubles() []model.Problem {
 	case slices.ContainsFunc(unread, func(name string) bool { return len(f.files[name].problems) > 0 }):
 		return say("every manifest has been read",
 			"not every file of %s could be read: %s until all have been: %s", f.dir, leftovers, strings.Join(unread, ", "))
+	case slices.ContainsFunc(unread, func(name string) bool { return f.files[name].writing }):
+		return say("every manifest has been read",
+			"files of %s are being written: %s until they are closed, or have not changed for %v: %s", f.dir, leftovers, openPatience, strings.Join(unread, ", "))
 	}
 	return f.stranger()
 }

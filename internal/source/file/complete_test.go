@@ -110,6 +110,7 @@ func TestFileThatIsBeingWrittenAtTheStart(t *testing.T) {
 	f := open(t, dir, "a.yaml", os.O_CREATE)
 	put(t, f, service("a", "10.96.0.1"))
 	l := start(t, dir, nil)
+	l.until(t, "why it waits", func() bool { return l.says("are being written", "a.yaml") })
 	neverSynced(t, l)
 	put(t, f, "---\n"+service("b", "10.96.0.2"))
 	closeFile(t, f)
@@ -119,6 +120,23 @@ func TestFileThatIsBeingWrittenAtTheStart(t *testing.T) {
 	if len(l.services) != 2 {
 		t.Errorf("synced with %d Services", len(l.services))
 	}
+}
+
+// A program may keep a file open for as long as it runs: what nobody has written to
+// for some time is all that there is.
+func TestFileThatStaysOpen(t *testing.T) {
+	dir := t.TempDir()
+	f := open(t, dir, "a.yaml", os.O_CREATE)
+	put(t, f, service("a", "10.96.0.1"))
+	for _, since := range []time.Duration{-time.Hour, 2 * openPatience} { // a clock may have been set back, too
+		at := time.Now().Add(-since)
+		if err := os.Chtimes(f.Name(), at, at); err != nil {
+			t.Fatal(err)
+		}
+		l := start(t, dir, nil)
+		l.until(t, "Synced", func() bool { return l.synced == 1 && len(l.services) == 1 })
+	}
+	closeFile(t, f)
 }
 
 // A folder that is moved away while the agent runs, for whatever reason, takes

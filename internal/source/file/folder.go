@@ -163,8 +163,11 @@ func (f *folder) refresh(name string, now time.Time, how certainty) (again time.
 		m.stamp = stamp{} // look again next time
 	}
 	again = f.read(m, data, now, how)
-	m.sure = m.sure || m.entire && !writing
-	if !m.sure && writing { // Synced waits for the rest of it
+	// A program may have the file open and mean to write nothing more, ever.
+	age := now.Sub(m.modified)
+	m.writing = writing && age >= 0 && age < openPatience
+	m.sure = m.sure || m.entire && !m.writing
+	if !m.sure && m.writing { // Synced waits for the rest of it
 		m.stamp = stamp{}
 		again = sooner(again, now.Add(settle))
 	}

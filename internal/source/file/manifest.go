@@ -22,6 +22,7 @@ type manifest struct {
 	seen     stamp // of the last reading
 	loaded   bool  // some content has been read from it
 	entire   bool  // the last content had no part that could not be read
+	writing  bool  // somebody had it open to write, and had written not long before
 	sure     bool  // and once it was all that its writer had to say
 	size     int   // of the last good content
 	cut      bool  // that ended in the middle of a line
