@@ -24,30 +24,81 @@ const deployFile = "../../deploy/fairlead.yaml"
 
 const healthPort = 31999
 
-// inPod gives a program the files of its pod, by mounts that nobody else sees: its service account and its ConfigMap.
+// inPod gives a program the files of its pod, by mounts that nobody else sees: its service account, its ConfigMap, and
+// no name server.
 const inPod = `mount -t tmpfs pod /run && mkdir -p /run/secrets/kubernetes.io/serviceaccount &&
 cp "$1"/token "$1"/ca.crt /run/secrets/kubernetes.io/serviceaccount/ &&
 mount -t overlay -o lowerdir="$1"/etc:/etc etc /etc && shift && exec "$@"`
 
-// testDeployed runs the agent as the DaemonSet of deploy/ says: its arguments and environment, the ConfigMap's file, the
-// in-cluster way to the API server with no rights but its own, and asks the probes of the manifest.
-func testDeployed(t *testing.T, e *env) {
-	if e.subject.name != "fairlead" {
-		t.Skip("deploy/ is Fairlead's")
+// confined makes of a container what a container runtime does without "privileged": kernel settings and the root file
+// system are read-only.
+const confined = `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys &&
+mount --rbind /sys /sys && mount -o remount,bind,ro /sys && mount -o remount,bind,ro / && exec "$@"`
+
+// deployed is the DaemonSet of deploy/, as the API server took it.
+func (e *env) deployed() *appsv1.DaemonSet {
+	e.t.Helper()
+	ds, err := e.cluster.Admin.AppsV1().DaemonSets("kube-system").Get(e.t.Context(), "fairlead", metav1.GetOptions{})
+	must(e.t, err)
+	return ds
+}
+
+// container is the command line that runs c as the kubelet would, in a pod whose files are in the folder pod. edit is what
+// a user changes in the environment.
+func (e *env) container(c *corev1.Container, pod string, edit map[string]string) []string {
+	args := []string{"unshare", "--mount", "--propagation", "private", "sh", "-ec", inPod, "sh", pod}
+	if s := c.SecurityContext; s.Privileged == nil || !*s.Privileged {
+		bounding := "-all"
+		for _, capability := range s.Capabilities.Add {
+			bounding += ",+" + strings.ToLower(string(capability))
+		}
+		args = append(args, "sh", "-ec", confined, "sh", "setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set="+bounding)
 	}
-	ds, err := e.cluster.Admin.AppsV1().DaemonSets("kube-system").Get(t.Context(), "fairlead", metav1.GetOptions{})
-	must(t, err)
-	pod := e.podFiles(ds)
-	c := &ds.Spec.Template.Spec.Containers[0]
-	args := []string{"unshare", "--mount", "--propagation", "private", "sh", "-ec", inPod, "sh", pod, "env"}
+	args = append(args, "env")
 	for _, v := range c.Env {
-		args = append(args, v.Name+"="+e.valueOf(v))
+		value := v.Value
+		if v.ValueFrom != nil && v.ValueFrom.FieldRef.FieldPath == "spec.nodeName" {
+			value = nodeName
+		}
+		if by, ok := edit[value]; ok {
+			value = by
+		}
+		args = append(args, v.Name+"="+value)
 	}
 	args = append(args, e.subject.args[0])
 	for _, a := range c.Args {
 		args = append(args, strings.ReplaceAll(a, "$(NODE_NAME)", nodeName))
 	}
-	e.agent.args = args
+	return args
+}
+
+// apiServer is what a user writes in place of the manifest's example.
+func (e *env) apiServer() map[string]string {
+	e.t.Helper()
+	host, err := e.lab.Host("client2")
+	must(e.t, err)
+	return map[string]string{"API-SERVER-ADDRESS": host.Addrs.V4.String()}
+}
+
+// testDeployed runs the agent as the DaemonSet of deploy/ says: its arguments, environment and capabilities, the
+// ConfigMap's file, a file system that it cannot write, the in-cluster way to the API server with no rights but its own.
+func testDeployed(t *testing.T, e *env) {
+	if e.subject.name != "fairlead" {
+		t.Skip("deploy/ is Fairlead's")
+	}
+	ds := e.deployed()
+	e.checkPod(&ds.Spec.Template.Spec)
+	pod := e.podFiles(ds)
+	const closeWait = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait"
+	first := e.container(&ds.Spec.Template.Spec.InitContainers[0], pod, nil)
+	if out, err := e.lab.Node().Run(t.Context(), first[0], first[1:]...); err != nil {
+		t.Fatalf("the init container: %v\n%s", err, out)
+	}
+	if out, err := e.lab.Node().Run(t.Context(), "cat", closeWait); err != nil || strings.TrimSpace(out) != "3600" {
+		t.Errorf("after the init container %s is %q, %v; want 3600", closeWait, out, err)
+	}
+	c := &ds.Spec.Template.Spec.Containers[0]
+	e.agent.args = e.container(c, pod, e.apiServer())
 
 	web := clusterIPs(e.createService("web"))
 	e.setBackends("web", 8080, "pod-a1", "pod-b1")
@@ -63,7 +114,35 @@ func testDeployed(t *testing.T, e *env) {
 	})
 	e.eventually("an Event about a health check port that somebody else has", e.warned())
 	e.agent.mustLive()
+	for _, complaint := range []string{"cannot set a sysctl", "operation not permitted", "permission denied", "stale UDP flows will not be removed"} {
+		if strings.Contains(e.agent.said(), complaint) {
+			t.Errorf("the agent misses a right: its log says %q", complaint)
+		}
+	}
 	e.agent.terminate()
+}
+
+// checkPod holds the pod against what deploy/ promises.
+func (e *env) checkPod(p *corev1.PodSpec) {
+	c := p.Containers[0]
+	if s := c.SecurityContext; s.Privileged != nil || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || fmt.Sprint(s.Capabilities.Drop) != "[ALL]" {
+		e.t.Errorf("the agent's rights: %+v", s)
+	}
+	if p.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || p.NodeSelector[corev1.LabelOSStable] != "linux" {
+		e.t.Errorf("seccomp %v, nodes %v", p.SecurityContext.SeccompProfile, p.NodeSelector)
+	}
+	if m := c.Resources; m.Requests.Memory().Value() < 130<<20 || m.Limits.Memory().Value() < 272<<20 {
+		e.t.Errorf("memory: %v", m)
+	}
+	mounted := map[string]bool{}
+	for _, m := range c.VolumeMounts {
+		mounted[m.Name] = true
+	}
+	for _, v := range p.Volumes {
+		if !mounted[v.Name] || v.HostPath != nil {
+			e.t.Errorf("volume %s: mounted %t, of the host %t", v.Name, mounted[v.Name], v.HostPath != nil)
+		}
+	}
 }
 
 // podFiles writes what the kubelet would mount, with the pods' ranges that a user writes, and gives the folder.
@@ -84,24 +163,14 @@ func (e *env) podFiles(ds *appsv1.DaemonSet) string {
 		files, err := e.cluster.Admin.CoreV1().ConfigMaps(ds.Namespace).Get(e.t.Context(), v.ConfigMap.Name, metav1.GetOptions{})
 		must(e.t, err)
 		for name, text := range files.Data {
+			// nf_conntrack_max and its hash table belong to the whole machine, not to the lab.
+			text += "conntrack: {maxPerCore: 0, min: 0}\n"
 			text = strings.Replace(text, `clusterCIDR: ""`, "clusterCIDR: "+netlab.ClusterCIDR4+","+netlab.ClusterCIDR6, 1)
 			must(e.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 	}
+	must(e.t, os.WriteFile(filepath.Join(pod, "etc", "resolv.conf"), []byte("nameserver 127.0.0.1\n"), 0o644))
 	return pod
-}
-
-// valueOf is a variable's value, with the address that a user writes in place of the manifest's example.
-func (e *env) valueOf(v corev1.EnvVar) string {
-	switch {
-	case v.ValueFrom != nil && v.ValueFrom.FieldRef.FieldPath == "spec.nodeName":
-		return nodeName
-	case v.Value == "API-SERVER-ADDRESS":
-		host, err := e.lab.Host("client2")
-		must(e.t, err)
-		return host.Addrs.V4.String()
-	}
-	return v.Value
 }
 
 // probe does what the kubelet does, in the node's network.

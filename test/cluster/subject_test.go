@@ -93,6 +93,14 @@ func (a *agent) mustLive() {
 	}
 }
 
+// said is the subject's log so far.
+func (a *agent) said() string {
+	a.t.Helper()
+	b, err := os.ReadFile(a.log)
+	must(a.t, err)
+	return string(b)
+}
+
 // finish ends the subject and, when the test failed, shows what it said.
 func (a *agent) finish() {
 	if a.proc != nil {

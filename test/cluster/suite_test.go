@@ -46,6 +46,7 @@ func TestEndToEnd(t *testing.T) {
 		{"TokenExpires", testTokenExpires},
 		{"SlicesForbidden", testSlicesForbidden},
 		{"Deployed", testDeployed},
+		{"DeployedWrong", testDeployedWrong},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s.newEnv(t)) })
 	}
