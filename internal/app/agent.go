@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -67,7 +68,8 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	for _, n := range a.caps.Notes {
 		log.Warn(n)
 	}
-	a.metrics = metrics.New(metrics.Params{Mode: cfg.Mode, Families: a.caps.Families, Version: version, Gates: cfg.FeatureGates, Now: time.Now})
+	a.metrics = metrics.New(metrics.Params{Mode: cfg.Mode, Families: a.caps.Families, Version: version, Commit: commit(debug.ReadBuildInfo()),
+		Gates: cfg.FeatureGates, Now: time.Now, Waiting: func() (services, slices int) { w := a.mail.Waiting(); return w.Services, w.Slices }})
 	if plane.observe != nil {
 		plane.observe(a.metrics)
 	}
@@ -131,7 +133,7 @@ func (a *agent) put(ev model.Event) {
 		ev.Received = now
 	}
 	if ev.Service != nil || ev.Slice != nil {
-		a.metrics.Queued(now)
+		a.metrics.Queued(sliceFamily(&ev), now)
 	}
 	a.mail.Put(ev)
 	if a.names != nil {
@@ -162,6 +164,31 @@ func (a *agent) run(ctx context.Context) error {
 func (a *agent) prepareKernel() []sysctl.Change {
 	setOOMScore(a.cfg.OOMScoreAdj, a.log.Logger)
 	return applySysctls(a.cfg)
+}
+
+// sliceFamily is that of an EndpointSlice; 0 where it may be both.
+func sliceFamily(ev *model.Event) model.Family {
+	if ev.Slice == nil || ev.Slice.Value == nil {
+		return 0
+	}
+	return ev.Slice.Value.Family
+}
+
+// commit is what the binary was built from, by the Go command's own note.
+func commit(info *debug.BuildInfo, ok bool) string {
+	if !ok {
+		return "unknown"
+	}
+	revision, dirty := "unknown", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	return revision + dirty
 }
 
 // auditPeriod: a comparison with the kernel, even without an alarm, happens at

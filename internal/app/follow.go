@@ -3,7 +3,8 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -19,7 +20,7 @@ import (
 type follower struct {
 	a        *agent
 	ports    map[model.ServiceKey]health.ServicePort
-	noLocal  noLocal
+	noLocal  map[model.Family]*noLocal
 	problems *problemLog
 	reads    int // of the kernel, told to metrics so far
 	hadNode  bool
@@ -29,8 +30,12 @@ type follower struct {
 }
 
 func newFollower(a *agent) *follower {
-	return &follower{a: a, ports: map[model.ServiceKey]health.ServicePort{},
-		noLocal: noLocal{of: map[model.ServiceKey][2]bool{}}, problems: newProblemLog(a.log.Logger, time.Now), inKernel: make(chan struct{})}
+	f := &follower{a: a, ports: map[model.ServiceKey]health.ServicePort{},
+		noLocal: map[model.Family]*noLocal{}, problems: newProblemLog(a.log.Logger, time.Now), inKernel: make(chan struct{})}
+	for _, fam := range a.caps.Families {
+		f.noLocal[fam] = &noLocal{of: map[model.ServiceKey][2]bool{}}
+	}
+	return f
 }
 
 // turn is engine.Params.OnTurn.
@@ -55,7 +60,7 @@ func (f *follower) metrics(t *engine.Turn) {
 	m, reads := f.a.metrics, f.a.reads()
 	r := metrics.SyncReport{
 		Full: t.Full, Done: t.Done, Total: t.Done.Sub(t.Started), Operations: t.Operations,
-		Reads: reads - f.reads, Conflicts: t.Conflicts, Result: result(t),
+		Reads: reads - f.reads, Conflicts: t.Conflicts, Result: result(t), Families: families(t),
 	}
 	f.reads = reads
 	r.Phases[metrics.PhaseState] = t.Phases[engine.PhaseState]
@@ -71,8 +76,22 @@ func (f *follower) metrics(t *engine.Turn) {
 		return
 	}
 	for _, tr := range t.Triggers {
-		m.Programmed(tr.Changed, tr.Received, t.Done)
+		m.Programmed(tr.Family, tr.Changed, tr.Received, t.Done)
 	}
+}
+
+// families are those that a turn was about: one, if it was about EndpointSlices of one
+// family and nothing else; none means all.
+func families(t *engine.Turn) []model.Family {
+	if t.Full || t.ServiceEvents > 0 || t.View != nil || len(t.Triggers) == 0 || len(t.Triggers) < t.SliceEvents || t.Triggers[0].Family == 0 {
+		return nil
+	}
+	for _, tr := range t.Triggers {
+		if tr.Family != t.Triggers[0].Family {
+			return nil
+		}
+	}
+	return []model.Family{t.Triggers[0].Family}
 }
 
 func result(t *engine.Turn) metrics.Result {
@@ -147,13 +166,12 @@ func (f *follower) healthPort(d *engine.Decided) bool {
 }
 
 func (f *follower) countNoLocal(d *engine.Decided) {
-	now := [2]bool{d.Result.NoLocalInternal, d.Result.NoLocalExternal}
-	if !f.noLocal.set(d.Key, now) {
-		return
-	}
-	for _, fam := range f.a.caps.Families {
-		f.a.metrics.NoLocalEndpoints(false, fam, f.noLocal.count[0])
-		f.a.metrics.NoLocalEndpoints(true, fam, f.noLocal.count[1])
+	for fam, n := range f.noLocal {
+		here := slices.Contains(d.Result.NoLocalFamilies, fam)
+		if n.set(d.Key, [2]bool{here && d.Result.NoLocalInternal, here && d.Result.NoLocalExternal}) {
+			f.a.metrics.NoLocalEndpoints(false, fam, n.count[0])
+			f.a.metrics.NoLocalEndpoints(true, fam, n.count[1])
+		}
 	}
 }
 
@@ -211,11 +229,18 @@ func (f *follower) tellRebuilt(list []engine.Rebuilt) {
 
 func (f *follower) name(k dataplane.Key) string { return f.a.driver.KeyString(k) }
 
-// kind is the first word of an object's name: "table", "chain", "services".
+// kind tells, by an object's name, what it is in words that fit every data plane:
+// names begin with "table", "chain", "set" or "rule", elements with their set.
 func (f *follower) kind(k dataplane.Key) string {
-	var word string
-	_, _ = fmt.Sscan(f.name(k), &word) // an empty name gives an empty kind, which metrics calls "other"
-	return word
+	switch word, _, _ := strings.Cut(f.name(k), " "); word {
+	case "table", "chain", "set", "rule":
+		return word
+	case "rules":
+		return "rule"
+	case k.String():
+		return "other"
+	}
+	return "element"
 }
 
 func (f *follower) line(t *engine.Turn) {

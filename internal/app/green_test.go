@@ -36,7 +36,8 @@ func newWatched(t *testing.T) *watched {
 	log := logger{Logger: slog.New(slog.NewTextHandler(&w.log, nil)), level: new(slog.LevelVar)}
 	a := &agent{cfg: &config.Config{}, log: log, mail: mailbox.New(), reads: func() int { return 0 }, driver: namingDriver{}}
 	a.caps.Families = families
-	a.metrics = metrics.New(metrics.Params{Mode: "nftables", Families: families, Now: clock})
+	a.metrics = metrics.New(metrics.Params{Mode: "nftables", Families: families, Now: clock,
+		Waiting: func() (int, int) { c := a.mail.Waiting(); return c.Services, c.Slices }})
 	a.health = health.NewTracker(health.TrackerParams{Families: families, Timeout: 2 * syncPeriod, Now: clock,
 		Waiting: func() time.Time { return a.mail.Waiting().Oldest }})
 	a.service = health.NewServiceHealth(health.ServiceHealthParams{Families: families, Healthy: a.health.Healthy, Log: log.Logger})

@@ -31,6 +31,7 @@ type problemLog struct {
 
 type toldProblem struct {
 	lines []string
+	kind  model.ProblemKind
 	well  string // what to say when all is well again
 	since time.Time
 }
@@ -59,6 +60,7 @@ func (p *problemLog) tell(list []model.Problem, well []string) {
 		if now.since.IsZero() {
 			now.since = p.now()
 		}
+		now.kind = problem.Kind
 		current[problem.Object] = now
 	}
 	for object, t := range current {
@@ -93,14 +95,15 @@ func prefixOf(k model.ProblemKind) string {
 func (f *follower) tellProblems(list []model.Problem, well []string) {
 	f.problems.tell(list, well)
 	if len(list)+len(well) > 0 {
-		kinds := map[string]int{"service": 0, "endpointslice": 0, "node": 0, "file": 0}
-		for object := range f.problems.told {
+		kinds := map[string]int{}
+		for object, t := range f.problems.told {
 			kind, _, _ := strings.Cut(strings.ToLower(object), " ")
+			if t.kind == model.Unavailable {
+				kind = "source"
+			}
 			kinds[kind]++
 		}
-		for k, n := range kinds {
-			f.a.metrics.Problems(k, n)
-		}
+		f.a.metrics.Problems(kinds)
 	}
 }
 

@@ -26,6 +26,7 @@ func (a *agent) addSource(version string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	k8s.ReportRequests(a.metrics.RESTLatency(), a.metrics.RESTResult())
 	rec := s.Recorder("fairlead", cfg.NodeName)
 	a.recorder, a.status = rec, s.Status
 	a.add("API server", func(ctx context.Context) error { return s.Run(ctx, a.put) })
@@ -39,9 +40,8 @@ func (a *agent) reportWatch(ctx context.Context, s *k8s.Source) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		st := s.Status()
-		for _, resource := range []string{"services", "endpointslices"} {
-			a.metrics.Watch(resource, st.Connected, st.LastHeard)
+		for _, r := range s.Status().Resources {
+			a.metrics.Watch(r.Name, r.Connected, r.LastHeard)
 		}
 		select {
 		case <-ctx.Done():

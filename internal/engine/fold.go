@@ -69,12 +69,20 @@ func (e *Engine) note(events []model.Event) {
 			continue
 		}
 		if len(t.Triggers) < maxTriggers {
-			t.Triggers = append(t.Triggers, Trigger{Changed: ev.Trigger, Received: ev.Received})
+			t.Triggers = append(t.Triggers, Trigger{Changed: ev.Trigger, Received: ev.Received, Family: familyOf(ev)})
 		}
 		if !ev.Received.IsZero() && (t.Waiting.IsZero() || ev.Received.Before(t.Waiting)) {
 			t.Waiting = ev.Received
 		}
 	}
+}
+
+// familyOf is the one family that a change is about, 0 if that is not known or both.
+func familyOf(ev *model.Event) model.Family {
+	if ev.Slice == nil || ev.Slice.Value == nil {
+		return 0
+	}
+	return ev.Slice.Value.Family
 }
 
 // updateServices takes changed Services to policy, and makes dirty the Services

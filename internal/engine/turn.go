@@ -55,7 +55,10 @@ type Turn struct {
 }
 
 // Trigger is when a change came about and when we heard of it.
-type Trigger struct{ Changed, Received time.Time }
+type Trigger struct {
+	Changed, Received time.Time
+	Family            model.Family // of an EndpointSlice; 0: it may be both
+}
 
 // Decided is one Service's decision, for the followers of commits (conntrack,
 // health check ports, DNS, explanations).

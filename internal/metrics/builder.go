@@ -63,6 +63,12 @@ func (b *builder) histogram(name string) *prometheus.HistogramVec {
 	return h
 }
 
+// gaugeFunc is a gauge without labels whose value is asked for at each scrape.
+func (b *builder) gaugeFunc(name string, value func() int) {
+	r := b.row(name, gauge)
+	b.serve(r, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: r.name, Help: r.help}, func() float64 { return float64(value()) }))
+}
+
 // desc is for a metric whose value is worked out when it is read.
 func (b *builder) desc(name string, k kind) *prometheus.Desc {
 	r := b.row(name, k)

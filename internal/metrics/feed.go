@@ -37,12 +37,15 @@ func (m *Metrics) SyncDone(r *SyncReport) {
 }
 
 // Programmed records that a change came into the kernel at done: changed is
-// when the API server recorded it, received when we saw it; zero = unknown.
-func (m *Metrics) Programmed(changed, received, done time.Time) {
+// when the API server recorded it, received when we saw it; zero = unknown. The family
+// is the EndpointSlice's; 0 = both.
+func (m *Metrics) Programmed(family model.Family, changed, received, done time.Time) {
 	if !changed.IsZero() {
 		took := max(done.Sub(changed), 0) // the API server's clock may be ahead of ours
 		for _, f := range m.families {
-			observe(m.programming.of(f), took)
+			if family == 0 || family == f {
+				observe(m.programming.of(f), took)
+			}
 		}
 		m.fineProgramming.Observe(took.Seconds())
 	}
@@ -51,9 +54,12 @@ func (m *Metrics) Programmed(changed, received, done time.Time) {
 	}
 }
 
-// Queued records that a sync was asked for.
-func (m *Metrics) Queued(at time.Time) {
+// Queued records that a sync was asked for, of one family or (0) of both.
+func (m *Metrics) Queued(family model.Family, at time.Time) {
 	for _, f := range m.families {
+		if family != 0 && family != f {
+			continue
+		}
 		m.lastQueued.WithLabelValues(f.String()).Set(unix(at))
 	}
 }
@@ -62,12 +68,6 @@ func (m *Metrics) Queued(at time.Time) {
 func (m *Metrics) ChangesSeen(services, endpointSlices int) {
 	m.serviceChanges.Add(float64(services))
 	m.endpointChanges.Add(float64(endpointSlices))
-}
-
-// ChangesPending sets how many changes are not in the kernel yet.
-func (m *Metrics) ChangesPending(services, endpointSlices int) {
-	m.servicesPend.Set(float64(services))
-	m.endpointsPending.Set(float64(endpointSlices))
 }
 
 // Sizes sets how many Services and endpoints are known.
@@ -92,13 +92,19 @@ func (m *Metrics) DriftRepaired(kind string, objects int) {
 	c.Add(float64(objects))
 }
 
-// Problems sets how many objects of a kind have something wrong now.
-func (m *Metrics) Problems(kind string, objects int) {
-	g, ok := m.problems[kind]
-	if !ok {
-		g = m.problems["other"]
+// Problems sets how many objects of each kind have something wrong now. Kinds that are
+// not in the list count together as "other".
+func (m *Metrics) Problems(objects map[string]int) {
+	others := 0
+	for kind, n := range objects {
+		if _, ok := m.problems[kind]; !ok {
+			others += n
+		}
 	}
-	g.Set(float64(objects))
+	for kind, g := range m.problems {
+		g.Set(float64(objects[kind]))
+	}
+	m.problems["other"].Add(float64(others))
 }
 
 // NoLocalEndpoints sets how many Services have endpoints, but none here that
@@ -129,9 +135,6 @@ func (m *Metrics) LocalListenFailed() { m.localFailures.WithLabelValues(model.IP
 func (m *Metrics) LocalRejected(p model.Protocol) {
 	m.localRejected.WithLabelValues(model.IPv6.String(), p.String()).Inc()
 }
-
-// CleanupFailed records that objects no longer used could not be deleted.
-func (m *Metrics) CleanupFailed(f model.Family) { add(m.cleanupFailures.of(f), 1) }
 
 // RestoreFailed records a failed iptables-restore of a full or partial sync.
 func (m *Metrics) RestoreFailed(f model.Family, partial bool) {

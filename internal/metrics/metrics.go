@@ -18,6 +18,8 @@ type Params struct {
 	Commit   string
 	Gates    map[string]bool  // feature gates with their values
 	Now      func() time.Time // time.Now
+	// Waiting counts the changes that are not in the kernel yet, at each scrape.
+	Waiting func() (services, endpointSlices int)
 }
 
 // Metrics is every metric of the agent. All methods may be called from any
@@ -28,7 +30,7 @@ type Metrics struct {
 	families  []model.Family
 
 	sync, full, partial, programming byFamily[prometheus.Observer]
-	syncFailures, cleanupFailures    byFamily[prometheus.Counter]
+	syncFailures                     byFamily[prometheus.Counter]
 	flowsTook                        byFamily[prometheus.Observer]
 	flowsDeleted                     byFamily[prometheus.Counter]
 	lastSync, lastQueued, noLocal    *prometheus.GaugeVec // no row before its first value: 0 would read as 1970
@@ -38,7 +40,6 @@ type Metrics struct {
 	fineProgramming, fineReceived    prometheus.Observer
 	operations, reads, conflicts     prometheus.Counter
 	operationsPerSync                prometheus.Observer
-	endpointsPending, servicesPend   prometheus.Gauge
 	endpointChanges, serviceChanges  prometheus.Counter
 	services, endpoints              prometheus.Gauge
 	pending, quarantined             prometheus.Gauge
@@ -65,7 +66,7 @@ func New(p Params) *Metrics {
 	b := newBuilder(p.Mode)
 	m := &Metrics{reg: b.reg, now: p.Now, families: p.Families}
 	b.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.buildKubeProxy(b)
+	m.buildKubeProxy(b, p)
 	m.buildSync(b)
 	m.buildState(b)
 	m.buildSLIs()
@@ -74,7 +75,7 @@ func New(p Params) *Metrics {
 	return m
 }
 
-func (m *Metrics) buildKubeProxy(b *builder) {
+func (m *Metrics) buildKubeProxy(b *builder, p Params) {
 	const prefix = "kubeproxy_"
 	m.sync = perFamily(m.families, b.histogram(prefix+"sync_proxy_rules_duration_seconds").WithLabelValues)
 	m.full = perFamily(m.families, b.histogram(prefix+"sync_full_proxy_rules_duration_seconds").WithLabelValues)
@@ -82,11 +83,15 @@ func (m *Metrics) buildKubeProxy(b *builder) {
 	m.programming = perFamily(m.families, b.histogram(prefix+"network_programming_duration_seconds").WithLabelValues)
 	m.lastSync = b.gauge(prefix + "sync_proxy_rules_last_timestamp_seconds")
 	m.lastQueued = b.gauge(prefix + "sync_proxy_rules_last_queued_timestamp_seconds")
-	m.endpointsPending = b.gauge(prefix + "sync_proxy_rules_endpoint_changes_pending").WithLabelValues()
+	b.gaugeFunc(prefix+"sync_proxy_rules_endpoint_changes_pending", func() int { _, n := p.Waiting(); return n })
 	m.endpointChanges = b.counter(prefix + "sync_proxy_rules_endpoint_changes_total").WithLabelValues()
-	m.servicesPend = b.gauge(prefix + "sync_proxy_rules_service_changes_pending").WithLabelValues()
+	b.gaugeFunc(prefix+"sync_proxy_rules_service_changes_pending", func() int { n, _ := p.Waiting(); return n })
 	m.serviceChanges = b.counter(prefix + "sync_proxy_rules_service_changes_total").WithLabelValues()
 	m.noLocal = b.gauge(prefix + "sync_proxy_rules_no_local_endpoints_total")
+	for _, f := range m.families {
+		m.NoLocalEndpoints(false, f, 0)
+		m.NoLocalEndpoints(true, f, 0)
+	}
 	m.iptablesRestore = b.counter(prefix + "sync_proxy_rules_iptables_restore_failures_total")
 	m.iptablesPartial = b.counter(prefix + "sync_proxy_rules_iptables_partial_restore_failures_total")
 	m.iptablesRules = b.gauge(prefix + "sync_proxy_rules_iptables_total")
@@ -99,7 +104,6 @@ func (m *Metrics) buildKubeProxy(b *builder) {
 	m.localAccepted = b.kernelCount(prefix + "iptables_localhost_nodeports_accepted_packets_total")
 	m.affinityClients, m.affinityFull = b.kernelGauge("fairlead_affinity_clients"), b.kernelGauge("fairlead_affinity_full")
 	m.syncFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_sync_failures_total").WithLabelValues)
-	m.cleanupFailures = perFamily(m.families, b.counter(prefix+"sync_proxy_rules_nftables_cleanup_failures_total").WithLabelValues)
 	m.localPorts = b.gauge(prefix + "nftables_localhost_nodeport_listeners")
 	m.localFailures = b.counter(prefix + "nftables_localhost_nodeport_listener_creation_failures_total")
 	m.localRejected = b.counter(prefix + "nftables_localhost_nodeport_rejected_packets_total")
@@ -116,7 +120,7 @@ func (m *Metrics) buildSync(b *builder) {
 	}
 	phases := b.histogram("fairlead_sync_phase_duration_seconds")
 	for ph, name := range [NumPhases]string{
-		PhaseState: "state", PhasePolicy: "policy", PhaseRender: "render", PhaseApply: "apply", PhaseLoad: "load",
+		PhaseState: "state", PhasePolicy: "policy", PhaseApply: "apply", PhaseLoad: "load",
 	} {
 		m.phases[ph] = phases.WithLabelValues(name)
 	}
@@ -174,8 +178,10 @@ func servedGates() map[string]string {
 	}
 }
 
-func driftKinds() []string {
-	return []string{"table", "chain", "rule", "set", "map", "element", "flowtable", "server", "address", "other"}
-}
+func driftKinds() []string { return []string{"table", "chain", "rule", "set", "element", "other"} }
 
-func problemKinds() []string { return []string{"service", "slice", "node", "manifest", "other"} }
+// problemKinds are the kinds of objects, "file" for a manifest that cannot be read, and
+// "source" for an API server or folder that cannot.
+func problemKinds() []string {
+	return []string{"service", "endpointslice", "node", "servicecidr", "file", "source", "other"}
+}

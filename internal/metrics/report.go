@@ -11,9 +11,8 @@ type Phase uint8
 
 // The phases. Load runs only at start, in an audit and after a conflict.
 const (
-	PhaseState Phase = iota
-	PhasePolicy
-	PhaseRender
+	PhaseState  Phase = iota
+	PhasePolicy       // decide and render, which alternate Service by Service
 	PhaseApply
 	PhaseLoad
 	NumPhases int = iota

@@ -16,6 +16,17 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.reg, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
+// Names are those that /metrics serves in a mode, apart from Go's own, also while they
+// have no row yet.
+func Names(mode string) (names []string) {
+	for _, r := range rows() {
+		if r.in(mode) {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
+
 // Registerer is where a package that keeps collectors of its own (DNS) has them
 // served with ours.
 func (m *Metrics) Registerer() prometheus.Registerer { return m.reg }

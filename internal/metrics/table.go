@@ -74,7 +74,6 @@ func kubeProxyRest() []row {
 		{"fairlead_affinity_clients", gauge, "Clients that session affinity remembers, of all Service ports; no row where the kernel cannot be asked.", nil, nil, nft},
 		{"fairlead_affinity_full", gauge, "Service ports whose session affinity can remember no more clients: new ones are balanced without.", nil, nil, nft},
 		{"kubeproxy_sync_proxy_rules_nftables_sync_failures_total", counter, "Failed nftables transactions.", family, nil, nft},
-		{"kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total", counter, "Failed deletions of objects no longer used.", family, nil, nft},
 		{"kubeproxy_nftables_localhost_nodeport_listeners", gauge, "NodePorts that the agent itself answers on the loopback address.", family, nil, nft},
 		{"kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total", counter, "NodePorts that could not be bound on the loopback address.", family, nil, nft},
 		{"kubeproxy_nftables_localhost_nodeport_rejected_packets_total", counter, "Connections, and first datagrams of clients, to the loopback address that no endpoint took.", []string{"ip_family", "protocol"}, nil, nft},

@@ -43,6 +43,7 @@ type Result struct {
 	// NoLocal tells that a Local policy holds but no endpoint is here although
 	// there are some elsewhere (the metric no_local_endpoints_total).
 	NoLocalInternal, NoLocalExternal bool
+	NoLocalFamilies                  []model.Family // where that is so
 }
 
 // HealthCheck is what a healthCheckNodePort answers from.
@@ -157,6 +158,9 @@ func (in *Inputs) port(res *Result, p *servicePort, addrs []vip) {
 	if len(ch.local) == 0 && ch.any {
 		res.NoLocalInternal = res.NoLocalInternal || svc.InternalLocal
 		res.NoLocalExternal = res.NoLocalExternal || svc.ExternalLocal
+		if (svc.InternalLocal || svc.ExternalLocal) && !slices.Contains(res.NoLocalFamilies, p.family) {
+			res.NoLocalFamilies = append(res.NoLocalFamilies, p.family)
+		}
 	}
 	var wide choice
 	if p.ports.last != 0 {
