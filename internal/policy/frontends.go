@@ -156,11 +156,7 @@ func (in *Inputs) port(res *Result, p *servicePort, addrs []vip) {
 			Reason: fmt.Sprintf("%d %s endpoints are left out: a Service port can have %d", ch.cut, p.family, MaxBackends)})
 	}
 	if len(ch.local) == 0 && ch.any {
-		res.NoLocalInternal = res.NoLocalInternal || svc.InternalLocal
-		res.NoLocalExternal = res.NoLocalExternal || svc.ExternalLocal
-		if (svc.InternalLocal || svc.ExternalLocal) && !slices.Contains(res.NoLocalFamilies, p.family) {
-			res.NoLocalFamilies = append(res.NoLocalFamilies, p.family)
-		}
+		res.noLocal(svc, p.family)
 	}
 	var wide choice
 	if p.ports.last != 0 {
@@ -248,4 +244,13 @@ func (ch *choice) verdict(list []model.Backend) model.Verdict {
 		return model.Drop
 	}
 	return model.Reject
+}
+
+// noLocal notes that a port has endpoints in a family, and none of them here.
+func (res *Result) noLocal(svc *model.Service, f model.Family) {
+	res.NoLocalInternal = res.NoLocalInternal || svc.InternalLocal
+	res.NoLocalExternal = res.NoLocalExternal || svc.ExternalLocal
+	if (svc.InternalLocal || svc.ExternalLocal) && !slices.Contains(res.NoLocalFamilies, f) {
+		res.NoLocalFamilies = append(res.NoLocalFamilies, f)
+	}
 }
