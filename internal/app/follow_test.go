@@ -34,22 +34,15 @@ func TestNoLocalCounts(t *testing.T) {
 	}
 }
 
-// Ten times the Services must not cost a hundred times as much: the cost was
-// quadratic when each change counted all Services again.
+// TestNoLocalCountIsLinear: counting all Services again at each change took 240 s here;
+// one at a time takes a tenth of a second, so that the limit holds on any machine.
 func TestNoLocalCountIsLinear(t *testing.T) {
-	took := func(services int) time.Duration {
-		best := time.Hour
-		for range 5 {
-			n := noLocal{of: map[model.ServiceKey][2]bool{}}
-			began := time.Now()
-			for i := range services {
-				n.set(model.ServiceKey{Name: strconv.Itoa(i)}, [2]bool{true, true})
-			}
-			best = min(best, time.Since(began))
+	n := noLocal{of: map[model.ServiceKey][2]bool{}}
+	began := time.Now()
+	for i := range 100_000 {
+		n.set(model.ServiceKey{Name: strconv.Itoa(i)}, [2]bool{true, true})
+		if i%1000 == 0 && time.Since(began) > time.Minute {
+			t.Fatalf("%d Services take more than a minute", i)
 		}
-		return best
-	}
-	if small, large := took(1_000), took(10_000); large > 40*small {
-		t.Errorf("10 000 Services take %v, 1 000 take %v", large, small)
 	}
 }
