@@ -154,7 +154,7 @@ func live(t *testing.T, a *agent, look func() map[string]string) {
 	look()
 	a.follow.turn(&engine.Turn{Started: now, Done: now.Add(time.Millisecond), Operations: 1})
 	a.follow.turn(&engine.Turn{Started: now, Done: now, Err: errors.New("no memory")})
-	a.onConntrackPass(conntrack.Pass{Took: time.Millisecond, Deleted: map[model.Family]int{model.IPv4: 1, model.IPv6: 1}})
+	a.onConntrackPass(conntrack.Pass{Looked: map[model.Family]time.Duration{model.IPv4: time.Millisecond, model.IPv6: time.Millisecond}, Deleted: map[model.Family]int{model.IPv4: 1, model.IPv6: 1}})
 	liveOnLoopback(t, a, svc)
 	if a.cfg.Mode == iptables.Name {
 		liveWithIPTables(a.metrics)
