@@ -62,6 +62,10 @@ experiment-headless: deps ## the 40-140 s experiment: real ZeroMQ, CoreDNS besid
 lint: ## gofmt, vet, staticcheck, the import table
 	@bash scripts/lint.sh
 
+.PHONY: release-check
+release-check: ## known vulnerabilities, third-party notices (needs the network; not part of make test)
+	@bash scripts/release-check.sh
+
 .PHONY: fmt
 fmt: ## gofmt everything
 	@gofmt -w $$(git ls-files '*.go')
