@@ -1,0 +1,140 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/test/netlab"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// metricsPage says which names of kube-proxy are not served, and why.
+const metricsPage = "../../docs/metrics.md"
+
+// testMetricsBesideKubeProxy runs the same changes under kube-proxy and under Fairlead and holds their /metrics side by
+// side: every name of kube-proxy's is served with the same type and labels, or docs/metrics.md says why not.
+func testMetricsBesideKubeProxy(t *testing.T, e *env) {
+	bin := filepath.Join(cacheBin(t), "kube-proxy")
+	if _, err := os.Stat(bin); err != nil || e.subject.name != "fairlead" {
+		t.Skip("needs kube-proxy (test/cluster/build.sh kube-proxy), and Fairlead as the subject")
+	}
+	doc, err := os.ReadFile(metricsPage)
+	must(t, err)
+	kubeconfig := e.agent.args[len(e.agent.args)-1]
+	ours := e.life(e.agent.args)
+	e.cleanNode(t)
+	theirs := e.life([]string{bin, "--proxy-mode=nftables", "--hostname-override=" + nodeName, "--cluster-cidr=" + netlab.ClusterCIDR4 + "," + netlab.ClusterCIDR6,
+		"--conntrack-max-per-core=0", "--conntrack-min=0", kubeconfig})
+	compared := 0
+	for name, their := range theirs {
+		if prefix, _, _ := strings.Cut(name, "_"); prefix != "kubeproxy" && prefix != "kubernetes" && prefix != "rest" {
+			continue // Go's, or what a library of kube-proxy's registers
+		}
+		compared++
+		our, served := ours[name]
+		explained := strings.Contains(string(doc), "`"+name+"`")
+		switch {
+		case !served && !explained:
+			t.Errorf("%s of kube-proxy is not served, and %s does not say why", name, metricsPage)
+		case served && (our.kind != their.kind || !slices.Equal(our.labels, their.labels)) && !explained:
+			t.Errorf("%s is %s %v, kube-proxy's is %s %v, and %s does not say why", name, our.kind, our.labels, their.kind, their.labels, metricsPage)
+		}
+		t.Logf("%-85s kube-proxy %12.6g   fairlead %12.6g%s", name, their.sum, our.sum, map[bool]string{true: "", false: "   not served"}[served])
+	}
+	if compared < 20 {
+		t.Errorf("only %d names were compared", compared)
+	}
+	const noLocal = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
+	if ours[noLocal].sum != 2 || theirs[noLocal].sum != 4 { // one Service of two ports, in two families
+		t.Errorf("%s: %g, kube-proxy has %g", noLocal, ours[noLocal].sum, theirs[noLocal].sum)
+	}
+}
+
+// life runs a program through the same changes and gives its metrics at the end.
+func (e *env) life(args []string) map[string]family {
+	e.t.Helper()
+	e.deleteObjects()
+	e.agent.args = args
+	web := clusterIPs(e.createService("web"))
+	e.setBackends("web", 8080, "pod-a1")
+	e.createService("elsewhere", func(s *corev1.ServiceSpec) {
+		local := corev1.ServiceInternalTrafficPolicyLocal
+		s.InternalTrafficPolicy = &local
+	})
+	e.setBackends("elsewhere", 8080, "pod-b1")
+	e.agent.start()
+	defer e.agent.kill()
+	e.eventually("the Service answers", e.reach(web, 8080, "pod-a1"))
+	for _, pod := range []string{"pod-b1", "pod-a2", "pod-b2"} {
+		e.setBackends("web", 8080, pod)
+		e.eventually("a change", e.reach(web, 8080, pod))
+	}
+	for _, path := range []string{"/healthz", "/livez"} {
+		e.eventually(path, func(ctx context.Context) error { _, err := e.fetch(ctx, "http://127.0.0.1:10256"+path); return err })
+	}
+	page, err := e.fetch(e.t.Context(), "http://127.0.0.1:10249/metrics")
+	must(e.t, err)
+	return parse(page)
+}
+
+// fetch asks a server of the node, from inside.
+func (e *env) fetch(ctx context.Context, url string) (string, error) {
+	client := http.Client{Transport: &http.Transport{DialContext: e.lab.Node().Dial, DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s says %s", url, resp.Status)
+	}
+	return string(page), err
+}
+
+// family is one metric: its type, its labels, and the sum of its values or counts.
+type family struct {
+	kind   string
+	labels []string
+	sum    float64
+}
+
+func parse(page string) map[string]family {
+	all := map[string]family{}
+	name := ""
+	for line := range strings.Lines(page) {
+		if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			var f family
+			fmt.Sscan(rest, &name, &f.kind)
+			f.sum = sum(page, name, "") + sum(page, name+"_count", "")
+			all[name] = f
+			continue
+		}
+		if strings.HasPrefix(line, "#") || name == "" {
+			continue
+		}
+		f := all[name]
+		if _, list, ok := strings.Cut(line, "{"); ok && f.labels == nil {
+			for label := range strings.SplitSeq(list[:strings.LastIndexByte(list, '}')], `",`) {
+				if key, _, ok := strings.Cut(label, "="); ok && key != "le" {
+					f.labels = append(f.labels, key)
+				}
+			}
+			slices.Sort(f.labels)
+			all[name] = f
+		}
+	}
+	return all
+}
