@@ -146,6 +146,9 @@ func (k Kernels) chains(ctx context.Context, owner string) ([]Leftover, error) {
 			continue
 		}
 		l.What = fmt.Sprintf("%d chains", n)
+		if n == 1 {
+			l.What = "1 chain"
+		}
 		l.remove = func(ctx context.Context) error {
 			if err := k.Planes.RemoveChains(ctx, at, owner); err != nil {
 				return err

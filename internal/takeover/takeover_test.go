@@ -261,6 +261,30 @@ func TestRunWaitsForOurRules(t *testing.T) {
 	stop()
 }
 
+// TestOwnPlaceIsNotTold: while the engine writes its first chains, a part of them looks
+// like kube-proxy's.
+func TestOwnPlaceIsNotTold(t *testing.T) {
+	b := newBed(t)
+	b.sh("iptables-nft -t nat -N KUBE-SERVICES; nft add table ip kube-proxy")
+	var log buffer
+	inKernel := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	p := Params{Kernels: b.k, Own: IPTablesNFT, InKernel: inKernel, Log: slog.New(slog.NewTextHandler(&log, nil)), Looks: []time.Duration{time.Hour}}
+	go func() { done <- b.ns.Do(func() error { return Run(ctx, p) }) }()
+	b.says(&log, "table ip kube-proxy")
+	close(inKernel)
+	b.says(&log, "removed what another proxy left")
+	b.eventually("what is left of kube-proxy goes", func() bool { return !strings.Contains(b.sh("iptables-nft-save"), "KUBE-SERVICES") })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if text := log.String(); strings.Contains(text, "found what another proxy left: it goes once our rules are in\" what=\"kube-proxy's 1 chain") {
+		t.Errorf("told before our own rules were in:\n%s", text)
+	}
+}
+
 func (b *bed) says(log *buffer, text string) {
 	b.t.Helper()
 	b.eventually("the log says "+text, func() bool { return strings.Contains(log.String(), text) })
