@@ -49,7 +49,7 @@ func (o *dnsFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.intercept, "dns-intercept", false, "lead this node's pods' queries for the cluster DNS Service to the DNS server here, for as long as it is healthy")
 	fs.DurationVar(&o.park, "dns-park", time.Second, "longest wait for a name of a headless Service that is expected but not there yet; 0: only where the annotation fairlead.dev/dns-park asks")
 	fs.BoolVar(&o.podRecords, "dns-pod-records", true, "answer a-b-c-d.namespace.pod names with the address they say, as CoreDNS does with 'pods insecure'")
-	fs.StringSliceVar(&o.allow, "dns-allow", nil, "CIDRs of who may ask the DNS server, beside this node; empty: this node's pods (the Node's podCIDRs and --cluster-cidr), and whom --dns-intercept brings")
+	fs.StringSliceVar(&o.allow, "dns-allow", nil, "CIDRs of who may ask the DNS server, beside this node; empty: this node's pods (the Node's podCIDRs, or --cluster-cidr if these say too little), and whom --dns-intercept brings")
 	fs.IntVar(&o.clientRate, "dns-client-rate", 20000, "queries per second that one client of the DNS server may ask; 0: no bound. The node itself has none")
 	fs.BoolVar(&o.statusForAll, "dns-status-for-all", false, "tell every client, not only pods that are endpoints in the Service's namespace, which endpoints of a Service are not ready (for 'fairlead wait')")
 	fs.DurationVar(&o.maxStale, "dns-max-stale", 5*time.Minute, "how long after the API server was lost names are served as they were; later the interception ends, and cluster names are asked at the cluster's own DNS. 0: for ever")

@@ -54,6 +54,8 @@ func TestWhoMayAsk(t *testing.T) {
 		{"another node's pod", StoreConfig{NodeName: "node-a"}, nil, "10.244.2.7", false, false},
 		{"another node's pod by interception", StoreConfig{NodeName: "node-a"}, nil, "10.244.2.7", true, true},
 		{"a configured range", StoreConfig{PodRanges: prefixes("10.244.0.0/16")}, nil, "10.244.2.7", false, true},
+		{"another node's pod, in the cluster's range", StoreConfig{NodeName: "node-a", PodRanges: prefixes("10.244.0.0/16")}, nil, "10.244.2.7", false, false},
+		{"this node's pod, in the cluster's range", StoreConfig{NodeName: "node-a", PodRanges: prefixes("10.244.0.0/16")}, nil, "10.244.1.7", false, true},
 		{"behind the pods' bridge", StoreConfig{PodInterface: "cni"}, nil, "10.88.3.4", false, true},
 		{"behind another device", StoreConfig{PodInterface: "cni"}, nil, "192.0.2.11", false, false},
 		{"listed", StoreConfig{}, prefixes("198.51.100.0/24"), "198.51.100.1", false, true},
@@ -75,6 +77,41 @@ func TestWhoMayAsk(t *testing.T) {
 		if c.intercepted && l.find(from, false) != nil {
 			t.Errorf("%s: who came by interception may ask directly", c.what)
 		}
+	}
+}
+
+// TestPodsOfAnotherPlugin: a network plugin that does not use the Node's ranges shows
+// by the endpoints of this node; and only the families that the Node has are narrowed.
+func TestPodsOfAnotherPlugin(t *testing.T) {
+	store := NewStore(StoreConfig{NodeName: "node-a", PodRanges: prefixes("10.244.0.0/16", "fd01::/64")})
+	events := nodeEvents()
+	events[0].Node.Value.PodCIDRs = prefixes("10.244.1.0/24")
+	store.Apply(events)
+	asks := func(from string, want bool) {
+		t.Helper()
+		if got := store.isPod(netip.MustParseAddr(from)); got != want {
+			t.Errorf("%s is a pod: %t", from, got)
+		}
+	}
+	asks("fd01::7", true)
+	endpoint := func(node, addr string) {
+		key := model.SliceKey{Namespace: "d", Name: "web-x"}
+		store.Apply([]model.Event{{Slice: &model.Keyed[model.SliceKey, model.Slice]{Key: key, Value: &model.Slice{Key: key,
+			Service: model.ServiceKey{Namespace: "d", Name: "web"}, Endpoints: []model.Endpoint{{Node: node, Addr: netip.MustParseAddr(addr)}}}}}})
+	}
+	for _, c := range []struct {
+		node, addr string
+		want       bool
+	}{
+		{"node-b", "10.244.2.8", false},   // another node's
+		{"node-a", "10.244.1.8", false},   // of the Node's range
+		{"node-a", "198.51.100.8", false}, // of no range of pods
+		{"node-a", "192.0.2.10", false},   // the node's own, of hostNetwork
+		{"node-a", "10.244.2.8", true},
+	} {
+		endpoint(c.node, c.addr)
+		asks("10.244.2.7", c.want)
+		asks("198.51.100.8", false)
 	}
 }
 

@@ -60,6 +60,32 @@ func (l *locals) podRanges() []netip.Prefix {
 	return slices.Concat(l.configured, l.podCIDRs, l.behind)
 }
 
+// isPod tells whether an address is one of this node's pods. The configured ranges
+// are mostly those of the whole cluster, in which other nodes' pods are, too. They
+// count only for families of which our Node has no range, and where the network
+// plugin does not give addresses of the Node's ranges: then an endpoint that is on
+// this node shows it.
+func (l *locals) isPod(a netip.Addr) bool {
+	if within(l.podCIDRs, a) || within(l.behind, a) {
+		return true
+	}
+	if !within(l.configured, a) {
+		return false
+	}
+	return !slices.ContainsFunc(l.podCIDRs, func(p netip.Prefix) bool { return p.Addr().Is4() == a.Is4() }) || l.strayPods(a.Is4())
+}
+
+// strayPods tells whether an endpoint of this node and of a family is in the
+// configured ranges, and in none of our Node's.
+func (l *locals) strayPods(v4 bool) bool {
+	for a := range l.pods {
+		if _, own := l.own[a]; a.Is4() == v4 && !own && within(l.configured, a) && !within(l.podCIDRs, a) {
+			return true
+		}
+	}
+	return false
+}
+
 func (l *locals) replace(old, sl *model.Slice) {
 	l.each(old, func(a netip.Addr, namespace string) {
 		if n := l.pods[a]; n[namespace] > 1 {
@@ -98,10 +124,9 @@ func (s *Store) isOwn(a netip.Addr) bool {
 	return ok
 }
 
-// isPod tells whether an address is in a range of this node's pods.
+// isPod tells whether an address is one of this node's pods.
 func (s *Store) isPod(a netip.Addr) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	l := &s.locals
-	return within(l.configured, a) || within(l.podCIDRs, a) || within(l.behind, a)
+	return s.locals.isPod(a)
 }

@@ -35,7 +35,7 @@ func Run(ctx context.Context, p Params) error {
 	}
 	for _, l := range p.found(ctx) {
 		switch {
-		case l.Place == p.Own: // the engine is writing there: what is half written cannot be told apart
+		case l.Place == p.Own && p.Own != NFTables: // of what the engine is just writing, a part looks like kube-proxy's
 		case p.Leave:
 			p.Log.Warn("found rules of another proxy and leave them as --no-takeover asks: of two that serve an address the one registered later wins", "what", l.String())
 		default:
