@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/wait"
@@ -31,7 +32,7 @@ others break.`
 	run.Use, run.Short, run.Long = "run", "Run the proxy (what fairlead does without a subcommand)", root.Long
 	root.AddCommand(run, cleanupCommand(), wait.Command(), versionCommand(version))
 	root.SuggestionsMinimumDistance = 2 // letters that a misspelt command may differ by
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggestFlag(cmd, err)} })
 	return root
 }
 
@@ -113,6 +114,24 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		text += ": did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return usageError{errors.New(text)}
+}
+
+// suggestFlag adds to the error of a flag that there is not which one was perhaps
+// meant. The names are compared in the way in which cobra compares commands.
+func suggestFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	names := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	near := names.SuggestionsFor(unknown.GetSpecifiedName())
+	if len(near) == 0 || len(near) > 3 {
+		return err
+	}
+	return fmt.Errorf("%w: did you mean --%s?", err, strings.Join(near, " or --"))
 }
 
 // usageError is a mistake in the flags or the config file.

@@ -114,7 +114,7 @@ func clusterDNS(ips []netip.Addr, configured []netip.AddrPort) []netip.AddrPort 
 // interceptConfig leads pods' queries for the cluster DNS Service to our server,
 // for as long as it is fit. Its tables are its own: they work beside every mode.
 func (a *agent) interceptConfig(srv *dns.Server, dc dns.Config, k nft.Kernel) intercept.Config {
-	return intercept.Config{Kernel: k, Servers: dc.Intercepted, Fit: srv.Fit, Active: dc.Metrics.Intercepted,
+	return intercept.Config{Kernel: k, Servers: dc.Intercepted, Known: dc.Store.Synced, Fit: srv.Fit, Active: dc.Metrics.Intercepted,
 		VIPs:     func() []netip.Addr { return dc.Store.ClusterIPs(dc.ClusterService) },
 		Question: dns.StatusLabel + "." + dc.Domain + ".", Log: a.log.Logger}
 }

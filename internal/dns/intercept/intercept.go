@@ -22,6 +22,8 @@ type Config struct {
 	Servers []netip.AddrPort
 	// VIPs gives the present addresses of the cluster DNS Service.
 	VIPs func() []netip.Addr
+	// Known tells whether the cluster's Services have been read; nil = they have.
+	Known func() bool
 	// Fit tells why the server should not be used although it answers; nil = always fit.
 	Fit func() error
 	// Question is a name with a TXT record that no other server has; it is asked
@@ -55,6 +57,7 @@ type Intercept struct {
 	path      *path
 	alive     map[netip.Addr]*alive
 	said      *string // the last reason that was told, "" for none; nil before the first
+	began     time.Time
 }
 
 // New makes an Intercept; it does nothing yet.
@@ -62,16 +65,24 @@ func New(c Config) *Intercept {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
+	if c.Known == nil {
+		c.Known = func() bool { return true }
+	}
 	if c.Fit == nil {
 		c.Fit = func() error { return nil }
 	}
 	if c.Active == nil {
 		c.Active = func(bool) {}
 	}
-	return &Intercept{cfg: c, alive: map[netip.Addr]*alive{}}
+	return &Intercept{cfg: c, alive: map[netip.Addr]*alive{}, began: time.Now()}
 }
 
-const interval = time.Second
+const (
+	interval = time.Second
+	// beginning is how long after the start a reason is kept back: what is only not
+	// there yet would be told at every start.
+	beginning = 3 * time.Second
+)
 
 // Run redirects until ctx ends; then the tables are gone. Whatever fails is said
 // once and tried again.
@@ -102,6 +113,9 @@ func (i *Intercept) say(err error) {
 	if i.said != nil && *i.said == text || errors.Is(err, context.Canceled) {
 		return
 	}
+	if i.said == nil && err != nil && time.Since(i.began) < beginning {
+		return
+	}
 	if i.said = &text; err != nil {
 		i.cfg.Log.Warn("DNS queries are not intercepted", "reason", err)
 		return
@@ -123,6 +137,9 @@ func (i *Intercept) step(ctx context.Context) error {
 		if err := i.install(ctx, want); err != nil {
 			return err
 		}
+	}
+	if !i.cfg.Known() {
+		return errors.New("the cluster's Services have not been read yet")
 	}
 	if len(want) == 0 {
 		return errors.New("the cluster DNS Service has no address of a family that this node's server listens on")

@@ -1,0 +1,37 @@
+package intercept
+
+import (
+	"bytes"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestReasonsAtTheStart: what is only not there yet is not told at every start, and if
+// it stays so the reason is the right one.
+func TestReasonsAtTheStart(t *testing.T) {
+	var out bytes.Buffer
+	known := false
+	i := New(Config{Log: slog.New(slog.NewTextHandler(&out, nil)), Known: func() bool { return known }, VIPs: func() []netip.Addr { return nil }})
+	look := func() string {
+		out.Reset()
+		i.say(i.step(t.Context()))
+		return out.String()
+	}
+	if text := look(); text != "" {
+		t.Errorf("told at once: %s", text)
+	}
+	i.began = time.Now().Add(-beginning)
+	if text := look(); !strings.Contains(text, "Services have not been read yet") {
+		t.Errorf("before the Services are read: %q", text)
+	}
+	known = true
+	if text := look(); !strings.Contains(text, "has no address of a family") {
+		t.Errorf("without the Service: %q", text)
+	}
+	if text := look(); text != "" {
+		t.Errorf("told twice: %s", text)
+	}
+}
