@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
@@ -60,9 +62,15 @@ func (e *Engine) load(ctx context.Context) error {
 	return nil
 }
 
-// mustRebuild notes the families that the next write makes anew.
+// mustRebuild notes the families that the next write makes anew, and says so if that
+// has to wait: a file that cannot be read would else hold up everything unexplained.
 func (e *Engine) mustRebuild(why *dataplane.RebuildError) {
 	for _, f := range why.Families {
+		if len(e.waiting) > 0 && e.rebuild[f] != why.Why {
+			e.p.Log.Warn("the rules of a family must be made anew, which would delete what cannot be read yet: "+
+				"until every source has been read they stay as they are, and no change is written",
+				"family", f, "reason", why.Why, "waiting for", slices.Sorted(maps.Keys(e.waiting)))
+		}
 		e.rebuild[f] = why.Why
 	}
 }

@@ -72,6 +72,16 @@ func (e *Engine) freeHeld() {
 	}
 }
 
+// postponeTrials is for a turn that could write nothing: the Services are wanted
+// already, so there is nothing to do for them until the write is possible.
+func (e *Engine) postponeTrials() {
+	for _, q := range e.held {
+		if q.trial {
+			q.retryAt = e.p.Now().Add(maxRetry)
+		}
+	}
+}
+
 // isHeld tells whether the kernel still has an older decision for a Service.
 func (e *Engine) isHeld(k model.ServiceKey) bool {
 	q := e.held[k]

@@ -36,7 +36,11 @@ func (e *Engine) step(ctx context.Context) error {
 	e.retryHeld(scope)
 	e.tr.Expire(now)
 	err := e.reconcile(ctx, scope)
-	if err == nil {
+	switch {
+	case errors.Is(err, errRebuildWaits): // the kernel is as it was, so nobody is told otherwise
+		e.postponeTrials()
+		scope, err = nothing, nil
+	case err == nil:
 		e.freeHeld()
 	}
 	e.finish(scope, err)

@@ -41,18 +41,19 @@ func (e *Engine) finish(s scope, err error) {
 		t.View, t.Node = &e.view, e.st.Node()
 	}
 	e.gatherDecisions(s, err)
-	if err == nil {
+	next := Turn{}
+	if err != nil || s == nothing { // not in the kernel yet: the next good turn will tell
+		next.Triggers, next.Waiting = t.Triggers, t.Waiting
+	} else {
 		t.Waiting = time.Time{}
+	}
+	if s == nothing {
+		t.Triggers = nil
 	}
 	if e.p.OnTurn != nil {
 		e.p.OnTurn(t)
 	}
-	next := Turn{}
-	if err != nil { // not in the kernel yet: the next good turn will tell
-		next.Triggers, next.Waiting = t.Triggers, t.Waiting
-	} else {
-		e.toldView = true
-	}
+	e.toldView = e.toldView || err == nil
 	e.turn = next
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -13,6 +14,10 @@ import (
 
 type diff = delta.Diff[dataplane.Key]
 
+// errRebuildWaits ends a turn that could write nothing: some families can only be
+// made anew, and that would delete what the sources may yet bring.
+var errRebuildWaits = errors.New("the rules must be made anew, which waits for the sources")
+
 // flush applies what is pending, in one transaction if it fits. Families that must
 // be made anew come first, each in one; before all is known none is.
 func (e *Engine) flush(ctx context.Context, s scope) error {
@@ -20,7 +25,7 @@ func (e *Engine) flush(ctx context.Context, s scope) error {
 	defer func() { e.turn.Phases[PhaseApply] += e.p.Now().Sub(t0) }()
 	if e.belief == broken {
 		if s != everything {
-			return nil
+			return errRebuildWaits
 		}
 		for _, f := range slices.Sorted(maps.Keys(e.rebuild)) {
 			if err := e.anew(ctx, f); err != nil {
