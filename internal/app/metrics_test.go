@@ -206,8 +206,9 @@ func liveOnLoopback(t *testing.T, a *agent, svc model.ServiceKey) {
 	view := &model.NodeView{ListenLocalhost: true}
 	a.follow.turn(&engine.Turn{View: view, Decided: []engine.Decided{{Key: svc, Result: policy.Result{Frontends: ports}}}})
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() { _ = a.localhost.Run(ctx) }()
+	ended := make(chan error, 1)
+	go func() { ended <- a.localhost.Run(ctx) }()
+	defer func() { cancel(); <-ended }() // the agent runs it again afterwards
 	eventually(t, "NodePort on ::1", func() error {
 		c, err := net.Dial("tcp", "[::1]:30080")
 		if err == nil {
