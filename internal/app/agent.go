@@ -53,15 +53,15 @@ type task struct {
 	run  func(context.Context) error
 }
 
-func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
+// newAgent builds the graph. A SIGTERM that comes meanwhile ends ctx, and with it the
+// attempts to find out what the kernel can do.
+func newAgent(ctx context.Context, cfg *config.Config, log logger, version string) (*agent, error) {
 	a := &agent{cfg: cfg, log: log, mail: mailbox.New()}
-	plane, err := openDriver(cfg)
+	plane, err := openDriver(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	a.driver, a.reads = plane.driver, plane.reads
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	if a.caps, err = probe(ctx, a.driver); err != nil {
 		return nil, fmt.Errorf("proxy mode %s: %w", cfg.Mode, err)
 	}
@@ -106,9 +106,14 @@ func newAgent(cfg *config.Config, log logger, version string) (*agent, error) {
 	return a, nil
 }
 
+// probeLimit bounds how long the agent asks what the kernel can do.
+const probeLimit = time.Minute
+
 // probe asks again, for as long as ctx lasts, when the kernel was only busy or out
 // of memory.
 func probe(ctx context.Context, d dataplane.Driver) (dataplane.Caps, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
 	for {
 		caps, err := d.Probe(ctx)
 		if err == nil || errors.Is(err, dataplane.ErrUnsupported) || errors.Is(err, dataplane.ErrNotOurs) {

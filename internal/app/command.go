@@ -75,7 +75,11 @@ func dispatch(ctx context.Context, cfg *config.Config, version string) error {
 	if socket != nil {
 		defer func() { _ = socket.Close() }()
 	}
-	a, err := newAgent(cfg, log, version)
+	a, err := newAgent(ctx, cfg, log, version)
+	if err != nil && ctx.Err() != nil { // told to end before it began: nothing failed
+		log.Info("stopped before anything was written")
+		return nil
+	}
 	if err != nil {
 		return err
 	}

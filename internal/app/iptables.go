@@ -16,10 +16,10 @@ import (
 const detectLimit = 30 * time.Second
 
 // openIPTables opens the backend that was asked for or that the host uses.
-func openIPTables(cfg *config.Config) (opened, error) {
+func openIPTables(ctx context.Context, cfg *config.Config) (opened, error) {
 	backend := kernel.Backend(cfg.IPTablesBackend)
 	if backend == "" {
-		ctx, cancel := context.WithTimeout(context.Background(), detectLimit)
+		ctx, cancel := context.WithTimeout(ctx, detectLimit)
 		defer cancel()
 		var err error
 		if backend, err = kernel.Detect(ctx); err != nil {

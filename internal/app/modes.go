@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/fairlead/fairlead/internal/config"
@@ -14,7 +15,7 @@ import (
 // mode is one data plane: how to make its driver in the current namespace.
 type mode struct {
 	name string
-	open func(*config.Config) (opened, error)
+	open func(context.Context, *config.Config) (opened, error)
 }
 
 // opened is a driver, and what the agent must know of it besides.
@@ -38,7 +39,7 @@ func modes() (names []string) {
 	return names
 }
 
-func openNFTables(*config.Config) (opened, error) {
+func openNFTables(context.Context, *config.Config) (opened, error) {
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
 		return opened{}, fmt.Errorf("open a netlink socket to nftables: %w", err)
@@ -48,10 +49,10 @@ func openNFTables(*config.Config) (opened, error) {
 	return opened{driver: nftables.New(nftables.Params{Kernel: count}), reads: reads, place: takeover.NFTables}, nil
 }
 
-func openDriver(cfg *config.Config) (opened, error) {
+func openDriver(ctx context.Context, cfg *config.Config) (opened, error) {
 	for _, m := range builtModes() {
 		if m.name == cfg.Mode {
-			return m.open(cfg)
+			return m.open(ctx, cfg)
 		}
 	}
 	return opened{}, fmt.Errorf("proxy mode %q is not built", cfg.Mode)
