@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +33,11 @@ func TestTermBeforeTheFirstWrite(t *testing.T) {
 		}
 		return errors.New("it has not opened it")
 	})
+	told := time.Now()
 	p.terminate()
+	if took := time.Since(told); took > 15*time.Second { // to give up by itself takes over 20 s
+		t.Errorf("it ended %s after SIGTERM", took)
+	}
 	if log := p.log(); !strings.Contains(log, "stopped before anything was written") {
 		t.Errorf("it does not say that it wrote nothing:\n%s", log)
 	}

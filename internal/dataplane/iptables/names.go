@@ -153,7 +153,7 @@ func kindOfChain(t table, name string) dataplane.Kind {
 	if t == nat && (name == markMasq || name == markOutside) || t == filter && name == rejectChain {
 		return kindMark
 	}
-	if name == probeChain { // of a probe that was killed
+	if strings.HasPrefix(name, probeChain) { // of a probe that was killed
 		return kindStray
 	}
 	if len(name) < len("KUBE-X-") {

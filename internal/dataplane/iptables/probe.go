@@ -18,7 +18,10 @@ import (
 // served; if none is left the error says what is missing.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	caps := manners()
-	if d.probeAll(ctx) {
+	d.k = d.p.Kernel // not as an earlier Probe read it
+	if ok, err := d.probeAll(ctx); err != nil {
+		return caps, err
+	} else if ok {
 		for _, f := range bothFamilies {
 			if d.serves(f) {
 				caps.Families = append(caps.Families, f)
@@ -55,7 +58,11 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	if note != "" {
 		caps.Notes = append(caps.Notes, note)
 	}
-	return caps, nil
+	note, err = d.readBack(ctx)
+	if note != "" {
+		caps.Notes = append(caps.Notes, note)
+	}
+	return caps, err
 }
 
 // manners are how the engine should use the driver. It does not cut its work up:
@@ -68,25 +75,27 @@ func manners() dataplane.Caps { return dataplane.Caps{ChunkOps: math.MaxInt32, P
 // probeAll tries everything at once, and nearly every kernel can: x_tables
 // programs copy the whole table in each run, so that on a restart with 10 000
 // Services one feature after another would cost as much as everything else.
-func (d *Driver) probeAll(ctx context.Context) bool {
+func (d *Driver) probeAll(ctx context.Context) (bool, error) {
 	counts := d.p.Counters != nil
 	if counts && d.ensureCounters() != nil {
-		return false
+		return false, nil
 	}
+	d.cluster, d.counts = true, counts
+	learned := dialect{}
 	for _, f := range bothFamilies {
 		if !d.serves(f) {
 			continue
 		}
-		all := append(features(f), byHash(f))
-		if counts {
-			all = append(all, counting()...)
+		err := d.tryAndRead(ctx, f, d.sampled(f), learned)
+		if errors.As(err, new(*MisreadError)) {
+			return false, fmt.Errorf("iptables: %w: %w", dataplane.ErrUnsupported, err)
 		}
-		if d.try(ctx, f, all...) != nil {
-			return false
+		if err != nil {
+			return false, nil
 		}
 	}
-	d.cluster, d.counts = true, counts
-	return true
+	d.reads(learned)
+	return true, nil
 }
 
 // byHash is the match without which consistent hash remembers clients instead.
@@ -160,7 +169,13 @@ func probeAddr(f model.Family) netip.Addr {
 
 // try writes rules into a chain that nothing leads to, and takes it away.
 func (d *Driver) try(ctx context.Context, f model.Family, list ...feature) error {
+	return d.tryAndRead(ctx, f, list, nil)
+}
+
+// tryAndRead also reads what it has written, unless learned is nil.
+func (d *Driver) tryAndRead(ctx context.Context, f model.Family, list []feature, learned dialect) error {
 	in, out := newScript(), newScript()
+	wrote := map[table][]string{}
 	for _, t := range tables {
 		var rules []string
 		for _, one := range list {
@@ -171,9 +186,10 @@ func (d *Driver) try(ctx context.Context, f model.Family, list ...feature) error
 		if len(rules) == 0 {
 			continue
 		}
-		ref := chainRef{f, t, probeChain}
-		in.section(t, []*write{{ref: ref, body: body(rules), op: -1}}, nil, false)
-		out.section(t, []*write{{ref: ref, op: -1, gone: true}}, nil, false)
+		wrote[t] = rules
+		ref, to := chainRef{f, t, probeChain}, chainRef{f, t, probeTarget}
+		in.section(t, []*write{{ref: to, body: emptyBody, op: -1}, {ref: ref, body: body(rules), op: -1}}, nil, false)
+		out.section(t, []*write{{ref: ref, op: -1, gone: true}, {ref: to, op: -1, gone: true}}, nil, false)
 	}
 	run := func(s *script) (err error) {
 		for range probeTries { // a run that was killed says nothing of the kernel
@@ -184,5 +200,9 @@ func (d *Driver) try(ctx context.Context, f model.Family, list ...feature) error
 		}
 		return err
 	}
-	return errors.Join(run(in), run(out)) // what is left after all, a Load finds
+	err := run(in)
+	if err == nil && learned != nil {
+		err = d.read(ctx, f, wrote, learned)
+	}
+	return errors.Join(err, run(out)) // what is left after all, a Load finds
 }
