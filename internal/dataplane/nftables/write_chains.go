@@ -9,7 +9,10 @@ import (
 
 // chains makes all chains before any rule, since rules lead to chains.
 func (w *writer) chains() error {
-	hooks := fixedHooks()
+	var hooks map[string]*nft.Hook // few batches make a chain that has one
+	if len(w.d.plan.of(w.f, kindBaseChain)) > 0 {
+		hooks = fixedHooks()
+	}
 	for k := kindLeafChain; k <= kindBaseChain; k++ {
 		w.each(k, func(o *dataplane.Op) {
 			if o.Want == "" {

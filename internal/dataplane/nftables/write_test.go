@@ -1,0 +1,26 @@
+package nftables
+
+import (
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Nearly every batch is one endpoint of one Service: what a table is made of must not be
+// worked out for it.
+func TestSmallBatchAllocatesLittle(t *testing.T) {
+	d := New(Params{Kernel: nft.NewFake()})
+	one := dataplane.Key{Kind: kindHairpin, Family: model.IPv4, ID: "\x0a\x80\x00\x01\x06\x1f\x90"}
+	b := dataplane.Batch{Ops: []dataplane.Op{{Key: one, Want: present}}}
+	n := testing.AllocsPerRun(100, func() {
+		d.plan.sort(b)
+		if _, err := d.write(b.Ops, &[2]remains{}, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 16 {
+		t.Errorf("%.0f allocations to write one element, want at most 16", n)
+	}
+}
