@@ -79,7 +79,8 @@ type Engine struct {
 	toldView bool                                // they know view
 	held     map[owner]*quarantine
 	leaving  map[model.ServiceKey][]departure
-	troubled map[any][]model.Problem // by event key, or decision
+	troubled map[any][]model.Problem       // by event key, or decision
+	objs     []delta.Object[dataplane.Key] // of one Service; kept for its memory alone
 }
 
 // owner of objects in the tracker: a Service, or the base (zero value).

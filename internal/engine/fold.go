@@ -31,6 +31,7 @@ func (e *Engine) fold() {
 	}
 	e.updateServices(changes.Dirty)
 	if settled {
+		e.arrive(events)
 		e.depart(changes.Was, now)
 	}
 	for k := range changes.Dirty {

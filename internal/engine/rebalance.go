@@ -25,7 +25,7 @@ type departure struct {
 }
 
 // depart looks at slices as they were before a change, and keeps the endpoints that
-// may be moving. It ends the wait for those that have arrived.
+// may be moving.
 func (e *Engine) depart(was []*model.Slice, now time.Time) {
 	for _, old := range was {
 		svc, list := e.st.Service(old.Service)
@@ -38,23 +38,46 @@ func (e *Engine) depart(was []*model.Slice, now time.Time) {
 	}
 }
 
-// departed ends the waits that are over, and those for endpoints that have arrived.
+// arrive ends the wait for endpoints that are in a slice which has just come.
+func (e *Engine) arrive(events []model.Event) {
+	if len(e.leaving) == 0 {
+		return
+	}
+	for i := range events {
+		if ev := events[i].Slice; ev != nil && ev.Value != nil {
+			e.arriveIn(ev.Value)
+		}
+	}
+}
+
+func (e *Engine) arriveIn(sl *model.Slice) {
+	list := e.leaving[sl.Service]
+	list = slices.DeleteFunc(list, func(d departure) bool {
+		if sibling(sl, d.slice) {
+			d.slice.Endpoints = remove(d.slice.Endpoints, sl.Endpoints)
+		}
+		return len(d.slice.Endpoints) == 0
+	})
+	e.keepLeaving(sl.Service, list)
+}
+
+func (e *Engine) keepLeaving(k model.ServiceKey, list []departure) {
+	if len(list) == 0 {
+		delete(e.leaving, k)
+	} else {
+		e.leaving[k] = list
+	}
+}
+
+// departed ends the waits that are over.
 func (e *Engine) departed(now time.Time) {
 	for k, list := range e.leaving {
-		_, there := e.st.Service(k)
-		kept := slices.DeleteFunc(list, func(d departure) bool {
-			if !d.due.After(now) {
-				e.noteChanged(k)
-				e.dirty[k] = struct{}{}
-				return true
-			}
-			return missing(d.slice.Endpoints, d.slice, there) == nil
-		})
-		if len(kept) == 0 {
-			delete(e.leaving, k)
-		} else {
-			e.leaving[k] = kept
+		kept := slices.DeleteFunc(list, func(d departure) bool { return !d.due.After(now) })
+		if len(kept) < len(list) {
+			e.noteChanged(k)
+			e.dirty[k] = struct{}{}
 		}
+		e.keepLeaving(k, kept)
 	}
 }
 
@@ -74,17 +97,21 @@ func lostEndpoints(old *model.Slice, now []*model.Slice) *model.Slice {
 	if same != nil && !siblings {
 		return nil
 	}
-	left := old.Endpoints
+	lost := slices.Clone(old.Endpoints)
 	if same != nil && sibling(same, old) { // nearly all are still there, mostly
-		left = without(left, same.Endpoints)
+		lost = remove(lost, same.Endpoints)
 	}
-	lost := missing(left, old, now)
+	for i := 0; i < len(now) && len(lost) > 0; i++ {
+		if sibling(now[i], old) {
+			lost = remove(lost, now[i].Endpoints)
+		}
+	}
 	if len(lost) == 0 {
 		return nil
 	}
 	out := *old
 	out.Key.Name += "\x00" // no object has this name
-	out.Endpoints = lost
+	out.Endpoints = slices.Clip(lost)
 	return &out
 }
 
@@ -94,45 +121,42 @@ func sibling(a, b *model.Slice) bool {
 	return a.Family == b.Family && slices.Equal(a.Ports, b.Ports)
 }
 
-// missing gives those endpoints of a slice that none of its siblings in list has.
-func missing(endpoints []model.Endpoint, of *model.Slice, list []*model.Slice) []model.Endpoint {
-	for _, s := range list {
-		if len(endpoints) == 0 {
-			return nil
-		}
-		if sibling(s, of) {
-			endpoints = without(endpoints, s.Endpoints)
-		}
-	}
-	if len(endpoints) == 0 {
-		return nil
-	}
-	return endpoints
-}
-
-// without gives the endpoints of a list whose addresses are not in another.
-func without(list, other []model.Endpoint) (out []model.Endpoint) {
+// remove takes those endpoints out of a list, in place, whose addresses are in
+// another. Of two states of one slice most are in the same place.
+func remove(list, other []model.Endpoint) []model.Endpoint {
 	const few = 8
-	if len(list) > few {
-		return withoutMany(list, other)
-	}
+	kept, strange := list[:0], 0
+	var there map[netip.Addr]struct{} // the addresses of other, once it pays
 	for i := range list {
-		if !slices.ContainsFunc(other, func(o model.Endpoint) bool { return o.Addr == list[i].Addr }) {
-			out = append(out, list[i])
+		a := list[i].Addr
+		if i < len(other) && other[i].Addr == a {
+			continue
 		}
+		if strange++; strange > few && there == nil {
+			there = addresses(other)
+		}
+		_, is := there[a]
+		if is || there == nil && hasAddr(other, a) {
+			continue
+		}
+		kept = append(kept, list[i])
 	}
-	return out
+	return kept
 }
 
-func withoutMany(list, other []model.Endpoint) (out []model.Endpoint) {
-	there := make(map[netip.Addr]struct{}, len(other))
-	for i := range other {
-		there[other[i].Addr] = struct{}{}
-	}
+func hasAddr(list []model.Endpoint, a netip.Addr) bool {
 	for i := range list {
-		if _, is := there[list[i].Addr]; !is {
-			out = append(out, list[i])
+		if list[i].Addr == a {
+			return true
 		}
+	}
+	return false
+}
+
+func addresses(list []model.Endpoint) map[netip.Addr]struct{} {
+	out := make(map[netip.Addr]struct{}, len(list))
+	for i := range list {
+		out[list[i].Addr] = struct{}{}
 	}
 	return out
 }

@@ -215,3 +215,21 @@ func TestAChangeOfOneServiceIsNotCut(t *testing.T) {
 		})
 	}
 }
+
+// An endpoint that leaves one of fifty slices is looked for in all of them: that must
+// cost no memory for each.
+func TestLookingForAnEndpointAllocatesLittle(t *testing.T) {
+	old := inSlice(1, "-0", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10).Slice.Value
+	list := []*model.Slice{inSlice(1, "-0", 1, 2, 3, 4, 5, 6, 7, 8, 9, 250).Slice.Value}
+	for i := range 49 {
+		list = append(list, inSlice(1, "-"+string(rune('A'+i)), 11+4*i, 12+4*i, 13+4*i, 14+4*i).Slice.Value)
+	}
+	var lost *model.Slice
+	n := testing.AllocsPerRun(100, func() { lost = lostEndpoints(old, list) })
+	if lost == nil || len(lost.Endpoints) != 1 || lost.Endpoints[0].Addr != old.Endpoints[9].Addr {
+		t.Fatalf("lost: %v", lost)
+	}
+	if n > 4 {
+		t.Errorf("%.0f allocations, want at most 4", n)
+	}
+}
