@@ -31,8 +31,12 @@ func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
 	if len(objs) > 0 {
 		r.wants = make([]*entry[K, O], 0, len(objs))
 	}
+	next := old // an owner names its keys in one order, so they are mostly found without the table
 	for _, o := range objs {
-		e := t.entry(o.Key)
+		var e *entry[K, O]
+		if e, next = along(next, o.Key); e == nil {
+			e = t.entry(o.Key)
+		}
 		if e.round != t.round { // an owner may name a key twice
 			e.round = t.round
 			t.take(e, r)
@@ -50,6 +54,17 @@ func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
 		return
 	}
 	t.owners[owner] = r
+}
+
+// along looks for a key near the beginning of a list, and gives what comes after it.
+func along[K comparable, O comparable](list []*entry[K, O], key K) (*entry[K, O], []*entry[K, O]) {
+	const near = 3
+	for i := range min(near, len(list)) {
+		if list[i].key == key {
+			return list[i], list[i+1:]
+		}
+	}
+	return nil, list
 }
 
 func (t *Tracker[K, O]) take(e *entry[K, O], r *record[K, O]) {

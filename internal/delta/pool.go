@@ -13,8 +13,6 @@ func align(have, want string, width int) string {
 	n := len(want) / width
 	stay := min(len(have)/width, n) // slots of have that may stay
 	odd, fresh := unlike(have[:stay*width], want, width)
-	out := make([]byte, n*width)
-	copy(out, have[:stay*width])
 	left := newBag(pick(want, fresh, width), width)
 	free := odd[:0]
 	for _, i := range odd {
@@ -25,19 +23,22 @@ func align(have, want string, width int) string {
 	for i := stay; i < n; i++ {
 		free = append(free, i)
 	}
-	for _, j := range fresh {
-		if len(free) == 0 {
-			break
-		}
-		if el := want[j*width : (j+1)*width]; left.take(el) {
-			copy(out[free[0]*width:], el)
-			free = free[1:]
-		}
-	}
-	if string(out) == have {
+	if len(free) == 0 && len(have) == len(want) {
 		return have
 	}
-	return string(out)
+	var out strings.Builder
+	out.Grow(n * width)
+	kept, at := have[:stay*width], 0 // so much of kept is in out, or replaced
+	for _, j := range fresh {
+		if el := want[j*width : (j+1)*width]; len(free) > 0 && left.take(el) {
+			to := min(free[0]*width, len(kept))
+			out.WriteString(kept[at:to])
+			out.WriteString(el)
+			at, free = min(to+width, len(kept)), free[1:]
+		}
+	}
+	out.WriteString(kept[at:])
+	return out.String()
 }
 
 const (
