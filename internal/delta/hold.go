@@ -5,39 +5,88 @@ import "time"
 // The layer of quarantine: an owner whose objects were refused keeps what it has in
 // the kernel, the keys included that it had given up, until it is Set again.
 
-// remember keeps what an owner wanted when everything was last in the kernel, for
-// Hold, until everything is in the kernel again.
+// kept is a key as it was in the kernel when its owner wanted something else.
+type kept[K comparable, O comparable] struct {
+	*entry[K, O]
+	value string
+}
+
+// remember keeps, for Hold, what an owner wanted when everything was last in the
+// kernel, and what has come into the kernel for it since, until everything is in the
+// kernel again.
 func (t *Tracker[K, O]) remember(owner O, old []*entry[K, O]) {
-	if held := t.held[owner]; len(held) > 0 {
-		old = held
+	known := t.before[owner]
+	first := len(known) == 0
+	if first {
+		known = make([]kept[K, O], 0, len(old)+len(t.held[owner]))
+	} else {
+		t.refresh(known, old)
 	}
-	if _, known := t.before[owner]; !known && len(old) > 0 {
-		t.before[owner] = old
+	t.round++
+	for i := range known {
+		known[i].round = t.round
+	}
+	add := func(e *entry[K, O], value string) {
+		if e.round != t.round {
+			e.round = t.round
+			known = append(known, kept[K, O]{e, value})
+		}
+	}
+	for _, e := range t.held[owner] {
+		if _, holds := t.holders[e][owner]; holds { // nobody has overruled it
+			add(e, e.want)
+		}
+	}
+	for _, e := range old {
+		if first || e.have == e.want {
+			add(e, e.have)
+		}
+	}
+	if len(known) > 0 {
+		t.before[owner] = known
+	}
+}
+
+// refresh takes the values of those that have come into the kernel as wanted.
+func (t *Tracker[K, O]) refresh(known []kept[K, O], old []*entry[K, O]) {
+	t.round++
+	for _, e := range old {
+		e.round = t.round
+	}
+	for i := range known {
+		if e := known[i].entry; e.round == t.round && e.have == e.want {
+			known[i].value = e.have
+		}
 	}
 }
 
 // Hold puts an owner aside: what of its objects is in the kernel stays as it is,
-// and what is not is wanted no more. A key that another owner wants is that
-// owner's.
+// and what is not is wanted no more. A key that another owner wants is that owner's,
+// and a key that another has just given up to it goes: its value may lead to what
+// only the other wanted.
 func (t *Tracker[K, O]) Hold(owner O, now time.Time) {
 	r := t.owners[owner]
 	if r == nil {
 		return
 	}
+	foreign := t.givenUpByOthers(owner)
 	t.round++
 	var keep []*entry[K, O]
-	for _, list := range [][]*entry[K, O]{t.before[owner], r.wants} {
-		for _, e := range list {
-			if e.round == t.round || e.have == "" || t.entries[e.key] != e {
-				continue
-			}
+	hold := func(e *entry[K, O]) {
+		if e.round != t.round && e.have != "" && t.entries[e.key] == e {
 			e.round = t.round
-			if t.holders[e] == nil {
-				t.holders[e] = map[O]struct{}{}
-			}
-			t.holders[e][owner] = struct{}{}
-			t.endLinger(e)
+			t.addHolder(e, owner)
 			keep = append(keep, e)
+		}
+	}
+	for _, b := range t.before[owner] {
+		if b.have == b.value {
+			hold(b.entry)
+		}
+	}
+	for _, e := range r.wants {
+		if _, others := foreign[e]; !others {
+			hold(e)
 		}
 	}
 	delete(t.before, owner)
@@ -53,6 +102,84 @@ func (t *Tracker[K, O]) Hold(owner O, now time.Time) {
 		}
 		t.overrule(e)
 	}
+}
+
+// givenUpByOthers gives, of what an owner wants, the keys that were another's when
+// everything was last in the kernel, and were never its own.
+func (t *Tracker[K, O]) givenUpByOthers(owner O) map[*entry[K, O]]struct{} {
+	out := map[*entry[K, O]]struct{}{}
+	t.round++
+	mine := t.round
+	for _, b := range t.before[owner] {
+		b.round = mine
+	}
+	t.round++
+	doubtful := 0
+	for _, e := range t.owners[owner].wants {
+		if e.round != mine && e.have != "" && e.have != e.want {
+			e.round = t.round
+			doubtful++
+		}
+	}
+	if doubtful == 0 { // as nearly always: all others need not be looked at
+		return out
+	}
+	note := func(e *entry[K, O]) {
+		if e.round == t.round {
+			out[e] = struct{}{}
+		}
+	}
+	for _, list := range t.before {
+		for _, b := range list {
+			note(b.entry)
+		}
+	}
+	for _, list := range t.held {
+		for _, e := range list {
+			note(e)
+		}
+	}
+	return out
+}
+
+func (t *Tracker[K, O]) addHolder(e *entry[K, O], owner O) {
+	if t.holders[e] == nil {
+		t.holders[e] = map[O]struct{}{}
+	}
+	t.holders[e][owner] = struct{}{}
+	t.endLinger(e)
+}
+
+// Spare keeps keys that nobody wants and that cannot be deleted, because something
+// that is held leads to them (what was there before we were started is held without
+// knowing what it leads to). They stay until no owner is in quarantine. It tells
+// whether there were any.
+func (t *Tracker[K, O]) Spare(keys []K) (any bool) {
+	for _, k := range keys {
+		e := t.entries[k]
+		if len(t.held) == 0 || e == nil || e.refs > 0 || e.want != "" || e.have == "" {
+			continue
+		}
+		for owner, list := range t.held {
+			t.addHolder(e, owner)
+			t.held[owner] = append(list, e)
+		}
+		e.want, any = e.have, true
+	}
+	return any
+}
+
+// LetGo gives up keys that nobody wants and that are held but cannot be put back. It
+// tells whether there were any.
+func (t *Tracker[K, O]) LetGo(keys []K, now time.Time) (any bool) {
+	for _, k := range keys {
+		if e := t.entries[k]; e != nil && e.refs == 0 && e.have != e.want && t.isHeld(e) {
+			delete(t.holders, e)
+			t.unwanted(e, now)
+			any = true
+		}
+	}
+	return any
 }
 
 func (t *Tracker[K, O]) isHeld(e *entry[K, O]) bool {

@@ -123,6 +123,125 @@ func TestHoldAllOwnersOfASharedKey(t *testing.T) {
 	expectHave(t, tr, "s:1", "x:1", "y:1")
 }
 
+// A key that one owner has just given up to another, which is refused, goes: its
+// value leads to what only the first wanted.
+func TestHoldLetsGoWhatAnotherGaveUp(t *testing.T) {
+	tr := newTracker()
+	tr.Set("b", objects("c", "1", "x", "to c"), t0)
+	tr.Set("a", objects("y", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("b", nil, t0)
+	tr.Set("a", objects("x", "to d", "y", "bad"), t0)
+	tr.Hold("a", t0)
+	expectHave(t, tr, "y:1")
+}
+
+// The same if the first owner is itself in quarantine.
+func TestHoldLetsGoWhatAnotherHeld(t *testing.T) {
+	tr := newTracker()
+	tr.Set("b", objects("x", "to c", "z", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("b", objects("z", "bad"), t0)
+	tr.Hold("b", t0)
+	tr.Set("a", objects("x", "to d", "y", "bad"), t0)
+	tr.Hold("a", t0)
+	expectHave(t, tr, "z:1")
+}
+
+// A key that another owner took from one in quarantine is held no more, also after
+// that has been tried and refused again.
+func TestOverruledIsNotHeldAgain(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1", "y", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("y", "bad"), t0)
+	tr.Hold("a", t0)
+	tr.Set("b", objects("c", "1", "x", "to c"), t0)
+	expectHave(t, tr, "c:1", "x:to c", "y:1")
+	tr.Set("a", objects("y", "bad"), t0)
+	tr.Hold("a", t0)
+	tr.Set("b", nil, t0)
+	expectHave(t, tr, "y:1")
+}
+
+// The same if it was taken before the first refusal, in a write that went in.
+func TestTakenBeforeTheRefusalIsNotHeld(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1", "y", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("y", "bad"), t0)
+	tr.Set("b", objects("c", "1", "x", "to c"), t0)
+	part := slices.DeleteFunc(tr.Pending(), func(d Diff[string]) bool { return d.Key == "y" })
+	tr.Commit(part)
+	tr.Hold("a", t0)
+	tr.Set("b", nil, t0)
+	expectHave(t, tr, "y:1")
+}
+
+// What has come into the kernel since everything was last there is held as well.
+func TestHoldKeepsWhatCameInBetween(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("c1", "1", "x", "to c1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("c2", "1", "x", "to c2"), t0)
+	tr.Set("b", objects("y", "1"), t0)
+	part := slices.DeleteFunc(tr.Pending(), func(d Diff[string]) bool { return d.Key == "y" || d.Want == "" })
+	tr.Commit(part)
+	tr.Set("a", objects("c3", "bad", "x", "to c3"), t0)
+	tr.Hold("a", t0)
+	expectHave(t, tr, "c1:1", "c2:1", "x:to c2", "y:1")
+	tr.Set("a", nil, t0)
+	expectHave(t, tr, "y:1")
+
+	tr.Set("a", objects("x", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("x", "2"), t0)
+	tr.Set("b", objects("y", "2"), t0)
+	tr.Commit(slices.DeleteFunc(tr.Pending(), func(d Diff[string]) bool { return d.Key == "y" }))
+	tr.Set("a", objects("z", "bad"), t0) // x is given up as it came to be in between
+	tr.Hold("a", t0)
+	expectHave(t, tr, "x:2", "y:2")
+}
+
+// What is there and nobody knows of is spared while something is held, if it cannot
+// be deleted; afterwards it goes.
+func TestSpare(t *testing.T) {
+	tr := newTracker()
+	tr.ReplaceActual(maps.All(map[string]string{"c": "1", "x": "to c", "z": "1"}), t0)
+	if tr.Spare([]string{"c"}) {
+		t.Error("spared for nobody")
+	}
+	for _, o := range []string{"a", "b"} {
+		tr.Set(o, objects("x", "bad"), t0)
+		tr.Hold(o, t0)
+	}
+	if !tr.Spare([]string{"c", "x", "unknown"}) || tr.Spare([]string{"c"}) {
+		t.Error("a key is spared, and only once")
+	}
+	expectHave(t, tr, "c:1", "x:to c")
+	tr.Set("a", nil, t0)
+	expectHave(t, tr, "c:1", "x:to c")
+	tr.Set("b", nil, t0)
+	expectHave(t, tr)
+}
+
+// What is held and cannot be put back is given up; what is there is not.
+func TestLetGo(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "to c", "y", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("y", "bad"), t0)
+	tr.Hold("a", t0)
+	tr.ReplaceActual(maps.All(map[string]string{"y": "1"}), t0)
+	expectPending(t, tr, "x:>to c")
+	if !tr.LetGo([]string{"x", "y", "unknown"}, t0) || tr.LetGo([]string{"x", "y"}, t0) {
+		t.Error("a key is let go, and only once")
+	}
+	expectHave(t, tr, "y:1")
+	tr.Set("a", nil, t0)
+	expectHave(t, tr)
+}
+
 // What is held and taken away by somebody else is put back.
 func TestHeldIsRepaired(t *testing.T) {
 	tr := newTracker()

@@ -20,13 +20,14 @@ type record[K comparable, O comparable] struct {
 // Two owners that want one key must want the same value; if they do not, the
 // last call wins (policy settles such claims before they come here).
 func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
-	t.round++
-	t.group++
 	r := t.owners[owner]
 	if r == nil {
 		r = &record[K, O]{owner: owner}
 	}
 	old := r.wants
+	t.remember(owner, old)
+	t.round++
+	t.group++
 	r.wants = nil
 	if len(objs) > 0 {
 		r.wants = make([]*entry[K, O], 0, len(objs))
@@ -44,7 +45,6 @@ func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
 		t.want(e, o.Value)
 		t.overrule(e)
 	}
-	t.remember(owner, old)
 	t.endHold(owner, now)
 	for _, e := range old {
 		t.release(e, now)

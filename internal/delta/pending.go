@@ -74,7 +74,7 @@ func (t *Tracker[K, O]) compact() {
 		t.queue = nil // a full build's queue is not needed again soon
 	}
 	if len(t.before) > 1024 { // a cleared map keeps its buckets
-		t.before = map[O][]*entry[K, O]{}
+		t.before = map[O][]kept[K, O]{}
 	} else {
 		clear(t.before)
 	}

@@ -50,7 +50,7 @@ type Tracker[K comparable, O comparable] struct {
 	group   uint32         // of the last Set
 
 	owners    map[O]*record[K, O]
-	before    map[O][]*entry[K, O] // see remember
+	before    map[O][]kept[K, O] // see remember
 	lingering map[*entry[K, O]]time.Time
 	held      map[O][]*entry[K, O]            // what an owner in quarantine keeps
 	holders   map[*entry[K, O]]map[O]struct{} // the same by key
@@ -69,7 +69,7 @@ type entry[K comparable, O comparable] struct {
 // New makes an empty tracker.
 func New[K comparable, O comparable](p Params[K]) *Tracker[K, O] {
 	return &Tracker[K, O]{
-		p: p, entries: map[K]*entry[K, O]{}, owners: map[O]*record[K, O]{}, before: map[O][]*entry[K, O]{},
+		p: p, entries: map[K]*entry[K, O]{}, owners: map[O]*record[K, O]{}, before: map[O][]kept[K, O]{},
 		lingering: map[*entry[K, O]]time.Time{}, held: map[O][]*entry[K, O]{}, holders: map[*entry[K, O]]map[O]struct{}{},
 	}
 }
