@@ -28,7 +28,9 @@ var (
 
 // InvalidError says that the kernel refused these objects, for what they are,
 // and therefore the whole batch. The engine puts their owners aside
-// (quarantine) and goes on with the rest. An error that is both an InvalidError
+// (quarantine) and goes on with the rest. An object that was to be deleted is named
+// if something that stays leads to it: the engine keeps it, if it holds anything in
+// quarantine. An error that is both an InvalidError
 // and ErrConflict says that what we believe may be to blame (an object is there
 // that should not be): the engine loads first, and puts aside what is refused again.
 type InvalidError struct {

@@ -25,12 +25,16 @@ const (
 // putAside holds the owners of the refused objects, all of one answer at once, so
 // that everything else goes in. It says false if no Service could be blamed: the
 // base objects (tables, hooks) are no Service's, and then all is tried again.
-func (e *Engine) putAside(bad *dataplane.InvalidError) bool {
+// What nobody owns is kept for those in quarantine: then what it leads to must stay,
+// or, if it is gone and cannot be put back, it must go.
+func (e *Engine) putAside(bad *dataplane.InvalidError) (aside, eased bool) {
 	owners := e.tr.Owners(bad.Keys)
 	if _, base := owners[owner{}]; base {
-		return false
+		return false, false
 	}
 	now := e.p.Now()
+	eased = e.tr.Spare(bad.Keys)
+	eased = e.tr.LetGo(bad.Keys, now) || eased
 	for o, keys := range owners {
 		q := e.held[o]
 		if q == nil {
@@ -47,7 +51,7 @@ func (e *Engine) putAside(bad *dataplane.InvalidError) bool {
 		}
 		e.turn.Quarantined = append(e.turn.Quarantined, Quarantined{Service: o, Objects: objects, Err: bad.Err})
 	}
-	return len(owners) > 0
+	return len(owners) > 0, eased
 }
 
 // retryHeld wants what quarantined Services want again, when their time has come.

@@ -94,11 +94,11 @@ func (e *Engine) answer(ctx context.Context, err error) (again, aside bool) {
 		e.mustRebuild(rebuild)
 		return true, false
 	case errors.As(err, &invalid) && (!isConflict || e.written == 0): // else what we believe is to blame, perhaps
-		aside = e.putAside(invalid)
+		aside, eased := e.putAside(invalid)
 		if isConflict {
 			e.on(conflict)
 		}
-		return aside, aside
+		return aside || eased, aside
 	case isConflict:
 		e.turn.Conflicts++
 		e.on(conflict)

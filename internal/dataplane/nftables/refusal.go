@@ -54,14 +54,18 @@ func (d *Driver) explain(err error, ops []dataplane.Op) error {
 // blame finds who is at fault for what the kernel refused.
 func (d *Driver) blame(refused *nft.BatchError, ops []dataplane.Op) error {
 	invalid := dataplane.InvalidError{Err: refused}
+	var missing, inUse []dataplane.Key
 	wrong, perhaps := false, false
 	for i := range refused.Errors {
 		e := &refused.Errors[i]
 		switch {
+		case isInUse(e):
+			inUse = appendKeys(inUse, e.Tags, ops)
 		case slices.Contains(passing[:], e.Errno), e.Errno == unix.EOPNOTSUPP && e.Kind != nft.OpAddElement:
 			return fmt.Errorf("apply %d differences: %w", len(ops), refused)
 		case beliefIsWrong(e, ops):
 			wrong = true
+			missing = appendKeys(missing, lacking(e, ops), ops)
 		default:
 			perhaps = perhaps || e.Errno == unix.EEXIST
 			invalid.Keys = appendKeys(invalid.Keys, e.Tags, ops)
@@ -72,10 +76,29 @@ func (d *Driver) blame(refused *nft.BatchError, ops []dataplane.Op) error {
 		return errors.Join(&invalid, dataplane.ErrConflict)
 	case len(invalid.Keys) > 0:
 		return &invalid
+	case len(inUse) > 0: // something that stays leads there
+		return errors.Join(&dataplane.InvalidError{Keys: inUse, Err: refused}, dataplane.ErrConflict)
+	case len(missing) > 0: // what these lead to is not there
+		return errors.Join(&dataplane.InvalidError{Keys: missing, Err: refused}, dataplane.ErrConflict)
 	case wrong: // nobody wrote since we looked
 		return fmt.Errorf("apply: %w: %w", dataplane.ErrConflict, refused)
 	}
 	return fmt.Errorf("apply %d differences: %w", len(ops), refused)
+}
+
+// isInUse tells that something leads to what was to be deleted.
+func isInUse(e *nft.OpError) bool {
+	return e.Errno == unix.EBUSY && (e.Kind == nft.OpDelChain || e.Kind == nft.OpDelSet)
+}
+
+// lacking gives those ops that were to make something that leads to nothing.
+func lacking(e *nft.OpError, ops []dataplane.Op) (out []int) {
+	for _, t := range e.Tags {
+		if e.Errno == unix.ENOENT && t >= 0 && t < len(ops) && ops[t].Want != "" {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 func appendKeys(keys []dataplane.Key, tags []int, ops []dataplane.Op) []dataplane.Key {

@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -48,8 +49,8 @@ func TestVagueKernelIsMadeToName(t *testing.T) {
 
 // What the kernel's words mean to the engine.
 func TestErrorClasses(t *testing.T) {
-	at := func(kind dataplane.Kind) []dataplane.Op {
-		return []dataplane.Op{{Key: dataplane.Key{Kind: kind, Family: model.IPv4}}}
+	at := func(kind dataplane.Kind, want string) []dataplane.Op {
+		return []dataplane.Op{{Key: dataplane.Key{Kind: kind, Family: model.IPv4}, Want: want}}
 	}
 	refused := func(errno unix.Errno, kind nft.OpKind) *nft.BatchError {
 		return &nft.BatchError{Errno: errno, Tags: []int{0}, Errors: []nft.OpError{{Errno: errno, Kind: kind, Tags: []int{0}}}}
@@ -59,6 +60,7 @@ func TestErrorClasses(t *testing.T) {
 		conflict = "conflict"
 		invalid  = "invalid"
 		rebuild  = "rebuild"
+		either   = "invalid, or conflict"
 	)
 	for name, c := range map[string]struct {
 		err  error
@@ -67,10 +69,13 @@ func TestErrorClasses(t *testing.T) {
 	}{
 		"moved":                      {nft.ErrGeneration, kindServices, conflict},
 		"element to delete is gone":  {refused(unix.ENOENT, nft.OpDelElement), kindServices, conflict},
-		"chain is gone":              {refused(unix.ENOENT, nft.OpAddElement), kindServices, conflict},
-		"set is gone":                {refused(unix.ENOENT, nft.OpNewRule), kindLeafChain, conflict},
+		"chain is gone":              {refused(unix.ENOENT, nft.OpAddElement), kindServices, either},
+		"set is gone":                {refused(unix.ENOENT, nft.OpNewRule), kindLeafChain, either},
+		"something leads to a chain": {refused(unix.EBUSY, nft.OpDelChain), kindLeafChain, either},
+		"something leads to a set":   {refused(unix.EBUSY, nft.OpDelSet), kindClients, either},
+		"a set is busy":              {refused(unix.EBUSY, nft.OpAddElement), kindServices, passes},
 		"hash set has another value": {refused(unix.EEXIST, nft.OpAddElement), kindServices, conflict},
-		"ranges overlap":             {refused(unix.EEXIST, nft.OpAddElement), kindAllowed, "invalid, or conflict"},
+		"ranges overlap":             {refused(unix.EEXIST, nft.OpAddElement), kindAllowed, either},
 		"what it is":                 {refused(unix.EINVAL, nft.OpAddElement), kindServices, invalid},
 		"element not supported":      {refused(unix.EOPNOTSUPP, nft.OpAddElement), kindServices, invalid},
 		"full":                       {refused(unix.ENFILE, nft.OpAddElement), kindServices, rebuild},
@@ -83,7 +88,11 @@ func TestErrorClasses(t *testing.T) {
 		"socket error":               {unix.EMSGSIZE, kindServices, passes},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := New(Params{}).explain(c.err, at(c.kind))
+			want := "something"
+			if strings.HasSuffix(name, "to delete is gone") || strings.HasPrefix(name, "something leads") {
+				want = ""
+			}
+			err := New(Params{}).explain(c.err, at(c.kind, want))
 			got := passes
 			var inv *dataplane.InvalidError
 			var reb *dataplane.RebuildError
@@ -91,7 +100,7 @@ func TestErrorClasses(t *testing.T) {
 			case errors.As(err, &inv):
 				got = invalid
 				if errors.Is(err, dataplane.ErrConflict) {
-					got = "invalid, or conflict"
+					got = either
 				}
 				if len(inv.Keys) == 0 {
 					t.Error("nobody is blamed")
@@ -107,6 +116,24 @@ func TestErrorClasses(t *testing.T) {
 				t.Errorf("%v: %s, want %s", err, got, c.want)
 			}
 		})
+	}
+}
+
+// What follows from another refusal blames nobody: only the cause is named.
+func TestConsequencesAreNotBlamed(t *testing.T) {
+	ops := make([]dataplane.Op, 4)
+	for i, k := range []dataplane.Kind{kindLeafChain, kindServices, kindAllowed, kindLeafChain} {
+		ops[i] = dataplane.Op{Key: dataplane.Key{Kind: k, Family: model.IPv4, ID: string(rune('a' + i))}, Want: "something"}
+	}
+	ops[3].Want = ""
+	err := New(Params{}).explain(&nft.BatchError{Errno: unix.EINVAL, Errors: []nft.OpError{
+		{Errno: unix.ENOENT, Kind: nft.OpAddElement, Tags: []int{1}},
+		{Errno: unix.EBUSY, Kind: nft.OpDelChain, Tags: []int{3}},
+		{Errno: unix.EINVAL, Kind: nft.OpNewChain, Tags: []int{0}},
+	}}, ops)
+	var invalid *dataplane.InvalidError
+	if !errors.As(err, &invalid) || len(invalid.Keys) != 1 || invalid.Keys[0] != ops[0].Key {
+		t.Errorf("blamed: %v", err)
 	}
 }
 
