@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
@@ -28,17 +29,37 @@ type agent struct {
 	last atomic.Value // the last turn, for people
 }
 
+// poisoned makes the kernel refuse one Service for as long as it is on: ranges that
+// lie one inside the other are refused by a set of ranges.
+type poisoned struct {
+	dataplane.Driver
+	on *atomic.Bool
+}
+
+// poisonedKey is the Service that may be refused.
+func poisonedKey() model.ServiceKey { return key(keys - 1) }
+
+func (p poisoned) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
+	if p.on.Load() && f.Guarded && f.Service == poisonedKey() && f.Key.Family == model.IPv4 {
+		g := *f
+		g.SourceRanges = []netip.Prefix{netip.PrefixFrom(v4(10, 0, 0, 0), 8), netip.PrefixFrom(v4(10, 1, 0, 0), 16)}
+		f = &g
+	}
+	p.Driver.Render(f, view, emit)
+}
+
 // settings are what an agent is told at start.
 type settings struct {
 	primary bool // NodePorts on the primary address
 	minSync time.Duration
+	poison  *atomic.Bool
 }
 
 func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
 	t.Helper()
 	a := &agent{mail: mailbox.New()}
 	e := engine.New(engine.Params{
-		Driver: nftables.New(nftables.Params{Kernel: k}), MinSync: s.minSync, Families: []model.Family{model.IPv4, model.IPv6},
+		Driver: poisoned{nftables.New(nftables.Params{Kernel: k}), s.poison}, MinSync: s.minSync, Families: []model.Family{model.IPv4, model.IPv6},
 		Mailbox: a.mail, NodeName: "n", Sources: []string{"test"}, ChunkOps: 40, // several chunks to a build
 		View: policy.ViewInputs{NodePortPrimary: s.primary, MasqueradeBit: 14,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}},

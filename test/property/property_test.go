@@ -78,13 +78,18 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 	w := newWorld(r)
 	var faults atomic.Bool
 	faults.Store(seed%3 > 0)
-	told := settings{primary: seed%4 > 0, minSync: []time.Duration{0, 0, 30 * time.Millisecond}[seed%5%3]}
+	var poison atomic.Bool
+	told := settings{primary: seed%4 > 0, minSync: []time.Duration{0, 0, 30 * time.Millisecond}[seed%5%3], poison: &poison}
 	under := faulty(kernel.ours, rand.New(rand.NewPCG(seed, 8)), &faults)
 	a := startAgent(t, under, told)
 	a.put(w.all()...)
 	for range 40 {
-		switch r.IntN(13) {
-		case 12: // the source is away, and lists again
+		switch r.IntN(14) {
+		case 12: // the kernel refuses a Service from now on, or no more
+			poison.Store(!poison.Load())
+			w.services[keys-1] = w.randomService(keys - 1)
+			a.put(w.serviceEvent(keys - 1))
+		case 13: // the source is away, and lists again
 			for range 1 + r.IntN(4) {
 				w.change()
 			}
@@ -103,7 +108,12 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 			vandal(t, kernel.theirs, r)
 		case 2: // failing commits delay a change, but not for long
 			a.put(w.change())
-			if settle(a); !a.good.Load() {
+			for range 3 { // what is refused is tried again at times, and that may fail just as we look
+				if settle(a); a.good.Load() {
+					break
+				}
+			}
+			if !a.good.Load() {
 				t.Errorf("seed %d: a change did not get into the kernel while a tenth of the commits fail: %v, %d events wait", seed, a.last.Load(), a.mail.Len())
 			}
 		default:
@@ -113,6 +123,10 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 		}
 	}
 	faults.Store(false)
+	if poison.Swap(false) { // what is refused is tried again when it changes
+		w.services[keys-1] = w.randomService(keys - 1)
+		a.put(w.serviceEvent(keys - 1))
+	}
 	settle(a)
 	settle(a)
 	if a.held.Load() != 0 {

@@ -125,10 +125,20 @@ func (w *world) randomService(i int) *model.Service {
 	s.Extras.ConsistentHash = w.r.IntN(6) == 0
 	s.Extras.Weights = []string{"", "", "10.244.0.3=3,10.244.0.7=0", "10.244.0.5=4,10.244.0.6=2,fd00::1003=5"}[w.r.IntN(4)]
 	s.Extras.PortRange = []string{"", "", "", "8000-8999", "a=70-90,b=50-60"}[w.r.IntN(5)]
+	if i == keys-1 {
+		guard(s)
+	}
 	if w.r.IntN(5) == 0 {
 		s.Extras.NodePortRanges = []netip.Prefix{netip.PrefixFrom(v4(10, w.r.IntN(2), 0, 0), 16)}
 	}
 	return s
+}
+
+// guard gives the Service that may be refused what the kernel can refuse. Its other
+// addresses it may take from others, and lose to them.
+func guard(s *model.Service) {
+	s.LoadBalancerIPs = []netip.Addr{v4(203, 0, 113, 200)}
+	s.SourceGuarded, s.SourceRanges = true, []netip.Prefix{netip.PrefixFrom(v4(10, 0, 0, 0), 8)}
 }
 
 func (w *world) randomSlice(i int) *model.Slice {
