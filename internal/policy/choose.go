@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"encoding/binary"
 	"net/netip"
 	"slices"
 
@@ -28,6 +29,7 @@ type choice struct {
 // candidate is an endpoint joined with the port its slice gives it.
 type candidate struct {
 	ep     *model.Endpoint
+	v4     uint32 // its address, if that is IPv4; 0: ask ep
 	nth    uint32 // as the slices have it
 	port   uint16
 	traits traits
@@ -60,14 +62,16 @@ func (in *Inputs) choose(p *servicePort) choice {
 	ch.any = seen&(isReady|isDraining) != 0
 	w := in.weights()
 	if in.usesCluster(p.ServicePort) {
-		var topo topo
-		if seen&isHinted != 0 {
-			topo = in.topology(all)
-			ch.note = topo.note
-		}
 		want := isDraining
-		if topo.keepNear(all) {
-			want = isNear
+		if seen&isReady != 0 {
+			want = isReady
+		}
+		if seen&isHinted != 0 {
+			topo := in.topology(all)
+			ch.note = topo.note
+			if want = isDraining; topo.keepNear(all) {
+				want = isNear
+			}
 		}
 		ch.cluster = ch.backends(all, want, inCluster, w)
 	}
@@ -155,7 +159,7 @@ func (in *Inputs) candidates(p *portFinder) []candidate {
 		}
 		for j := range sl.Endpoints {
 			e := &sl.Endpoints[j]
-			out = append(out, candidate{ep: e, nth: uint32(len(out)), port: port, traits: in.traits(e)})
+			out = append(out, candidate{ep: e, v4: v4Of(e.Addr), nth: uint32(len(out)), port: port, traits: in.traits(e)})
 		}
 	}
 	out, twice := s.sorted(out)
@@ -165,6 +169,25 @@ func (in *Inputs) candidates(p *portFinder) []candidate {
 	return slices.CompactFunc(out, func(a, b candidate) bool {
 		return a.port == b.port && a.ep.Addr == b.ep.Addr
 	})
+}
+
+// addr is the endpoint's address. The endpoints of a large Service are megabytes: to
+// look at each of them again for it would cost more than all else.
+func (c *candidate) addr() netip.Addr {
+	if c.v4 == 0 {
+		return c.ep.Addr
+	}
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], c.v4)
+	return netip.AddrFrom4(b)
+}
+
+func v4Of(a netip.Addr) uint32 {
+	if !a.Is4() {
+		return 0
+	}
+	b := a.As4()
+	return binary.BigEndian.Uint32(b[:])
 }
 
 func compareCandidates(a, b candidate) int {
@@ -218,7 +241,7 @@ func (ch *choice) backends(all []candidate, want, mark traits, weights map[strin
 			continue
 		}
 		c.traits |= mark
-		out = append(out, model.Backend{Addr: c.ep.Addr, Port: c.port, Weight: weight, Local: c.has(isHere)})
+		out = append(out, model.Backend{Addr: c.addr(), Port: c.port, Weight: weight, Local: c.has(isHere)})
 	}
 	if len(out) == 0 { // every endpoint has weight 0: serving beats the wish
 		return ch.backends(all, want, mark, nil)

@@ -33,22 +33,17 @@ func (s *scratch) sorted(list []candidate) (out []candidate, twice bool) {
 		slices.SortFunc(list, compareCandidates)
 		return list, true
 	}
-	varying, ok := varyingBytes(list)
+	s.keys, s.otherKeys = resized(s.keys, len(list)), resized(s.otherKeys, len(list))
+	passes, ok := keysOfIPv4(s.keys, list)
+	if !ok {
+		passes, ok = keysOfAny(s.keys, list)
+	}
 	if !ok {
 		slices.SortFunc(list, compareCandidates)
 		return list, true
 	}
-	s.keys, s.otherKeys = resized(s.keys, len(list)), resized(s.otherKeys, len(list))
-	for i := range list {
-		a := list[i].ep.Addr.As16()
-		key := uint64(0)
-		for _, at := range varying {
-			key = key<<8 | uint64(a[at])
-		}
-		s.keys[i] = key<<32 | uint64(i)
-	}
-	for n := range len(varying) { // from the last byte on, each pass keeping the order of the one before
-		byByte(s.keys, s.otherKeys, 32+8*uint(n))
+	for _, bit := range passes { // from the last byte on, each pass keeping the order of the one before
+		byByte(s.keys, s.otherKeys, bit)
 		s.keys, s.otherKeys = s.otherKeys, s.keys
 	}
 	s.spare = resized(s.spare, len(list))
@@ -56,6 +51,46 @@ func (s *scratch) sorted(list []candidate) (out []candidate, twice bool) {
 		s.spare[i] = list[uint32(key)]
 	}
 	return s.spare, s.sortEqualAddresses()
+}
+
+// keysOfIPv4 writes a key for each candidate, its address before its place, and tells
+// at which bits the bytes begin that differ; not ok if one is not of IPv4.
+func keysOfIPv4(keys []uint64, list []candidate) (bits []uint, ok bool) {
+	var varies uint32
+	for i := range list {
+		a := list[i].v4
+		if a == 0 {
+			return nil, false
+		}
+		varies |= a ^ list[0].v4
+		keys[i] = uint64(a)<<32 | uint64(i)
+	}
+	for bit := uint(0); bit < 32; bit += 8 {
+		if byte(varies>>bit) != 0 {
+			bits = append(bits, 32+bit)
+		}
+	}
+	return bits, true
+}
+
+// keysOfAny does the same for addresses that differ in few bytes.
+func keysOfAny(keys []uint64, list []candidate) (bits []uint, ok bool) {
+	varying, ok := varyingBytes(list)
+	if !ok {
+		return nil, false
+	}
+	for i := range list {
+		a := list[i].ep.Addr.As16()
+		key := uint64(0)
+		for _, at := range varying {
+			key = key<<8 | uint64(a[at])
+		}
+		keys[i] = key<<32 | uint64(i)
+	}
+	for n := range varying {
+		bits = append(bits, 32+8*uint(n))
+	}
+	return bits, true
 }
 
 // varyingBytes tells in which bytes addresses differ; not ok if those are too many

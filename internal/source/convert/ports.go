@@ -27,6 +27,9 @@ func (c *Converter) servicePorts(spec *corev1.ServiceSpec, kind corev1.ServiceTy
 			Name: c.intern(p.Name), Protocol: protocol,
 			Port: uint16(p.Port), NodePort: nodePort(p, i, kind, r),
 		}
+		if len(spec.Ports) == 1 { // as nearly always: nothing can clash
+			return append(out, port)
+		}
 		if clash := taken.clash(port); clash != "" {
 			r.add(in(field, i, clash), "the same as that of an earlier port of this Service: the port is not used")
 			continue
