@@ -12,7 +12,11 @@ func TestAlignKeepsWhatCanStay(t *testing.T) {
 	const width = 2
 	r := rand.New(rand.NewPCG(5, 5))
 	element := func(kinds int) string { n := 1 + r.IntN(kinds); return string([]byte{byte(n), byte(n >> 8)}) }
-	for round := range 3000 {
+	rounds := 3000
+	if testing.Short() {
+		rounds = 400
+	}
+	for round := range rounds {
 		kinds := 1 + r.IntN(400)
 		var have, want []string
 		for range r.IntN(300) {
@@ -74,5 +78,31 @@ func checkAligned(t *testing.T, have, want []string, width int) {
 	}
 	if len(have) > 0 && stayed < couldStay {
 		t.Fatalf("%d elements stay, %d could", stayed, couldStay)
+	}
+}
+
+// Two pools are the same if each element is in both equally often, wherever it is.
+func TestSamePool(t *testing.T) {
+	many := strings.Repeat("aabb", fewSlots)
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"aabbcc", "ccaabb", true},
+		{"aabb", "aa\x00\x00bb", true}, // a hole is no element
+		{"aabb", "aacc", false},
+		{"aabb", "aabbaa", false},
+		{"aabbaa", "aabb", false},
+		{"aa\x00\x00", "aabb", false},
+		{"", "aa", false},
+		{"", "\x00\x00", false}, // there, with nothing in it
+		{"\x00\x00", "", false},
+		{many, many[2:] + many[:2], true},
+		{many, many[2:] + "cc", false},
+		{many, many[2:] + "bb", false},
+	} {
+		if got := samePool(c.a, c.b, 2); got != c.same {
+			t.Errorf("samePool(%q, %q) is %v", c.a, c.b, got)
+		}
 	}
 }

@@ -199,7 +199,11 @@ func checkHistory(t *testing.T, d dice, n int) {
 }
 
 func TestHistoryDoesNotMatter(t *testing.T) {
-	for seed := range uint64(400) {
+	histories := uint64(400)
+	if testing.Short() {
+		histories = 100
+	}
+	for seed := range histories {
 		checkHistory(t, seeded(seed), 2+int(seed%9))
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

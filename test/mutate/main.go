@@ -33,7 +33,7 @@ func main() {
 		if err != nil {
 			fail(err)
 		}
-		all, err := t.mutants()
+		all, together, err := t.mutants()
 		if err != nil {
 			fail(err)
 		}
@@ -42,7 +42,7 @@ func main() {
 		if *sample > 0 && *sample < len(all) {
 			all = all[:*sample]
 		}
-		if err := r.run(t, all); err != nil {
+		if err := r.run(t, all, together); err != nil {
 			fail(err)
 		}
 	}
@@ -60,8 +60,15 @@ type runner struct {
 	kernel     bool
 }
 
-func (r *runner) run(t target, list []mutant) error {
-	limit, err := t.baseline(r.kernel)
+func (r *runner) run(t target, list []mutant, together map[string]string) error {
+	binary, remove, err := t.binary(together)
+	if remove != nil {
+		defer remove()
+	}
+	if err != nil {
+		return err
+	}
+	limit, err := t.baseline(binary, r.kernel)
 	if err != nil {
 		return err
 	}
@@ -71,13 +78,11 @@ func (r *runner) run(t target, list []mutant) error {
 	for range r.parallel {
 		wg.Go(func() {
 			for i := range next {
-				results[i] = t.try(&list[i], limit, r.kernel)
+				results[i] = t.try(&list[i], binary, limit, r.kernel)
 				if results[i] == survived && r.equivalent[list[i].key()] {
 					results[i] = isEquivalent
 				}
-				if results[i] == survived {
-					fmt.Println(results[i], list[i].String())
-				}
+				fmt.Println(results[i], list[i].String())
 			}
 		})
 	}
@@ -94,11 +99,6 @@ func (r *runner) sum(t target, list []mutant, results []outcome, limit time.Dura
 	var n [outcomes]int
 	for _, o := range results {
 		n[o]++
-	}
-	for i := range list {
-		if results[i] == killed {
-			fmt.Println(results[i], list[i].String())
-		}
 	}
 	counted := n[killed] + n[survived]
 	share := 100.0
