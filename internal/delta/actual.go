@@ -13,9 +13,7 @@ func (t *Tracker[K, O]) Commit(done []Diff[K]) {
 		t.enqueue(e)
 		t.forget(e)
 	}
-	if len(done) > 0 {
-		t.compact()
-	}
+	t.compact()
 }
 
 // ReplaceActual makes what the kernel holds be exactly loaded, and queues every

@@ -183,12 +183,12 @@ func (t *Tracker[K, O]) LetGo(keys []K, now time.Time) (any bool) {
 }
 
 func (t *Tracker[K, O]) isHeld(e *entry[K, O]) bool {
-	return len(t.holders) > 0 && len(t.holders[e]) > 0
+	return len(t.holders[e]) > 0
 }
 
 // overrule ends what owners in quarantine hold of a key that now gets another value.
 func (t *Tracker[K, O]) overrule(e *entry[K, O]) {
-	if len(t.holders) > 0 && e.want != e.have {
+	if e.want != e.have {
 		delete(t.holders, e)
 	}
 }

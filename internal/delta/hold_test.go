@@ -92,6 +92,38 @@ func TestHoldLeavesOthersAlone(t *testing.T) {
 	expectHave(t, tr, "s:1", "x:1")
 }
 
+// An owner whose every try is refused keeps each of its keys once, however often it
+// tries: what is held does not grow.
+func TestHoldAgainAndAgain(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1", "y", "1"), t0)
+	tr.Commit(tr.Pending())
+	for range 5 {
+		tr.Set("a", objects("x", "bad"), t0)
+		tr.Hold("a", t0)
+	}
+	if n := len(tr.held["a"]); n != 2 {
+		t.Errorf("%d keys are held, want 2", n)
+	}
+	expectHave(t, tr, "x:1", "y:1")
+}
+
+// What an owner had at its first refusal counts at the second, not what it had before
+// the first, also while others wait to be written.
+func TestHoldTwiceAmongOthers(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("other", objects("z", "1"), t0)
+	tr.Set("a", objects("x", "1", "y", "1"), t0)
+	tr.Commit(slices.DeleteFunc(tr.Pending(), func(d Diff[string]) bool { return d.Key != "y" }))
+	tr.Set("a", objects("x", "bad", "y", "1"), t0)
+	tr.Hold("a", t0)
+	tr.Set("a", objects("w", "bad"), t0)
+	tr.Hold("a", t0)
+	expectHave(t, tr, "x:1", "y:1", "z:1")
+}
+
 // A key that another owner uses as it is stays when that owner goes.
 func TestHoldOutlivesAnotherUse(t *testing.T) {
 	tr := newTracker()
@@ -280,6 +312,9 @@ func TestOwners(t *testing.T) {
 // A thousand refused objects among 50 000 owners are found in one look each: with a
 // walk over all owners for each key this took two minutes.
 func TestOwnersOfManyKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures a cost at a size that takes seconds to make")
+	}
 	tr := New[int, int](Params[int]{Width: func(int) int { return 0 }, Rank: func(int) uint8 { return 0 },
 		Linger: func(int) time.Duration { return 0 }})
 	const owners, bad = 50_000, 1_000
@@ -323,6 +358,13 @@ func TestAdditions(t *testing.T) {
 	if got := show(tr.Additions("base")); !slices.Equal(got, []string{"s:>1", "x:>1"}) {
 		t.Fatalf("beside a Service that is there: %v", got)
 	}
+	tr.Set("partly", objects("v", "1", "w", "1"), t0)
+	tr.Set("back", objects("l", "1", "u", "1"), t0)
+	tr.ReplaceActual(maps.All(map[string]string{"b": "1", "c": "1", "v": "1", "l": "1"}), t0)
+	tr.Set("known", nil, t0)
+	if got := show(tr.Additions("base")); !slices.Equal(got, []string{"s:>1", "u:>1", "x:>1"}) {
+		t.Fatalf("beside one that is there in part, and one of which a key lingered: %v", got)
+	}
 	tr.Set("base", objects("b", "1", "c", "2"), t0)
 	if got := show(tr.Additions("base")); len(got) > 0 {
 		t.Fatalf("on another base: %v", got)
@@ -347,6 +389,46 @@ func TestAnew(t *testing.T) {
 	}
 }
 
+// What a rebuild left out, because it was refused, is not taken for there.
+func TestCommitAnewOfLess(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1", "y", "1"), t0)
+	tr.Commit(tr.Pending())
+	all := func(string) bool { return true }
+	notX := func(d Diff[string]) bool { return d.Key == "x" }
+	tr.CommitAnew(all, slices.DeleteFunc(tr.Anew(all), notX))
+	expectPending(t, tr, "x:>1")
+	anew := tr.Anew(all)
+	tr.Set("a", objects("x", "2", "y", "1"), t0) // while the rebuild goes on
+	tr.CommitAnew(all, anew)
+	tr.Commit(expectPending(t, tr, "x:1>2"))
+	tr.Set("a", objects("x", "1", "y", "1"), t0)
+	tr.CommitAnew(all, tr.Anew(all))
+	if n := tr.PendingCount(); n != 0 {
+		t.Errorf("%d are pending after everything has been written", n)
+	}
+	tr.Set("a", objects("x", "bad", "y", "1"), t0)
+	tr.Hold("a", t0)
+	tr.CommitAnew(all, slices.DeleteFunc(tr.Anew(all), notX)) // nobody but the held one wants it
+	if got := tr.Want("x"); got != "1" {
+		t.Errorf("what is held is wanted as %q", got)
+	}
+	expectPending(t, tr, "x:>1")
+}
+
+// A key that is held becomes another owner's when that one gives it another value.
+func TestHoldEndsWhenAnotherOwnerChangesTheKey(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("s", "1", "x", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("s", "1", "x", "bad"), t0)
+	tr.Hold("a", t0)
+	tr.Set("b", objects("s", "2"), t0)
+	tr.Commit(expectPending(t, tr, "s:1>2"))
+	tr.Set("b", nil, t0)
+	expectPending(t, tr, "s:2>")
+}
+
 // What one owner changes at one time stays together, whatever came before: also
 // after a load, which finds keys in no order.
 func TestChangesOfOneOwnerStayTogether(t *testing.T) {
@@ -368,6 +450,9 @@ func TestChangesOfOneOwnerStayTogether(t *testing.T) {
 		for i := range list {
 			if first := list[i-i%3]; list[i].Group != first.Group || list[i].Key[1:] != first.Key[1:] {
 				t.Fatalf("pending %v", show(list))
+			}
+			if i >= 3 && list[i].Group == list[i-3].Group {
+				t.Fatalf("the changes of two owners cannot be written one after the other: %v", show(list))
 			}
 		}
 	}

@@ -20,9 +20,7 @@ func (t *Tracker[K, O]) linger(e *entry[K, O], now time.Time) bool {
 }
 
 func (t *Tracker[K, O]) endLinger(e *entry[K, O]) {
-	if len(t.lingering) > 0 {
-		delete(t.lingering, e)
-	}
+	delete(t.lingering, e)
 }
 
 // Expire queues the deletion of unused keys whose linger time is over.
@@ -33,7 +31,6 @@ func (t *Tracker[K, O]) Expire(now time.Time) {
 		}
 		delete(t.lingering, e)
 		t.want(e, "")
-		t.forget(e)
 	}
 }
 

@@ -28,10 +28,7 @@ func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
 	t.remember(owner, old)
 	t.round++
 	t.group++
-	r.wants = nil
-	if len(objs) > 0 {
-		r.wants = make([]*entry[K, O], 0, len(objs))
-	}
+	r.wants = make([]*entry[K, O], 0, len(objs))
 	next := old // an owner names its keys in one order, so they are mostly found without the table
 	for _, o := range objs {
 		var e *entry[K, O]

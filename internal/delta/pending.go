@@ -60,7 +60,6 @@ func (t *Tracker[K, O]) compact() {
 	for _, e := range t.queue {
 		if e.have == e.want {
 			e.queued = false
-			t.forget(e)
 			continue
 		}
 		live = append(live, e)
@@ -73,9 +72,5 @@ func (t *Tracker[K, O]) compact() {
 	if cap(live) > 1024 {
 		t.queue = nil // a full build's queue is not needed again soon
 	}
-	if len(t.before) > 1024 { // a cleared map keeps its buckets
-		t.before = map[O][]kept[K, O]{}
-	} else {
-		clear(t.before)
-	}
+	t.before = map[O][]kept[K, O]{} // a cleared map would keep its buckets
 }

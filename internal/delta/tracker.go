@@ -130,8 +130,5 @@ func (t *Tracker[K, O]) enqueue(e *entry[K, O]) {
 func (t *Tracker[K, O]) forget(e *entry[K, O]) {
 	if e.refs == 0 && e.want == "" && e.have == "" && t.entries[e.key] == e {
 		delete(t.entries, e.key)
-		if len(t.holders) > 0 {
-			delete(t.holders, e)
-		}
 	}
 }

@@ -65,6 +65,9 @@ func TestSharedKeyOutlivesOneOwner(t *testing.T) {
 	if tr.Len() != 0 {
 		t.Fatalf("%d entries left", tr.Len())
 	}
+	if tr.Has("a") || tr.Has("b") {
+		t.Error("an owner that wants nothing is known")
+	}
 }
 
 func TestSameKeyTwiceInOneOwner(t *testing.T) {
@@ -111,6 +114,8 @@ func TestLinger(t *testing.T) {
 	tr.Expire(t0.Add(time.Hour))
 	expectPending(t, tr)
 	tr.Set("b", nil, t0)
+	tr.Expire(t0.Add(time.Minute - 1))
+	expectPending(t, tr)
 	tr.Expire(t0.Add(time.Minute))
 	expectPending(t, tr, "l:1>")
 }
@@ -155,7 +160,11 @@ func TestAlignMovesLittle(t *testing.T) {
 // what the owners want, pools as multisets.
 func TestRandomSequences(t *testing.T) {
 	keys := []string{"a", "b", "l", "p1", "p2", "z"}
-	for seed := range uint64(300) {
+	sequences := uint64(300)
+	if testing.Short() {
+		sequences = 100
+	}
+	for seed := range sequences {
 		r := rand.New(rand.NewPCG(seed, 1))
 		tr, wants := newTracker(), map[string]map[string]string{}
 		for range 40 {
@@ -256,4 +265,65 @@ func TestCreationsComeInRankOrder(t *testing.T) {
 	tr.ReplaceActual(maps.All(map[string]string{"m": "2"}), t0)
 	tr.Set("n", objects("b", "1"), t0)
 	expectPending(t, tr, "a:>1", "b:>1", "z:>1", "m:2>1")
+}
+
+// The lowest and the highest rank have their places too, first and last of all.
+func TestLowestAndHighestRank(t *testing.T) {
+	tr := newTracker()
+	low, high := "\x00", "\xff"
+	tr.Set("a", objects(high, "1", "m", "1", low, "1"), t0)
+	tr.Commit(expectPending(t, tr, low+":>1", "m:>1", high+":>1"))
+	tr.Set("a", objects("m", "2"), t0)
+	tr.Set("b", objects("n", "1"), t0)
+	tr.Commit(expectPending(t, tr, "n:>1", "m:1>2", high+":1>", low+":1>"))
+	tr.Set("c", objects(low, "1"), t0)
+	if got := show(tr.Additions("c")); !slices.Equal(got, []string{low + ":>1"}) {
+		t.Errorf("additions %q", got)
+	}
+}
+
+// A key that is given up before its last change was written lingers as it is there.
+func TestLingersAsItIs(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("l", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("l", "2"), t0)
+	tr.Set("a", nil, t0)
+	expectPending(t, tr)
+	tr.ReplaceActual(maps.All(map[string]string{}), t0) // somebody took it away: nobody misses it
+	if !tr.NextExpiry().IsZero() || tr.Len() != 0 {
+		t.Errorf("%d keys, next expiry %v", tr.Len(), tr.NextExpiry())
+	}
+}
+
+// A deletion that is told twice leaves nothing behind.
+func TestCommitTwice(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", nil, t0)
+	gone := expectPending(t, tr, "x:1>")
+	tr.Commit(gone)
+	tr.Commit(gone)
+	if tr.Len() != 0 {
+		t.Errorf("%d keys are known", tr.Len())
+	}
+}
+
+func TestWanted(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1", "y", "2"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("a", objects("x", "3", "z", "4"), t0)
+	if got := maps.Collect(tr.Wanted()); !maps.Equal(got, map[string]string{"x": "3", "z": "4"}) {
+		t.Errorf("wanted %v", got)
+	}
+	n := 0
+	for range tr.Wanted() {
+		n++
+		break
+	}
+	if n != 1 {
+		t.Errorf("%d were given to a caller who wanted one", n)
+	}
 }
