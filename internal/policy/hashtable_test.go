@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -156,7 +157,17 @@ func TestHashTableIsTheSameEverywhere(t *testing.T) {
 	if got := fmt.Sprint(hashed(t, "10.0.0.2=2", "10.0.0.1", "10.0.0.2", "fd00::1", "10.0.0.3").HashTable[:12]); got != goldenTable {
 		t.Errorf("the table begins %s, it began %s: every client of every cluster would move", got, goldenTable)
 	}
+	f := hashed(t, "10.0.0.2=1000,10.0.0.3=1000", "10.0.0.1", "10.0.0.2", "fd00::1", "10.0.0.3", "10.0.0.4", "10.0.0.5")
+	sum := fnv.New32()
+	for _, place := range f.HashTable {
+		sum.Write([]byte{byte(place), byte(place >> 8)})
+	}
+	if got := sum.Sum32(); got != goldenSum {
+		t.Errorf("the sum of a whole table is %#x, it was %#x: clients would move", got, goldenSum)
+	}
 }
+
+const goldenSum = 0x51016fa7
 
 const goldenTable = "[1 2 1 1 1 0 1 2 1 2 1 0]"
 

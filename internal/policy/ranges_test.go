@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,28 @@ func TestPortRangeProblems(t *testing.T) {
 		res := policy.Frontends(policy.Inputs{Service: &svc})
 		if len(res.Problems) != 1 || res.Problems[0].String() != field+c.want {
 			t.Errorf("%s: problems %q, want %q", c.value, res.Problems, field+c.want)
+		}
+	}
+}
+
+// A range without a name is the first port's of its protocol, and no complaint of the
+// others. Ten problems are told, and how many more there are.
+func TestPortRangeProblemsAreCounted(t *testing.T) {
+	ports := []model.ServicePort{{Name: "sip", Protocol: model.UDP, Port: 5060}, {Name: "rtp", Protocol: model.UDP, Port: 5004}}
+	for _, c := range []struct {
+		value string
+		n     int
+		last  string
+	}{
+		{"10000-10999", 0, ""},
+		{strings.Repeat("x=1-2,", 9) + "x=1-2", 10, ""},
+		{strings.Repeat("x=1-2,", 10) + "x=1-2", 11, "1 more problems of this annotation are not listed"},
+		{strings.Repeat("x=1-2,", 30) + "x=1-2", 11, "21 more problems of this annotation are not listed"},
+	} {
+		svc := service(ranged(c.value, model.Service{Ports: ports}))
+		got := policy.Frontends(policy.Inputs{Service: &svc}).Problems
+		if len(got) != c.n || c.last != "" && !strings.HasSuffix(got[c.n-1].String(), c.last) {
+			t.Errorf("%q: %d problems %q, want %d, the last of them %q", c.value, len(got), got, c.n, c.last)
 		}
 	}
 }
