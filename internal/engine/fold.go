@@ -132,11 +132,7 @@ func (e *Engine) decideDirty(s scope) {
 		return
 	}
 	keys := slices.SortedFunc(maps.Keys(e.dirty), model.ServiceKey.Compare) // output must not depend on map order
-	if len(keys) > 1024 {
-		e.dirty = map[model.ServiceKey]struct{}{} // a cleared map keeps its buckets
-	} else {
-		clear(e.dirty)
-	}
+	e.dirty = map[model.ServiceKey]struct{}{}                               // a cleared map would keep its buckets
 	for _, k := range keys {
 		delete(e.held, k) // it is another Service now
 	}

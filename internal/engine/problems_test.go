@@ -8,6 +8,32 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
+// What is wrong with a slice is told once, and taken back when it is well; a turn
+// tells also how many objects there are.
+func TestProblemsOfASlice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		run(t, b, func() {
+			bad := sliceEvent(1, 1, 2)
+			bad.Problems = []model.Problem{{Object: "EndpointSlice default/s1", Field: "endpoints[3]", Reason: "no address"}}
+			b.put(svcEvent(1, 80), svcEvent(2, 80), bad, synced)
+			synctest.Wait()
+			last := b.last()
+			if len(last.Problems) != 1 || last.Problems[0] != bad.Problems[0] {
+				t.Fatalf("told: %+v", last.Problems)
+			}
+			if last.Services != 2 || last.Slices != 1 || last.Endpoints != 2 {
+				t.Fatalf("%d Services, %d slices, %d endpoints", last.Services, last.Slices, last.Endpoints)
+			}
+			b.put(sliceEvent(1, 1, 2))
+			synctest.Wait()
+			if last = b.last(); len(last.Well) != 1 || last.Well[0] != bad.Problems[0].Object {
+				t.Fatalf("after the recovery: %+v", last.Well)
+			}
+		})
+	})
+}
+
 // What is wrong with a source is told at once, although the engine may not write
 // before all of them are in: it is the reason why it waits.
 func TestProblemsAreToldBeforeTheSourcesAreIn(t *testing.T) {
