@@ -362,6 +362,7 @@ func TestAdditions(t *testing.T) {
 	tr.Set("back", objects("l", "1", "u", "1"), t0)
 	tr.ReplaceActual(maps.All(map[string]string{"b": "1", "c": "1", "v": "1", "l": "1"}), t0)
 	tr.Set("known", nil, t0)
+	tr.Set("partly", objects("v", "1", "w", "1"), t0) // the last to be set is no newer for it
 	if got := show(tr.Additions("base")); !slices.Equal(got, []string{"s:>1", "u:>1", "x:>1"}) {
 		t.Fatalf("beside one that is there in part, and one of which a key lingered: %v", got)
 	}

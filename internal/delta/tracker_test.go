@@ -327,3 +327,27 @@ func TestWanted(t *testing.T) {
 		t.Errorf("%d were given to a caller who wanted one", n)
 	}
 }
+
+// An owner may go back to what was there while its change is being written.
+func TestBackWhileWriting(t *testing.T) {
+	all := func(string) bool { return true }
+	for name, write := range map[string]func(tr *Tracker[string, string]) (done func()){
+		"a change": func(tr *Tracker[string, string]) func() { list := tr.Pending(); return func() { tr.Commit(list) } },
+		"a rebuild": func(tr *Tracker[string, string]) func() {
+			list := tr.Anew(all)
+			return func() { tr.CommitAnew(all, list) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTracker()
+			tr.Set("a", objects("x", "1"), t0)
+			tr.Commit(tr.Pending())
+			tr.Set("a", objects("x", "2"), t0)
+			done := write(tr)
+			tr.Set("a", objects("x", "1"), t0)
+			expectPending(t, tr)
+			done()
+			expectPending(t, tr, "x:2>1")
+		})
+	}
+}
