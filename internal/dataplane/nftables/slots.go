@@ -60,7 +60,11 @@ func packSlots(list []model.Backend, f model.Family, def *setDef) (string, int) 
 		scale = func(w int) int { return max(1, w*room/total) }
 		sum = maxSlots
 	}
-	b := make([]byte, 0, min(sum, maxSlots)*def.slotWidth(f))
+	var few [256]byte // mostly that is enough, and the value is one copy of it
+	b, size := few[:0], min(sum, maxSlots)*def.slotWidth(f)
+	if size > len(few) {
+		b = make([]byte, 0, size)
+	}
 	n := 0
 	for i := range list {
 		for range scale(int(max(list[i].Weight, 1)) / max(gcd, 1)) {

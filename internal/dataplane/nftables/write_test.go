@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -22,5 +23,16 @@ func TestSmallBatchAllocatesLittle(t *testing.T) {
 	})
 	if n > 16 {
 		t.Errorf("%.0f allocations to write one element, want at most 16", n)
+	}
+}
+
+// The value of a Service of few endpoints is made in one piece of memory.
+func TestFewSlotsAllocateOnce(t *testing.T) {
+	list := make([]model.Backend, 10)
+	for i := range list {
+		list[i] = model.Backend{Addr: netip.AddrFrom4([4]byte{10, 128, 0, byte(i)}), Port: 80, Weight: 1}
+	}
+	if n := testing.AllocsPerRun(100, func() { packSlots(list, model.IPv4, defOf(kindEndpoints)) }); n > 1 {
+		t.Errorf("%.0f allocations, want 1", n)
 	}
 }
