@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,6 +101,7 @@ func (w *walker) ours(mode string) *exec.Cmd {
 func (w *walker) theirs(mode string) *exec.Cmd {
 	mode, backend, some := strings.Cut(mode, "-")
 	cmd := exec.Command(w.kubeProxy, append(w.args(mode), "--conntrack-min=0")...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // see stop
 	if !some {
 		return cmd
 	}
@@ -147,6 +149,8 @@ func (w *walker) run(cmd *exec.Cmd) {
 func (w *walker) stop() {
 	if w.now != nil {
 		w.now.Terminate(30 * time.Second)
+		// A container takes all its processes with it; here an iptables-restore of kube-proxy would go on and write after us.
+		_ = syscall.Kill(-w.now.Pid(), syscall.SIGKILL) // our agent leads no group: then there is none of that number
 		w.now = nil
 	}
 }
