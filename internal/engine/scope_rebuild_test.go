@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,9 +114,10 @@ func TestLoadEndsTheNeedOfARebuild(t *testing.T) {
 // the loop turn again and again.
 func TestTrialWaitsForTheRebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		looks := 0
-		b := newBench(before(t), func(p *Params) { p.Now = func() time.Time { looks++; return time.Now() } })
+		var looks atomic.Int64
+		b := newBench(before(t), func(p *Params) { p.Now = func() time.Time { looks.Add(1); return time.Now() } })
 		run(t, b, func() {
+			b.drv.mu.Lock()
 			b.drv.fail = func(batch dataplane.Batch) error {
 				for _, o := range batch.Ops {
 					if o.Key == vip(9) {
@@ -124,16 +126,17 @@ func TestTrialWaitsForTheRebuild(t *testing.T) {
 				}
 				return nil
 			}
+			b.drv.mu.Unlock()
 			b.put(svcEvent(9, 80), sliceEvent(9, 90), model.Event{Listed: "file"})
 			synctest.Wait()
 			onceFull(b.drv)
 			b.put(svcEvent(8, 80), sliceEvent(8, 80))
 			synctest.Wait()
-			looks = 0
+			looks.Store(0)
 			time.Sleep(time.Minute) // virtual time (synctest)
 			synctest.Wait()
-			if looks > 100 {
-				t.Errorf("the clock was read %d times in a minute in which nothing happened", looks)
+			if n := looks.Load(); n > 100 {
+				t.Errorf("the clock was read %d times in a minute in which nothing happened", n)
 			}
 			b.put(synced)
 			synctest.Wait()
