@@ -74,7 +74,7 @@ func TestRefusedObjectsCostTheirServices(t *testing.T) {
 
 func TestRefusedInARebuild(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
-		b.put(svcEvent(2, 80), sliceEvent(2, 5))
+		b.put(svcEvent(2, 80), sliceEvent(2, 5), svcEvent(3, 80))
 		synctest.Wait()
 		full := true
 		b.drv.mu.Lock()
@@ -91,7 +91,7 @@ func TestRefusedInARebuild(t *testing.T) {
 			return nil
 		}
 		b.drv.mu.Unlock()
-		b.put(svcEvent(3, 80), sliceEvent(2, 5, 6))
+		b.put(sliceEvent(2, 5, 6)) // one event, so one turn
 		synctest.Wait()
 		k, n := b.drv.snapshot(), b.drv.count()
 		if k[vip(2)] != "goto lb-1" || k[vip(3)] != "reject" || k[vip(1)] != "goto lb-2" || n.rebuilds != 1 || n.loads != 1 {
