@@ -12,7 +12,7 @@ import (
 // fault runs use must.
 func TestShippedBinaryMakesNoFaults(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds the agent twice")
+		t.Skip("builds the agent twice") // only under -short; make test does not ask for that
 	}
 	for tag, want := range map[string]bool{"": false, "faults": true} {
 		binary := filepath.Join(t.TempDir(), "fairlead")

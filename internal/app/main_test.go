@@ -128,7 +128,7 @@ func eventually(t *testing.T, what string, f func() error) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within %s: %v", what, patience, err)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // bounded poll: another process tells nobody
 	}
 }
 

@@ -538,15 +538,15 @@ func TestRest(t *testing.T) {
 		var ended []time.Time
 		r := newRig(Params{Rest: 9, OnPass: func(Pass) { ended = append(ended, time.Now()) }})
 		slow := 20 * time.Millisecond
-		r.count.Fail = func(string) error { time.Sleep(slow); return nil }
+		r.count.Fail = func(string) error { time.Sleep(slow); return nil } // virtual time (synctest)
 		r.update(nil, "udp 10.96.0.1:53 10.1.0.1:5353")
 		r.Sweep()
 		go r.Run(t.Context())
 		for i := range 100 {
 			r.update(nil, []string{"udp 10.96.0.1:53 10.1.0.1:5353", "udp 10.96.0.1:53 10.1.0.2:5353"}[i%2])
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // virtual time (synctest)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual time (synctest)
 		if n := len(ended); n < 5 || n > 7 {
 			t.Errorf("%d passes of 20 ms in a second of changes, want 5 or 6", n)
 		}
@@ -558,9 +558,9 @@ func TestRest(t *testing.T) {
 		quiet := len(ended)
 		slow = 10 * time.Second // and a pass that takes long does not put the next one off for long
 		r.update(nil, "udp 10.96.0.1:53 10.1.0.3:5353")
-		time.Sleep(11 * time.Second)
+		time.Sleep(11 * time.Second) // virtual time (synctest)
 		r.update(nil, "udp 10.96.0.1:53 10.1.0.4:5353")
-		time.Sleep(11 * time.Second)
+		time.Sleep(11 * time.Second) // virtual time (synctest)
 		if len(ended) != quiet+2 {
 			t.Errorf("%d passes, want 2", len(ended)-quiet)
 		}

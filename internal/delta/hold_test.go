@@ -313,7 +313,7 @@ func TestOwners(t *testing.T) {
 // walk over all owners for each key this took two minutes.
 func TestOwnersOfManyKeys(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it measures a cost at a size that takes seconds to make")
+		t.Skip("it measures a cost at a size that takes seconds to make") // only under -short, for make mutate
 	}
 	tr := New[int, int](Params[int]{Width: func(int) int { return 0 }, Rank: func(int) uint8 { return 0 },
 		Linger: func(int) time.Duration { return 0 }})

@@ -212,7 +212,7 @@ func TestResolvConf(t *testing.T) {
 	}
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) { // bounded poll
 			if time.Now().After(end) {
 				t.Fatal(what)
 			}
@@ -239,7 +239,7 @@ func TestStale(t *testing.T) {
 	r.store.Apply([]model.Event{serviceEvent(model.Service{Key: model.ServiceKey{Namespace: "d", Name: "web"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}})})
 	until := func(want string) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) { // bounded poll
 			got := addresses(r.ask(t, question("web.d.svc.cluster.local", dns.TypeA), "udp"))
 			if slices.Equal(got, []string{want}) {
 				return
@@ -281,7 +281,7 @@ func TestOtherDomain(t *testing.T) {
 			c.ClusterService = model.ServiceKey{Namespace: "kube-system", Name: "kube-dns"}
 		})
 		for end := time.Now().Add(20 * time.Second); r.srv.domain.Load() == nil && time.Now().Before(end); {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // bounded poll
 		}
 		if err := r.srv.Fit(); (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "--dns-domain") {
 			t.Errorf("%s: %v", domain, err)

@@ -37,7 +37,7 @@ func (r *rig) waitParked(t *testing.T, n int) {
 		if time.Now().After(end) {
 			t.Fatalf("%d parked, want %d", value(r.store.metrics.parked), n)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // bounded poll
 	}
 }
 
@@ -49,7 +49,7 @@ func (r *rig) waitShed(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("nothing is shed")
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // bounded poll
 	}
 }
 

@@ -36,9 +36,9 @@ func TestChangesWithoutAWriteAreToldWithinThePause(t *testing.T) {
 				b := newBench(newMemDriver(), func(p *Params) { p.MinSync = time.Second })
 				run(t, b, func() {
 					b.put(svcEvent(1, 80), svcEvent(2, 80), sliceEvent(1, 1), synced)
-					time.Sleep(2 * time.Second) // virtual time (synctest)
-					b.put(sliceEvent(1, 2))     // a write: now the pause lasts
-					time.Sleep(50 * time.Millisecond)
+					time.Sleep(2 * time.Second)       // virtual time (synctest)
+					b.put(sliceEvent(1, 2))           // a write: now the pause lasts
+					time.Sleep(50 * time.Millisecond) // virtual time (synctest)
 					was, writes := len(b.turns()), b.drv.count().applies
 					b.put(c.ev)
 					time.Sleep(time.Second) // virtual time (synctest)

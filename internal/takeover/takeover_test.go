@@ -49,7 +49,7 @@ func newBed(t *testing.T) *bed {
 	for _, backend := range []kernel.Backend{kernel.NFT, kernel.Legacy} {
 		programs, err := kernel.Installed(backend)
 		if err != nil {
-			t.Skipf("SKIPPED, not run: %v", err)
+			t.Skipf("SKIPPED, not run: %v", err) // this backend is not installed; scripts/deps.sh installs both
 		}
 		c, err := kernel.Open(kernel.Config{Backend: backend, Programs: programs, LockFile: b.lock, Namespace: b.ns.FD()})
 		if err != nil {
@@ -292,7 +292,7 @@ func (b *bed) says(log *buffer, text string) {
 
 func (b *bed) eventually(what string, f func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(5 * time.Millisecond) { // bounded poll
 		if time.Now().After(end) {
 			b.t.Fatalf("%s: not within a minute", what)
 		}

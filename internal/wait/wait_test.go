@@ -382,7 +382,7 @@ func TestEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for ctx.Err() == nil && c.sum(t, "fairlead_dns_parked", "", "") == 0 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // bounded poll
 		}
 		cancel()
 	}()

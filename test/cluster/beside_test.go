@@ -24,7 +24,7 @@ const metricsPage = "../../docs/metrics.md"
 func testMetricsBesideKubeProxy(t *testing.T, e *env) {
 	bin := filepath.Join(cacheBin(t), "kube-proxy")
 	if _, err := os.Stat(bin); err != nil || e.subject.name != "fairlead" {
-		t.Skip("needs kube-proxy (test/cluster/build.sh kube-proxy), and Fairlead as the subject")
+		t.Skip("needs kube-proxy (test/cluster/build.sh kube-proxy), and Fairlead as the subject") // it compares the two
 	}
 	doc, err := os.ReadFile(metricsPage)
 	must(t, err)

@@ -84,7 +84,7 @@ func (e *env) apiServer() map[string]string {
 // ConfigMap's file, a file system that it cannot write, the in-cluster way to the API server with no rights but its own.
 func testDeployed(t *testing.T, e *env) {
 	if e.subject.name != "fairlead" {
-		t.Skip("deploy/ is Fairlead's")
+		t.Skip("deploy/ is Fairlead's") // with SUBJECT=kube-proxy there is nothing to deploy
 	}
 	ds := e.deployed()
 	e.checkPod(&ds.Spec.Template.Spec)

@@ -23,7 +23,7 @@ const neverReady, pastTheMinute = 3 * time.Second, 65 * time.Second
 // expired token. The agent must say why at once, live on, and never be Ready: a rollout would march on over it.
 func testDeployedWrong(t *testing.T, e *env) {
 	if e.subject.name != "fairlead" {
-		t.Skip("deploy/ is Fairlead's")
+		t.Skip("deploy/ is Fairlead's") // with SUBJECT=kube-proxy there is nothing to deploy
 	}
 	e.createService("web")
 	e.setBackends("web", 8080, "pod-a1")
@@ -83,7 +83,7 @@ func testDeployedWrong(t *testing.T, e *env) {
 func (e *env) staysUnready(p *corev1.Probe, limit time.Duration) {
 	e.t.Helper()
 	ask := e.probe(p)
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(200 * time.Millisecond) { // bounded poll
 		err := ask(e.t.Context())
 		if err == nil {
 			e.t.Fatalf("Ready after %s", limit-time.Until(end))

@@ -23,7 +23,7 @@ import (
 func TestTakeover(t *testing.T) {
 	bin := filepath.Join(cacheBin(t), "kube-proxy")
 	if _, err := os.Stat(bin); err != nil {
-		t.Skipf("SKIPPED, not run: no kube-proxy (bash test/cluster/build.sh kube-proxy): %v", err)
+		t.Skipf("SKIPPED, not run: no kube-proxy (bash test/cluster/build.sh kube-proxy): %v", err) // upstream's program is what it takes over from
 	}
 	s := newSuite(t)
 	file := filepath.Join(s.dir, "web.yaml")

@@ -36,7 +36,7 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	if program == nil {
-		t.Skip("neither cpio nor busybox is installed; the boot itself is the other test")
+		t.Skip("neither cpio nor busybox is installed; the boot itself is the other test") // each boot reads such an archive
 	}
 	var a archive
 	a.dir("m")

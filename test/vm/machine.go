@@ -123,7 +123,7 @@ func writeInitrd(path, dir string, cfg *Config) error {
 		return err
 	}
 	var a archive
-	for _, name := range [...]string{"proc", "dev", "root", "m"} {
+	for _, name := range [...]string{"proc", "dev", "newroot", "m"} {
 		a.dir(name)
 	}
 	a.file("order.json", order)

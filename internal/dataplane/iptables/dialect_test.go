@@ -24,7 +24,7 @@ func printing(t *testing.T, b iptables.Backend, words string) {
 		name := program + "-" + string(b) + "-save"
 		found, err := exec.LookPath(name)
 		if err != nil {
-			t.Skipf("SKIPPED, not run: %v", err)
+			t.Skipf("SKIPPED, not run: %v", err) // this backend is not installed; scripts/deps.sh installs both
 		}
 		script := fmt.Sprintf("#!/bin/sh\n%s \"$@\" | sed -E '%s'\n", found, words)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700); err != nil {

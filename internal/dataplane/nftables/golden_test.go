@@ -55,7 +55,7 @@ func smallInstance(t *testing.T) *dataplanetest.Bed {
 // sees it here, and cannot leave the page behind.
 func TestSmallListing(t *testing.T) {
 	if out, err := exec.Command("nft", "--version").Output(); err != nil || !strings.Contains(string(out), "v1.0.6") {
-		t.Skipf("the page is what nft 1.0.6 prints; here is %s (%v)", out, err)
+		t.Skipf("the page is what nft 1.0.6 prints; here is %s (%v)", out, err) // other releases print otherwise
 	}
 	smallInstance(t)
 	out, err := exec.Command("nft", "list", "table", "ip", "fairlead").Output() // this thread is in the namespace

@@ -126,7 +126,7 @@ func (b *bench) start(t *testing.T, env ...string) *netlab.Process {
 // said waits until the agent's log has the text.
 func (b *bench) said(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) { // bounded poll
 		log, err := os.ReadFile(b.log)
 		if err == nil && bytes.Contains(log, []byte(text)) {
 			return

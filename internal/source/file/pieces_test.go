@@ -357,7 +357,7 @@ func large(bytes int) (text []byte, objects int) {
 // Large files cost what their size says, in work and in memory.
 func TestLargeFile(t *testing.T) {
 	if testing.Short() {
-		t.Skip("reads 60 MB of manifests")
+		t.Skip("reads 60 MB of manifests") // only under -short; make test does not ask for that
 	}
 	reading := func(megabytes int) (took time.Duration, used, kept uint64) {
 		text, objects := large(megabytes << 20)

@@ -74,27 +74,27 @@ const over9p = "trans=virtio,version=9p2000.L,msize=512000,"
 
 // mountRoot makes the host's file system the root, with what must be written in memory.
 func mountRoot(o *vm.Order) error {
-	if err := (mount{"host", "/root", "9p", over9p + "ro,cache=loose"}).do(unix.MS_RDONLY); err != nil {
+	if err := (mount{"host", "/newroot", "9p", over9p + "ro,cache=loose"}).do(unix.MS_RDONLY); err != nil {
 		return err
 	}
 	for _, m := range []mount{
-		{"proc", "/root/proc", "proc", ""}, {"sys", "/root/sys", "sysfs", ""}, {"dev", "/root/dev", "devtmpfs", ""},
-		{"run", "/root/run", "tmpfs", ""}, {"tmp", "/root/tmp", "tmpfs", ""}, {"vartmp", "/root/var/tmp", "tmpfs", ""},
-		{"mnt", "/root/mnt", "tmpfs", ""}, {"cgroup", "/root/sys/fs/cgroup", "cgroup2", ""},
+		{"proc", "/newroot/proc", "proc", ""}, {"sys", "/newroot/sys", "sysfs", ""}, {"dev", "/newroot/dev", "devtmpfs", ""},
+		{"run", "/newroot/run", "tmpfs", ""}, {"tmp", "/newroot/tmp", "tmpfs", ""}, {"vartmp", "/newroot/var/tmp", "tmpfs", ""},
+		{"mnt", "/newroot/mnt", "tmpfs", ""}, {"cgroup", "/newroot/sys/fs/cgroup", "cgroup2", ""},
 	} {
 		if err := m.do(0); err != nil {
 			return err
 		}
 	}
 	for tag, at := range map[string]string{"cache": o.Cached, "repo": o.Repo} {
-		if err := os.MkdirAll("/root"+at, 0o755); err != nil && !errors.Is(err, unix.EROFS) {
+		if err := os.MkdirAll("/newroot"+at, 0o755); err != nil && !errors.Is(err, unix.EROFS) {
 			return err
 		}
-		if err := (mount{tag, "/root" + at, "9p", over9p + "cache=mmap"}).do(0); err != nil {
+		if err := (mount{tag, "/newroot" + at, "9p", over9p + "cache=mmap"}).do(0); err != nil {
 			return err
 		}
 	}
-	if err := os.Chdir("/root"); err != nil {
+	if err := os.Chdir("/newroot"); err != nil {
 		return err
 	}
 	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
