@@ -36,6 +36,7 @@ type agent struct {
 	health  *health.Tracker
 	service *health.ServiceHealth
 	follow  *follower
+	memory  *memory
 	// recorder writes Events to the API server; nil with a folder of manifests.
 	recorder *k8s.Recorder
 	status   func() k8s.Status // of the watch; nil with a folder of manifests
@@ -56,7 +57,7 @@ type task struct {
 // newAgent builds the graph. A SIGTERM that comes meanwhile ends ctx, and with it the
 // attempts to find out what the kernel can do.
 func newAgent(ctx context.Context, cfg *config.Config, log logger, version string) (*agent, error) {
-	a := &agent{cfg: cfg, log: log, mail: mailbox.New()}
+	a := &agent{cfg: cfg, log: log, mail: mailbox.New(), memory: newMemory()}
 	plane, err := openDriver(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/inspect/cli"
 	"github.com/fairlead/fairlead/internal/wait"
 )
 
@@ -31,6 +32,7 @@ others break.`
 	run := runCommand(version)
 	run.Use, run.Short, run.Long = "run", "Run the proxy (what fairlead does without a subcommand)", root.Long
 	root.AddCommand(run, cleanupCommand(), wait.Command(), versionCommand(version))
+	root.AddCommand(cli.Commands()...)
 	root.SuggestionsMinimumDistance = 2 // letters that a misspelt command may differ by
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggestFlag(cmd, err)} })
 	return root
@@ -84,6 +86,9 @@ func dispatch(ctx context.Context, cfg *config.Config, version string) error {
 		return err
 	}
 	if socket != nil {
+		i := newInspection(a, version)
+		defer i.close()
+		i.serve(socket)
 		a.add("control socket", socket.Run)
 	}
 	return a.run(ctx)
@@ -148,8 +153,11 @@ func (e usageError) Error() string {
 }
 
 // ExitCode is the process's exit code for the error of any command: 0 well,
-// 1 failed, 2 wrong usage.
+// 1 failed or not well, 2 wrong usage, 3 no agent that could be asked.
 func ExitCode(err error) int {
+	if code, asked := cli.ExitCode(err); asked {
+		return code
+	}
 	var usage usageError
 	if errors.As(err, &usage) {
 		return 2

@@ -22,6 +22,7 @@ type follower struct {
 	ports    map[model.ServiceKey]health.ServicePort
 	noLocal  map[model.Family]*noLocal
 	problems *problemLog
+	noted    noteLog
 	reads    int // of the kernel, told to metrics so far
 	hadNode  bool
 	synced   bool          // everything that should exist has been in the kernel once
@@ -48,6 +49,7 @@ func (f *follower) turn(t *engine.Turn) {
 	f.tellHealth(t)
 	f.tellProblems(t.Problems, t.Well)
 	f.tellQuarantine(t.Quarantined)
+	f.remember(t)
 	f.tellDrift(t)
 	f.tellRebuilt(t.Rebuilt)
 	if t.Err == nil {
@@ -142,6 +144,7 @@ func (f *follower) committed(t *engine.Turn) {
 	if changed {
 		f.a.service.Set(f.ports)
 	}
+	f.tellNoted(t.Decided)
 	f.cleanFlows(t)
 	f.answerLocally(t)
 	if t.View != nil {

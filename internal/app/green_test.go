@@ -34,7 +34,7 @@ func newWatched(t *testing.T) *watched {
 	clock := func() time.Time { return w.now }
 	families := []model.Family{model.IPv4, model.IPv6}
 	log := logger{Logger: slog.New(slog.NewTextHandler(&w.log, nil)), level: new(slog.LevelVar)}
-	a := &agent{cfg: &config.Config{}, log: log, mail: mailbox.New(), reads: func() int { return 0 }, driver: namingDriver{}}
+	a := &agent{cfg: &config.Config{}, log: log, mail: mailbox.New(), memory: newMemory(), reads: func() int { return 0 }, driver: namingDriver{}}
 	a.caps.Families = families
 	a.metrics = metrics.New(metrics.Params{Mode: "nftables", Families: families, Now: clock,
 		Waiting: func() (int, int) { c := a.mail.Waiting(); return c.Services, c.Slices }})

@@ -104,6 +104,7 @@ func (f *follower) tellProblems(list []model.Problem, well []string) {
 			kinds[kind]++
 		}
 		f.a.metrics.Problems(kinds)
+		f.a.memory.tell(f.problems.told)
 	}
 }
 

@@ -72,6 +72,10 @@ func edgeRows() []row {
 			why: "health reads commits; it must be able to say that the engine hangs"},
 		{pkg: "internal/control", outside: []string{"golang.org/x/net/netutil", "golang.org/x/sys/unix"},
 			why: "the control socket carries questions and answers and knows none of their subjects"},
+		{pkg: "internal/inspect", internal: []string{"model", "state", "policy", "engine", "dataplane"},
+			why: "answers are read from what was decided; nothing here decides or writes"},
+		{pkg: "internal/inspect/cli", internal: []string{"control", "inspect"}, outside: []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"},
+			why: "the commands that ask are clients: they share nothing with the agent's process but the form of its answers"},
 		{pkg: "internal/metrics", internal: []string{"model"}, outside: []string{"github.com/prometheus/client_golang/"},
 			why: "metrics are fed plain values, so that no package depends on how they are kept"},
 	}

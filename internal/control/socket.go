@@ -43,10 +43,7 @@ func Take(ctx context.Context, who Who) (*Socket, error) {
 		return nil, err
 	}
 	s := &Socket{mux: http.NewServeMux(), ended: make(chan error, 1)}
-	s.mux.HandleFunc("GET /who", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(who)
-	})
+	s.mux.HandleFunc("GET /who", func(w http.ResponseWriter, _ *http.Request) { Answer(w, who) })
 	s.server = &http.Server{
 		Handler: rootOnly(s.mux), MaxHeaderBytes: 16 << 10,
 		ReadTimeout: askLimit, WriteTimeout: askLimit, IdleTimeout: askLimit,
@@ -84,6 +81,17 @@ func listen(ctx context.Context) (net.Listener, error) {
 
 // Handle has the server answer one more path; any goroutine may call it.
 func (s *Socket) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
+
+// Answer writes an answer that Get reads.
+func Answer(w http.ResponseWriter, v any) {
+	body, err := json.Marshal(v)
+	if err != nil { // our own types: a programmer's error
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body)
+}
 
 // Run waits until ctx ends, then gives the socket back. It fails if the server does.
 func (s *Socket) Run(ctx context.Context) error {

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -58,25 +60,13 @@ func (e *SquattedError) Error() string {
 func Ask(ctx context.Context) (Who, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	// Connected here and not by the HTTP client, on the caller's own thread: its
-	// network namespace is the one that is meant.
-	c, err := new(net.Dialer).DialContext(ctx, "unix", Name)
-	if errors.Is(err, unix.ECONNREFUSED) {
-		return Who{}, ErrNoAgent
-	}
+	c, cred, err := dial(ctx)
 	if err != nil {
-		return Who{}, fmt.Errorf("ask which agent manages this network namespace: %w", err)
+		return Who{}, err
 	}
 	defer func() { _ = c.Close() }()
-	cred, err := peer(c)
-	if err != nil {
-		return Who{}, fmt.Errorf("ask which agent manages this network namespace: %w", err)
-	}
-	if !trusted(int(cred.Uid)) {
-		return Who{}, &SquattedError{PID: int(cred.Pid), UID: int(cred.Uid)}
-	}
-	who, err := ask(ctx, c)
-	if err != nil {
+	var who Who
+	if body, err := get(ctx, c, "/who"); err != nil || json.Unmarshal(body, &who) != nil {
 		who = Who{}
 	}
 	if cred.Pid != 0 { // 0: it lives where we have no number for it, and its own is all there is
@@ -85,21 +75,68 @@ func Ask(ctx context.Context) (Who, error) {
 	return who, nil
 }
 
-func ask(ctx context.Context, c net.Conn) (who Who, err error) {
+// AnswerError is an answer of the agent that is none.
+type AnswerError struct {
+	Status int    // of HTTP; 400: the question is wrong
+	Text   string // one line
+}
+
+func (e *AnswerError) Error() string { return e.Text }
+
+// Get asks the agent of this network namespace for a path, with its query, until ctx
+// ends. The error is ErrNoAgent, a *SquattedError or an *AnswerError.
+func Get(ctx context.Context, path string) ([]byte, error) {
+	c, _, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	return get(ctx, c, path)
+}
+
+// dial connects to the agent, here and not in the HTTP client, on the caller's own
+// thread: its network namespace is the one that is meant.
+func dial(ctx context.Context) (net.Conn, *unix.Ucred, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", Name)
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil, nil, ErrNoAgent
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask the agent of this network namespace: %w", err)
+	}
+	cred, err := peer(c)
+	if err == nil && !trusted(int(cred.Uid)) {
+		err = &SquattedError{PID: int(cred.Pid), UID: int(cred.Uid)}
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, nil, fmt.Errorf("ask the agent of this network namespace: %w", err)
+	}
+	return c, cred, nil
+}
+
+// maxAnswer bounds what is read.
+const maxAnswer = 64 << 20
+
+func get(ctx context.Context, c net.Conn, path string) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return c, nil }, DisableKeepAlives: true,
 	}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fairlead/who", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fairlead"+path, nil)
 	if err != nil {
-		return who, err
+		return nil, err
 	}
 	resp, err := client.Do(r)
 	if err != nil {
-		return who, err
+		return nil, fmt.Errorf("ask the agent: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return who, fmt.Errorf("the agent says %s", resp.Status)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read the agent's answer: %w", err)
 	}
-	return who, json.NewDecoder(http.MaxBytesReader(nil, resp.Body, 64<<10)).Decode(&who)
+	if resp.StatusCode != http.StatusOK {
+		return nil, &AnswerError{Status: resp.StatusCode, Text: strings.TrimSpace(string(body))}
+	}
+	return body, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/fairlead/fairlead/internal/delta"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/policy"
-	"github.com/fairlead/fairlead/internal/state"
 )
 
 // decide runs policy and render for the given Services.
@@ -81,21 +80,4 @@ func (e *Engine) result(k model.ServiceKey) policy.Result {
 		}
 	}
 	return e.services.Decide(k, list)
-}
-
-// View lets an inspector read the engine's state between turns.
-type View struct{ e *Engine }
-
-// State gives the inputs.
-func (v View) State() *state.State { return v.e.st }
-
-// Decide gives policy's answer for one Service, as the engine would get it now.
-func (v View) Decide(k model.ServiceKey) policy.Result { return v.e.result(k) }
-
-// Node gives the view.
-func (v View) Node() model.NodeView { return v.e.view }
-
-// String sums up, for logs.
-func (v View) String() string {
-	return fmt.Sprintf("%d objects known, %d pending", v.e.tr.Len(), v.e.tr.PendingCount())
 }

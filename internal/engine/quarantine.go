@@ -14,6 +14,7 @@ type quarantine struct {
 	tries   int
 	retryAt time.Time
 	trial   bool // wanted again in this turn; over when the turn succeeds
+	last    Held // what is told of it
 }
 
 // The first retry comes after firstRetry, each further one after twice as long.
@@ -38,7 +39,7 @@ func (e *Engine) putAside(bad *dataplane.InvalidError) (aside, eased bool) {
 	for o, keys := range owners {
 		q := e.held[o]
 		if q == nil {
-			q = &quarantine{}
+			q = &quarantine{last: Held{Service: o, Since: now}}
 			e.held[o] = q
 		}
 		q.trial = false
@@ -49,6 +50,7 @@ func (e *Engine) putAside(bad *dataplane.InvalidError) (aside, eased bool) {
 		for i, k := range keys {
 			objects[i] = e.p.Driver.KeyString(k)
 		}
+		q.last.Objects, q.last.Err, q.last.RetryAt = objects, bad.Err, q.retryAt
 		e.turn.Quarantined = append(e.turn.Quarantined, Quarantined{Service: o, Objects: objects, Err: bad.Err})
 	}
 	return len(owners) > 0, eased

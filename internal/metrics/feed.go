@@ -107,6 +107,13 @@ func (m *Metrics) Problems(objects map[string]int) {
 	m.problems["other"].Add(float64(others))
 }
 
+// ServicesNoted sets of how many Services something is noted, by reason.
+func (m *Metrics) ServicesNoted(services map[string]int) {
+	for reason, g := range m.noted {
+		g.Set(float64(services[reason]))
+	}
+}
+
 // NoLocalEndpoints sets how many Services have endpoints, but none here that
 // their internal or external Local policy allows.
 func (m *Metrics) NoLocalEndpoints(external bool, f model.Family, services int) {

@@ -44,7 +44,7 @@ type Metrics struct {
 	services, endpoints              prometheus.Gauge
 	pending, quarantined             prometheus.Gauge
 	drift                            map[string]prometheus.Counter
-	problems                         map[string]prometheus.Gauge
+	problems, noted                  map[string]prometheus.Gauge
 	watches                          *watches
 	healthz, livez                   *prometheus.CounterVec
 	restRequests                     *prometheus.CounterVec
@@ -147,6 +147,11 @@ func (m *Metrics) buildState(b *builder) {
 	for _, k := range problemKinds() {
 		m.problems[k] = problems.WithLabelValues(k)
 	}
+	m.noted = map[string]prometheus.Gauge{}
+	noted := b.gauge("fairlead_services_noted")
+	for _, k := range noteReasons() {
+		m.noted[k] = noted.WithLabelValues(k)
+	}
 	m.watches = newWatches(b.desc("fairlead_watch_connected", gauge), b.desc("fairlead_watch_staleness_seconds", gauge), m.now)
 	b.reg.MustRegister(m.watches)
 	m.restRequests = b.counter("rest_client_requests_total")
@@ -184,4 +189,9 @@ func driftKinds() []string { return []string{"table", "chain", "rule", "set", "e
 // "source" for an API server or folder that cannot.
 func problemKinds() []string {
 	return []string{"service", "endpointslice", "node", "servicecidr", "file", "source", "other"}
+}
+
+// noteReasons are the reasons of fairlead_services_noted, in policy's spelling.
+func noteReasons() []string {
+	return []string{"hints_ignored", "no_endpoints", "none_ready", "none_local", "only_terminating", "weights_ignored", "claim_lost"}
 }

@@ -109,6 +109,7 @@ func ownState() []row {
 		{"fairlead_pending_objects", gauge, "Kernel objects that differ from what they should be.", nil, nil, nil},
 		{"fairlead_quarantined_objects", gauge, "Services put aside because the kernel refused their objects.", nil, nil, nil},
 		{"fairlead_problems", gauge, "Input objects with something wrong, by kind.", []string{"kind"}, nil, nil},
+		{"fairlead_services_noted", gauge, "Services of which something is not as one may think, by reason; fairlead explain says what.", []string{"reason"}, nil, nil},
 		{"fairlead_watch_connected", gauge, "1 while the source of a resource is connected.", []string{"resource"}, nil, nil},
 		{"fairlead_watch_staleness_seconds", gauge, "Time since the source of a resource last heard anything.", []string{"resource"}, nil, nil},
 		{"fairlead_build_info", gauge, "Always 1; what is running.", []string{"version", "commit", "go_version", "mode"}, nil, nil},

@@ -121,6 +121,28 @@ type Frontend struct {
 type Other struct {
 	Addr    netip.AddrPort
 	Serving bool
+	Why     Unused
+}
+
+// Unused says why an endpoint gets no new connection.
+type Unused uint8
+
+// The reasons.
+const (
+	NotReady  Unused = iota + 1
+	Ended            // terminating, and serving no more
+	Ending           // terminating and still serving, while others are ready
+	FarAway          // the topology hints keep clients of this node to other endpoints
+	Elsewhere        // the traffic policy is Local, and it is on another node
+	NoWeight         // fairlead.dev/weights gives it 0
+	TooMany          // the list was full
+)
+
+// String gives the reason in words.
+func (u Unused) String() string {
+	return [...]string{"used", "not ready", "terminating and not serving", "terminating, and others are ready",
+		"the topology hints send this node's clients to other endpoints", "on another node, and the traffic policy is Local",
+		"its weight is 0", "the Service port has more endpoints than can be served"}[u]
 }
 
 // Backend is one endpoint a Frontend may choose.

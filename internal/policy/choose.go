@@ -21,7 +21,7 @@ type choice struct {
 	notCluster, notLocal []model.Other
 	any                  bool // some endpoint somewhere is ready, or serving while terminating
 	cut                  int  // so many were too many for a list; 0 mostly
-	note                 string
+	notes                []Note
 
 	clusterTable, localTable model.HashTable // of consistent hash
 }
@@ -52,6 +52,7 @@ func (in *Inputs) choose(p *servicePort) choice {
 	var ch choice
 	all := in.candidates(&portFinder{p.ServicePort, p.nth, p.family})
 	if len(all) == 0 {
+		ch.note(NoEndpoints, in.whyNone(p))
 		return ch
 	}
 	defer in.scratch.release()
@@ -60,7 +61,7 @@ func (in *Inputs) choose(p *servicePort) choice {
 		seen |= all[i].traits
 	}
 	ch.any = seen&(isReady|isDraining) != 0
-	w := in.weights()
+	why := unused{weights: in.weights()}
 	if in.usesCluster(p.ServicePort) {
 		want := isDraining
 		if seen&isReady != 0 {
@@ -68,28 +69,29 @@ func (in *Inputs) choose(p *servicePort) choice {
 		}
 		if seen&isHinted != 0 {
 			topo := in.topology(all)
-			ch.note = topo.note
+			ch.note(topo.kind, topo.note)
 			if want = isDraining; topo.keepNear(all) {
-				want = isNear
+				want, why.near = isNear, true
 			}
 		}
-		ch.cluster = ch.backends(all, want, inCluster, w)
+		ch.cluster = ch.backends(all, want, inCluster, why.weights)
 	}
 	if in.Service.InternalLocal || in.Service.ExternalLocal {
 		want := isReady | isHere
 		if !slices.ContainsFunc(all, func(c candidate) bool { return c.has(want) }) {
 			want = isDraining | isHere // in each list separately
 		}
-		ch.local = ch.backends(all, want, inLocal, w)
+		ch.local = ch.backends(all, want, inLocal, why.weights)
 	}
-	ch.others = others(all, inCluster|inLocal)
+	ch.others = why.others(all, inCluster|inLocal)
 	ch.notCluster, ch.notLocal = ch.others, ch.others
 	if len(ch.local) > 0 {
-		ch.notCluster = others(all, inCluster)
+		ch.notCluster = why.others(all, inCluster)
 	}
 	if in.Service.InternalLocal && len(ch.cluster) > 0 {
-		ch.notLocal = others(all, inLocal)
+		ch.notLocal = why.others(all, inLocal)
 	}
+	ch.explain(in.Service, all, seen)
 	return ch
 }
 
@@ -244,6 +246,7 @@ func (ch *choice) backends(all []candidate, want, mark traits, weights map[strin
 		out = append(out, model.Backend{Addr: c.addr(), Port: c.port, Weight: weight, Local: c.has(isHere)})
 	}
 	if len(out) == 0 { // every endpoint has weight 0: serving beats the wish
+		ch.note(WeightsIgnored, "weights not used: every usable endpoint has weight 0")
 		return ch.backends(all, want, mark, nil)
 	}
 	return out
@@ -261,17 +264,6 @@ func weightOf(e *model.Endpoint, weights map[string]uint16) uint16 {
 		return 1
 	}
 	return w
-}
-
-// others lists the candidates that are in none of some lists; mostly there are none.
-func others(all []candidate, lists traits) (out []model.Other) {
-	for i := range all {
-		if c := &all[i]; c.traits&lists == 0 {
-			out = append(out, model.Other{
-				Addr: netip.AddrPortFrom(c.ep.Addr, c.port), Serving: c.ep.Serving || c.ep.Ready})
-		}
-	}
-	return out
 }
 
 // readyLocal counts the ready endpoints on this node for the health check node

@@ -62,6 +62,18 @@ func (c *Claims) Owns(key model.FrontendKey, svc model.ServiceKey) bool {
 	return c.holder[claimed(key)].service == svc
 }
 
+// Holder gives the Service that holds a key, and the others that ask for it, best first.
+func (c *Claims) Holder(key model.FrontendKey) (holder model.ServiceKey, losers []model.ServiceKey, held bool) {
+	k := claimed(key)
+	h, held := c.holder[k]
+	for _, x := range c.contested[k] {
+		if x.service != h.service {
+			losers = append(losers, x.service)
+		}
+	}
+	return h.service, losers, held
+}
+
 // claimed is what is contested when a Service asks for a key.
 func claimed(k model.FrontendKey) model.FrontendKey {
 	if k.Range() {

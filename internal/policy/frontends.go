@@ -52,13 +52,6 @@ type HealthCheck struct {
 	Local int // ready endpoints on this node, by address; of two families the one with more
 }
 
-// Note explains one port's choice of endpoints in one family.
-type Note struct {
-	Port   string
-	Family model.Family
-	Text   string
-}
-
 // Frontends decides one Service. The order of the result is fixed: by port as in
 // the spec, IPv4 before IPv6, then ClusterIP, load balancer IPs, external IPs,
 // NodePort.
@@ -148,8 +141,9 @@ func (a *serviceAddrs) frontends(ports []model.ServicePort, ranges []portRange) 
 func (in *Inputs) port(res *Result, p *servicePort, addrs []vip) {
 	svc := in.Service
 	ch := in.choose(p)
-	if ch.note != "" {
-		res.Notes = append(res.Notes, Note{Port: p.Name, Family: p.family, Text: ch.note})
+	for _, n := range ch.notes {
+		n.Port, n.Family = p.Name, p.family
+		res.Notes = append(res.Notes, n)
 	}
 	if ch.cut > 0 {
 		res.Problems = append(res.Problems, model.Problem{Object: "Service " + svc.Key.String(), Field: fmt.Sprintf("spec.ports[%d]", p.nth),

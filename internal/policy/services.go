@@ -78,6 +78,14 @@ func (s *Services) Decide(key model.ServiceKey, list []*model.Slice) Result {
 		Owns: func(k model.FrontendKey) bool { return s.claims.Owns(k, key) }})
 	if lost := s.claims.Lost(a.served); len(lost) > 0 {
 		res.Problems = append(lost, res.Problems...)
+		for i := range lost {
+			res.Notes = append(res.Notes, Note{Kind: ClaimLost, Text: lost[i].Field + ": " + lost[i].Reason})
+		}
 	}
 	return res
+}
+
+// Holder gives the Service that holds a key, and the others that ask for it too.
+func (s *Services) Holder(key model.FrontendKey) (holder model.ServiceKey, losers []model.ServiceKey, held bool) {
+	return s.claims.Holder(key)
 }

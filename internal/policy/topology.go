@@ -11,6 +11,7 @@ import (
 type topo struct {
 	byNode, byZone string
 	note           string
+	kind           NoteKind
 }
 
 func (t topo) allows(e *model.Endpoint) bool {
@@ -43,16 +44,16 @@ func (in *Inputs) topology(all []candidate) topo {
 		zones.see(e, e.Hints.Zones)
 	}
 	if nodes.usable() {
-		return topo{byNode: in.Node.Name, note: "node hints name this node"}
+		return topo{byNode: in.Node.Name, kind: HintsUsed, note: "node hints name this node"}
 	}
 	if zones.usable() {
-		return topo{byZone: in.Node.Zone, note: fmt.Sprintf("zone hints name this node's zone %q", in.Node.Zone)}
+		return topo{byZone: in.Node.Zone, kind: HintsUsed, note: fmt.Sprintf("zone hints name this node's zone %q", in.Node.Zone)}
 	}
 	switch {
 	case zones.some > 0:
-		return topo{note: "zone hints not used: " + zones.why("zone")}
+		return topo{kind: HintsIgnored, note: "zone hints not used: " + zones.why("zone")}
 	case nodes.some > 0:
-		return topo{note: "node hints not used: " + nodes.why("node")}
+		return topo{kind: HintsIgnored, note: "node hints not used: " + nodes.why("node")}
 	}
 	return topo{}
 }

@@ -1,0 +1,193 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/control"
+	"github.com/fairlead/fairlead/internal/dataplane/nftables"
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/inspect"
+	"github.com/fairlead/fairlead/internal/kernel/link"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/kernel/sysctl"
+)
+
+const (
+	// engineLimit is how long an answer waits for the engine to be between two turns.
+	engineLimit = 3 * time.Second
+	// statusLimit is the same for status, which can do without.
+	statusLimit = 200 * time.Millisecond
+)
+
+// inspection answers the commands that ask this agent. Its methods run on the
+// goroutines of a server; it has a netlink socket of its own, so that the engine's
+// waits for nobody.
+type inspection struct {
+	a       *agent
+	version string
+	since   time.Time
+
+	mu     sync.Mutex // guards kernel
+	kernel *nft.Conn  // nil: not opened yet, or there is no nf_tables
+}
+
+func newInspection(a *agent, version string) *inspection {
+	return &inspection{a: a, version: version, since: time.Now()}
+}
+
+// serve lets the control socket answer.
+func (i *inspection) serve(s *control.Socket) {
+	s.Handle("GET /status", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control.Answer(w, i.status(r.Context()))
+	}))
+	s.Handle("GET /explain", http.HandlerFunc(i.explain))
+}
+
+// status reads what is in memory, a few files of proc and one list of tables.
+func (i *inspection) status(ctx context.Context) *inspect.Status {
+	a := i.a
+	s := &inspect.Status{Version: i.version, Mode: a.cfg.Mode, Node: a.cfg.NodeName, PID: os.Getpid(), Since: i.since, Now: time.Now()}
+	a.memory.fill(s)
+	s.Source = a.sourceOf(s.Source.Err)
+	s.Kernel.Healthy = a.health.Healthy()
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
+	defer cancel()
+	err := a.engine.Inspect(ctx, func(v engine.View) {
+		s.Services, s.Slices, _ = v.State().Counts()
+		s.Kernel.Pending, s.Source.Waiting = v.Pending(), v.Waiting()
+		for _, h := range v.Held() {
+			s.Refused = append(s.Refused, inspect.Refused{Service: h.Service.String(), Objects: h.Objects, Err: h.Err.Error(), Since: h.Since, RetryAt: h.RetryAt})
+		}
+	})
+	s.Kernel.Busy = err != nil
+	s.Flows = readFlows()
+	s.Also = i.strangers(ctx)
+	s.Noted = a.memory.notes.Summary(3)
+	return s
+}
+
+// explain answers /explain?q=SUBJECT&namespace=NS&from=IP.
+func (i *inspection) explain(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	subject, err := inspect.ParseSubject(q.Get("q"), q.Get("namespace"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device}
+	if from := q.Get("from"); from != "" {
+		if ask.From, err = netip.ParseAddr(from); err != nil {
+			http.Error(w, "from: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		ask.From = ask.From.Unmap().WithZone("")
+	}
+	var out inspect.Explanation
+	if !i.inspect(w, r, func(v engine.View) { out = inspect.Explain(ask, v) }) {
+		return
+	}
+	control.Answer(w, &out)
+}
+
+// inspect runs f between two turns of the engine, or answers that it could not.
+func (i *inspection) inspect(w http.ResponseWriter, r *http.Request, f func(engine.View)) bool {
+	ctx, cancel := context.WithTimeout(r.Context(), engineLimit)
+	defer cancel()
+	if err := i.a.engine.Inspect(ctx, f); err != nil {
+		http.Error(w, "the engine is at work, and has not answered within "+engineLimit.String()+": ask again", http.StatusServiceUnavailable)
+		return false
+	}
+	return true
+}
+
+// strangers lists the tables of other proxies in nftables. A table has a number that
+// grows, so it tells which was made, and hooked, later.
+func (i *inspection) strangers(ctx context.Context) []inspect.Stranger {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.kernel == nil {
+		k, err := nft.Open(nft.Config{})
+		if err != nil {
+			return nil
+		}
+		i.kernel = k
+	}
+	list, err := i.kernel.Tables(ctx)
+	if err != nil {
+		return nil
+	}
+	theirs, ours := map[string]uint64{}, uint64(0)
+	for n := range list {
+		switch t := &list[n]; {
+		case nftables.IsOurs(t):
+			ours = max(ours, t.Handle)
+		case t.Ref.Name == "kube-proxy":
+			theirs[t.Ref.String()] = t.Handle
+		}
+	}
+	if ours == 0 { // another mode: which was first cannot be told by tables
+		return nil
+	}
+	return strangersAmong(theirs, ours)
+}
+
+// close gives the socket back.
+func (i *inspection) close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.kernel != nil {
+		_ = i.kernel.Close()
+		i.kernel = nil
+	}
+}
+
+// readFlows asks how full conntrack is; nil where it cannot be told.
+func readFlows() *inspect.Flows {
+	read := func(name string) (uint64, bool) {
+		text, err := sysctl.New().Get("net/netfilter/" + name)
+		n, bad := strconv.ParseUint(text, 10, 64)
+		return n, err == nil && bad == nil
+	}
+	var f inspect.Flows
+	var some, limit bool
+	f.Count, some = read("nf_conntrack_count")
+	f.Max, limit = read("nf_conntrack_max")
+	if !some || !limit {
+		return nil
+	}
+	if text, err := os.ReadFile("/proc/thread-self/net/stat/nf_conntrack"); err == nil {
+		f.InsertFailed, f.Dropped = sumStat(string(text), "insert_failed"), sumStat(string(text), "drop")
+	}
+	return &f
+}
+
+// sumStat adds up one column of a statistics file, which has a line for each CPU.
+func sumStat(text, column string) (sum uint64) {
+	at := -1
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if at < 0 {
+			for n, w := range words {
+				if w == column {
+					at = n
+				}
+			}
+			if at < 0 {
+				return 0
+			}
+			continue
+		}
+		if at < len(words) {
+			n, _ := strconv.ParseUint(words[at], 16, 64)
+			sum += n
+		}
+	}
+	return sum
+}

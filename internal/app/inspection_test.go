@@ -1,0 +1,104 @@
+package app
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/inspect"
+	"github.com/fairlead/fairlead/internal/policy"
+)
+
+const brokenService = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: pay, namespace: shop}
+spec: {clusterIP: 10.96.0.11, clusterIPs: [10.96.0.11], ports: [{name: http, port: 80, nodePort: 30080, protocol: TCP}], type: NodePort}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: pay-1, namespace: shop, labels: {kubernetes.io/service-name: pay}}
+addressType: IPv4
+ports: [{name: http, port: 8080, protocol: TCP}]
+endpoints: [{addresses: [10.244.1.6], conditions: {ready: false}}]
+`
+
+// TestStatusAndExplain ask a real agent, as a user does.
+func TestStatusAndExplain(t *testing.T) {
+	if code, out := run(t, "status"); code != 3 || !strings.Contains(out, "no agent runs in this network namespace") {
+		t.Errorf("status without an agent: status %d: %s", code, out)
+	}
+	p := begin(t, agentArgs(folder(t, webService+brokenService), "--cluster-cidr", "10.244.0.0/16")...)
+	p.says("in sync")
+	for _, c := range []struct {
+		args string
+		code int
+		want []string
+	}{
+		{"status", 0, []string{"fairlead v0.0.0-test  mode nftables  node node-a", "services 2  slices 2", "In kernel    yes, since", "pending 0  refused 0  problems 0", "none_ready: 1 Services, such as shop/pay"}},
+		{"status -o yaml", 0, []string{"version: v0.0.0-test", "pending: 0"}},
+		{"status -o xml", 2, []string{`--output is "xml", and must be text, json or yaml`}},
+		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "10.96.0.10:80/TCP", "10.244.1.5:8080", "unless it comes from a pod"}},
+		{"explain -n shop web:http --from 10.244.1.9", 0, []string{"From 10.244.1.9: a pod (in 10.244.0.0/16)"}},
+		{"explain 10.96.0.10:80", 0, []string{"Service shop/web is forwarded"}},
+		{"explain shop/pay", 1, []string{"Service shop/pay: 10.96.0.11:80/TCP is refused: no endpoint may be used (the one endpoint is not ready)", "10.244.1.6:8080", "not ready"}},
+		{"explain :30080", 1, []string{"Service shop/pay: *4:30080/TCP is refused"}},
+		{"explain 10.96.0.10:81/TCP", 1, []string{"10.96.0.10 is the ClusterIP of a Service that has no port 81: refused"}},
+		{"explain 192.0.2.1:80", 1, []string{"no Service has 192.0.2.1:80: fairlead leaves such packets alone"}},
+		{"explain shop/nothing", 1, []string{"no Service shop/nothing is known"}},
+		{"explain shop/web:https", 1, []string{`Service shop/web has no port "https"`}},
+		{"explain a/b/c", 2, []string{`"a/b/c" is no [NAMESPACE/]SERVICE[:PORT]`}},
+		{"explain shop/web --from here", 2, []string{`--from is "here", and must be an IP address`}},
+		{"explain", 2, []string{"explain takes one argument"}},
+	} {
+		code, out := run(t, strings.Fields(c.args)...)
+		if code != c.code {
+			t.Errorf("fairlead %s: status %d, want %d:\n%s", c.args, code, c.code, out)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("fairlead %s: no %q in:\n%s", c.args, want, out)
+			}
+		}
+	}
+	_, out := run(t, "explain", "shop/web", "-o", "json")
+	var e inspect.Explanation
+	if err := json.Unmarshal([]byte(out), &e); err != nil || !e.Well || e.Outcome != "forward" || len(e.Keys) != 1 || len(e.Endpoints) != 1 {
+		t.Errorf("as JSON: %v: %s", err, out)
+	}
+	if !strings.Contains(p.log(), `msg="noted: the one endpoint is not ready" service=shop/pay`) {
+		t.Errorf("the log does not say what is noted:\n%s", p.log())
+	}
+	p.terminate()
+}
+
+// TestNoteReasonsAreServed: policy names the reasons, metrics serves a row for each.
+func TestNoteReasonsAreServed(t *testing.T) {
+	w := newWatched(t)
+	for k := policy.HintsUsed + 1; int(k) <= policy.NumNoteKinds; k++ {
+		if got := w.row(t, `fairlead_services_noted{reason="`+k.String()+`"}`); got != "0" {
+			t.Errorf("reason %s: %s", k, got)
+		}
+	}
+}
+
+// TestConntrackStatistics reads the kernel's table, which has hexadecimal numbers and a
+// line for each CPU.
+func TestConntrackStatistics(t *testing.T) {
+	text := "entries  searched insert_failed drop\n0000000a 00000000 0000000f 00000001\n0000000a 00000000 00000001 00000000\n"
+	if n := sumStat(text, "insert_failed"); n != 16 {
+		t.Errorf("%d", n)
+	}
+	if n := sumStat(text, "no_such"); n != 0 {
+		t.Errorf("%d", n)
+	}
+}
+
+// TestLaterTableWins: of two proxies the one that was hooked later is asked first.
+func TestLaterTableWins(t *testing.T) {
+	list := strangersAmong(map[string]uint64{"ip kube-proxy": 9, "ip6 kube-proxy": 3}, 5)
+	if len(list) != 2 || !list[0].Wins || list[1].Wins || list[0].Remove != "fairlead cleanup --kube-proxy" {
+		t.Errorf("%+v", list)
+	}
+}

@@ -1,0 +1,171 @@
+package app
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/inspect"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+)
+
+// memory is what `fairlead status` tells of the past without asking the engine, which
+// may be at work for seconds. The engine's goroutine writes, anybody reads.
+type memory struct {
+	mu       sync.Mutex
+	kernel   inspect.InKernel
+	repairs  inspect.Repairs
+	services int
+	slices   int
+	problems []string // the first of them
+	troubled int
+	source   string // why the source cannot be read; "" if it can
+
+	notes *inspect.Notebook
+}
+
+func newMemory() *memory { return &memory{notes: inspect.NewNotebook()} }
+
+// turn takes in what a turn of the engine did.
+func (m *memory) turn(t *engine.Turn, first string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.services, m.slices, m.kernel.Pending = t.Services, t.Slices, t.Pending
+	m.kernel.Err = ""
+	if t.Err != nil {
+		m.kernel.Err = t.Err.Error()
+		return
+	}
+	if t.Complete {
+		m.kernel.Synced, m.kernel.Took = t.Done, t.Done.Sub(t.Started)
+	}
+	if t.Full {
+		m.repairs.Audited = t.Done
+	}
+	if len(t.Drift) > 0 {
+		m.repairs.Objects += len(t.Drift)
+		m.repairs.Last, m.repairs.First = t.Done, first
+	}
+}
+
+// maxShown is how many problems status names.
+const maxShown = 10
+
+// tell takes in the problems that stand.
+func (m *memory) tell(told map[string]toldProblem) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.troubled, m.problems, m.source = 0, nil, ""
+	for _, t := range told {
+		for _, line := range t.lines {
+			if t.kind == model.Unavailable {
+				m.source = line
+				continue
+			}
+			m.troubled++
+			m.problems = lowest(m.problems, line)
+		}
+	}
+}
+
+// lowest keeps the first lines of many, in order.
+func lowest(list []string, line string) []string {
+	at, _ := slices.BinarySearch(list, line)
+	if at >= maxShown {
+		return list
+	}
+	list = slices.Insert(list, at, line)
+	return list[:min(len(list), maxShown)]
+}
+
+// fill puts it into a Status.
+func (m *memory) fill(s *inspect.Status) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.Kernel, s.Repairs, s.Services, s.Slices = m.kernel, m.repairs, m.services, m.slices
+	s.Problems, s.Troubled, s.Source.Err = slices.Clone(m.problems), m.troubled, m.source
+}
+
+// tellNoted logs what policy notes of a Service, once when it changes, and counts.
+func (f *follower) tellNoted(decided []engine.Decided) {
+	changed := false
+	for i := range decided {
+		d := &decided[i]
+		news, counts := f.a.memory.notes.Set(d.Key, d.Result.Notes)
+		changed = changed || counts
+		for _, n := range news {
+			if f.noted.worth(n) && f.noted.may(f.a.log.Logger, time.Now()) {
+				f.a.log.Info("noted: "+n.Text, "service", d.Key, "port", n.Port, "family", n.Family, "reason", n.Kind)
+			}
+		}
+	}
+	if !changed {
+		return
+	}
+	counts := map[string]int{}
+	for kind, n := range f.a.memory.notes.Counts() {
+		counts[kind.String()] = n
+	}
+	f.a.metrics.ServicesNoted(counts)
+}
+
+// remember keeps for status what a turn did.
+func (f *follower) remember(t *engine.Turn) {
+	first := ""
+	if len(t.Drift) > 0 {
+		first = f.name(t.Drift[0].Key)
+	}
+	f.a.memory.turn(t, first)
+}
+
+// noteLog bounds the lines about notes: a node may start with ten thousand Services of
+// which something is noted.
+type noteLog struct {
+	window time.Time
+	lines  int
+}
+
+// worth tells whether a note is for the log: a Problem tells of lost claims, and hints
+// that are followed surprise nobody.
+func (noteLog) worth(n policy.Note) bool {
+	return n.Kind != policy.ClaimLost && n.Kind != policy.HintsUsed
+}
+
+// may tells whether one more line may be written now.
+func (l *noteLog) may(log *slog.Logger, now time.Time) bool {
+	if now.Sub(l.window) >= linesWindow {
+		l.window, l.lines = now, 0
+	}
+	if l.lines++; l.lines == mostLines+1 {
+		log.Info("noted: there is more, which is counted and not written here: see the metric fairlead_services_noted, and fairlead explain", "lines", mostLines, "within", linesWindow)
+	}
+	return l.lines <= mostLines
+}
+
+// sourceOf tells where the Services come from, as of now.
+func (a *agent) sourceOf(err string) inspect.Source {
+	if a.status == nil {
+		return inspect.Source{Name: "folder " + a.cfg.Manifests, Connected: err == "", Err: err}
+	}
+	s := a.status()
+	out := inspect.Source{Name: "API server", Connected: s.Connected, LastHeard: s.LastHeard, Since: s.Since, Err: s.Err}
+	return out
+}
+
+// strangers are the tables of other proxies.
+func strangersAmong(tables map[string]uint64, ours uint64) (out []inspect.Stranger) {
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		s := inspect.Stranger{What: "table " + name, Wins: tables[name] > ours}
+		if strings.HasSuffix(name, " kube-proxy") {
+			s.What += " (rules of kube-proxy)"
+			s.Remove = "fairlead cleanup --kube-proxy"
+		}
+		out = append(out, s)
+	}
+	return out
+}

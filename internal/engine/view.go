@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+	"github.com/fairlead/fairlead/internal/state"
+)
+
+// View lets an inspector read the engine's state between turns. What it gives is
+// valid until the function that got it returns.
+type View struct{ e *Engine }
+
+// State gives the inputs.
+func (v View) State() *state.State { return v.e.st }
+
+// Decide gives policy's answer for one Service, as the engine would get it now.
+func (v View) Decide(k model.ServiceKey) policy.Result { return v.e.result(k) }
+
+// Node gives the view.
+func (v View) Node() model.NodeView { return v.e.view }
+
+// NodeName is what EndpointSlices call this node.
+func (v View) NodeName() string { return v.e.p.NodeName }
+
+// Holder gives the Service that holds a key, and those that ask for it in vain.
+func (v View) Holder(k model.FrontendKey) (holder model.ServiceKey, losers []model.ServiceKey, held bool) {
+	return v.e.services.Holder(k)
+}
+
+// IsClusterIP tells whether any Service that has Frontends has the address as its
+// ClusterIP. It looks at all Services.
+func (v View) IsClusterIP(a netip.Addr) bool {
+	for k := range v.e.services.Keys() {
+		if svc := v.e.services.Served(k); svc != nil && svc.Proxied && slices.Contains(svc.ClusterIPs, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Held is a Service that the kernel refused, and that keeps its last good state.
+type Held struct {
+	Service model.ServiceKey
+	Objects []string // that were refused
+	Err     error
+	Since   time.Time
+	RetryAt time.Time
+}
+
+// Held gives the Services that the kernel refused, by name.
+func (v View) Held() []Held {
+	out := make([]Held, 0, len(v.e.held))
+	for _, q := range v.e.held {
+		out = append(out, q.last)
+	}
+	slices.SortFunc(out, func(a, b Held) int { return a.Service.Compare(b.Service) })
+	return out
+}
+
+// Pending is how many objects in the kernel differ from what they should be.
+func (v View) Pending() int { return v.e.tr.PendingCount() }
+
+// Waiting gives the sources that have not delivered everything yet.
+func (v View) Waiting() []string { return slices.Sorted(maps.Keys(v.e.waiting)) }
+
+// String sums up, for logs.
+func (v View) String() string {
+	return fmt.Sprintf("%d objects known, %d pending", v.e.tr.Len(), v.e.tr.PendingCount())
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead/fairlead/internal/control"
+	"github.com/fairlead/fairlead/internal/inspect"
+)
+
+// Exit codes beside 0, which is well.
+const (
+	Unwell  = 1
+	Usage   = 2
+	NoAgent = 3
+)
+
+// Error is how a command ended other than well.
+type Error struct {
+	Code int
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// ExitCode gives the exit code for the error of a command of this package, and whether
+// it is one.
+func ExitCode(err error) (int, bool) {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code, true
+	}
+	return 0, false
+}
+
+// Commands are all of them.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{statusCommand(), explainCommand()}
+}
+
+const codes = `Exit code 0: well. 1: not well. 2: wrong usage. 3: no agent runs here.`
+
+// question is one question to the agent, and how its answer is printed.
+type question struct {
+	path   string
+	query  url.Values
+	format string
+	limit  time.Duration
+}
+
+// formats adds the flag -o.
+func formats(cmd *cobra.Command, q *question) {
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.Flags().StringVarP(&q.format, "output", "o", "text", "text, json or yaml")
+	q.query, q.limit = url.Values{}, 10*time.Second
+}
+
+// put asks, and prints the answer, which is read into v.
+func (q *question) put(ctx context.Context, w io.Writer, v inspect.Texter) error {
+	if q.format != "text" && q.format != "json" && q.format != "yaml" {
+		return &Error{Usage, fmt.Errorf("--output is %q, and must be text, json or yaml", q.format)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.limit)
+	defer cancel()
+	body, err := control.Get(ctx, q.path+"?"+q.query.Encode())
+	if err != nil {
+		return failed(err)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return &Error{Unwell, fmt.Errorf("read the agent's answer: %w", err)}
+	}
+	return q.print(w, v)
+}
+
+func (q *question) print(w io.Writer, v inspect.Texter) error {
+	var out []byte
+	var err error
+	switch q.format {
+	case "text":
+		v.Text(w)
+		return nil
+	case "json":
+		out, err = json.MarshalIndent(v, "", "  ")
+		out = append(out, '\n')
+	case "yaml":
+		out, err = yaml.Marshal(v)
+	}
+	if err == nil {
+		_, err = w.Write(out)
+	}
+	return err
+}
+
+func failed(err error) error {
+	var squatted *control.SquattedError
+	var answer *control.AnswerError
+	switch {
+	case errors.Is(err, control.ErrNoAgent), errors.As(err, &squatted):
+		return &Error{NoAgent, err}
+	case errors.As(err, &answer) && answer.Status == http.StatusBadRequest:
+		return &Error{Usage, err}
+	}
+	return &Error{Unwell, err}
+}
+
+func unwell(text string) error { return &Error{Unwell, errors.New("not well: " + text)} }
+
+func usage(format string, args ...any) error { return &Error{Usage, fmt.Errorf(format, args...)} }

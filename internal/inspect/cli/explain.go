@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/internal/inspect"
+)
+
+func explainCommand() *cobra.Command {
+	q := question{path: "/explain"}
+	var namespace, from string
+	cmd := &cobra.Command{
+		Use:   "explain SERVICE[:PORT] | IP:PORT[/PROTOCOL] | :NODEPORT",
+		Short: "Ask the agent what becomes of connections to a Service, and why",
+		Long: `explain tells what the agent of this node has decided about a Service, or about what is
+sent to an address: who may connect, which endpoints get new connections, and of each
+that gets none, why.
+
+` + codes,
+		Example: "  fairlead explain shop/web\n  fairlead explain shop/web:http --from 10.244.1.5\n  fairlead explain 10.96.0.10:80/TCP\n  fairlead explain :30080",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("explain takes one argument: [NAMESPACE/]SERVICE[:PORT], IP:PORT[/PROTOCOL] or :NODEPORT")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := inspect.ParseSubject(args[0], namespace); err != nil {
+				return &Error{Usage, err}
+			}
+			if _, err := netip.ParseAddr(from); from != "" && err != nil {
+				return usage("--from is %q, and must be an IP address", from)
+			}
+			q.query.Set("q", args[0])
+			q.query.Set("namespace", namespace)
+			q.query.Set("from", from)
+			var e inspect.Explanation
+			if err := q.put(cmd.Context(), cmd.OutOrStdout(), &e); err != nil {
+				return err
+			}
+			if !e.Well {
+				return unwell(e.Summary)
+			}
+			return nil
+		},
+	}
+	formats(cmd, &q)
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of a Service named without one")
+	cmd.Flags().StringVar(&from, "from", "", "explain it for connections from this address")
+	return cmd
+}

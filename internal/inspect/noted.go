@@ -1,0 +1,98 @@
+package inspect
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+)
+
+// Notebook knows of which Services policy has noted something that may surprise. The
+// engine writes, anybody reads. A Service of which nothing is noted costs nothing.
+type Notebook struct {
+	mu    sync.Mutex
+	notes map[model.ServiceKey][]policy.Note
+	count [policy.NumNoteKinds + 1]int // of Services, by kind
+}
+
+// NewNotebook makes an empty one.
+func NewNotebook() *Notebook { return &Notebook{notes: map[model.ServiceKey][]policy.Note{}} }
+
+// Set takes what is noted of a Service now, and gives those notes that are new, and
+// whether any count differs by it.
+func (n *Notebook) Set(key model.ServiceKey, notes []policy.Note) (news []policy.Note, changed bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old := n.notes[key]
+	if slices.Equal(old, notes) {
+		return nil, false
+	}
+	for _, x := range notes {
+		if !slices.Contains(old, x) {
+			news = append(news, x)
+		}
+	}
+	was, is := kinds(old), kinds(notes)
+	for k := range n.count {
+		if is[k] != was[k] {
+			changed = true
+			n.count[k] += map[bool]int{true: 1, false: -1}[is[k]]
+		}
+	}
+	if len(notes) == 0 {
+		delete(n.notes, key)
+	} else {
+		n.notes[key] = notes
+	}
+	return news, changed
+}
+
+func kinds(notes []policy.Note) (has [policy.NumNoteKinds + 1]bool) {
+	for _, x := range notes {
+		has[x.Kind] = true
+	}
+	return has
+}
+
+// Counts gives how many Services have a note of each kind that may surprise.
+func (n *Notebook) Counts() map[policy.NoteKind]int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := map[policy.NoteKind]int{}
+	for k := policy.HintsUsed + 1; int(k) <= policy.NumNoteKinds; k++ {
+		out[k] = n.count[k]
+	}
+	return out
+}
+
+// Summary gives the kinds that there are, with a few names each. It looks at no more
+// than the Services of which something is noted.
+func (n *Notebook) Summary(names int) []Noted {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []Noted
+	for k := policy.HintsUsed + 1; int(k) <= policy.NumNoteKinds; k++ {
+		if n.count[k] == 0 {
+			continue
+		}
+		x := Noted{Reason: k.String(), Services: n.count[k]}
+		for key, notes := range n.notes {
+			if kinds(notes)[k] {
+				x.Some = first(x.Some, key.String(), names)
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// first keeps the lowest few of many, sorted.
+func first(list []string, s string, most int) []string {
+	at, _ := slices.BinarySearch(list, s)
+	if at >= most {
+		return list
+	}
+	list = slices.Insert(list, at, s)
+	return list[:min(len(list), most)]
+}

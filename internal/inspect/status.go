@@ -1,0 +1,145 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Status is the answer of `fairlead status`.
+type Status struct {
+	Version string    `json:"version"`
+	Mode    string    `json:"mode"`
+	Node    string    `json:"node"`
+	PID     int       `json:"pid"`
+	Since   time.Time `json:"since"`
+	Now     time.Time `json:"now"`
+
+	Source   Source     `json:"source"`
+	Services int        `json:"services"`
+	Slices   int        `json:"slices"`
+	Kernel   InKernel   `json:"kernel"`
+	Repairs  Repairs    `json:"repairs"`
+	Flows    *Flows     `json:"conntrack,omitempty"` // nil: the kernel tells nothing
+	Also     []Stranger `json:"alsoHere,omitempty"`
+	Refused  []Refused  `json:"refused,omitempty"`
+	Problems []string   `json:"problems,omitempty"` // the first of them
+	Troubled int        `json:"problemCount"`
+	Noted    []Noted    `json:"noted,omitempty"` // Services of which something is not as one may think, by reason
+}
+
+// Source is where the Services come from.
+type Source struct {
+	Name      string    `json:"name"` // "API server" or "folder DIR"
+	Connected bool      `json:"connected"`
+	LastHeard time.Time `json:"lastHeard,omitzero"`
+	Since     time.Time `json:"since,omitzero"` // that it is so
+	Err       string    `json:"error,omitempty"`
+	Waiting   []string  `json:"waiting,omitempty"` // what has not delivered everything yet
+}
+
+// InKernel tells whether the kernel has what it should have.
+type InKernel struct {
+	Synced  time.Time     `json:"synced,omitzero"` // last time that all was in; zero: never yet
+	Took    time.Duration `json:"tookNanoseconds"`
+	Healthy bool          `json:"healthy"`
+	Pending int           `json:"pending"`
+	Err     string        `json:"error,omitempty"` // of the last try
+	Busy    bool          `json:"busy,omitempty"`  // the engine is at work and cannot be asked now
+}
+
+// Repairs are what somebody else changed in our rules.
+type Repairs struct {
+	Objects int       `json:"objects"`
+	Last    time.Time `json:"last,omitzero"`
+	First   string    `json:"first,omitempty"` // object of the last repair
+	Audited time.Time `json:"audited,omitzero"`
+}
+
+// Flows are those of conntrack.
+type Flows struct {
+	Count        uint64 `json:"count"`
+	Max          uint64 `json:"max"`
+	InsertFailed uint64 `json:"insertFailed"` // since boot; of flows, by port collisions mostly
+	Dropped      uint64 `json:"dropped"`      // since boot, because the table was full
+}
+
+// Full tells whether new connections fail, or will soon, for want of room.
+func (f *Flows) Full() bool { return f != nil && f.Max > 0 && f.Count*10 >= f.Max*9 }
+
+// Stranger is another proxy's table beside ours.
+type Stranger struct {
+	What string `json:"what"`
+	// Wins tells that it was hooked later than ours: of two that translate a
+	// connection the one that was hooked last is asked first.
+	Wins   bool   `json:"wins"`
+	Remove string `json:"remove,omitempty"` // the command
+}
+
+// Refused is a Service that the kernel refused.
+type Refused struct {
+	Service string    `json:"service"`
+	Objects []string  `json:"objects"`
+	Err     string    `json:"error"`
+	Since   time.Time `json:"since"`
+	RetryAt time.Time `json:"retryAt"`
+}
+
+// Noted counts Services by what is noted of them.
+type Noted struct {
+	Reason   string   `json:"reason"`
+	Services int      `json:"services"`
+	Some     []string `json:"some"` // of them
+}
+
+// Unwell gives what is not as it should be, worst first, a line each.
+func (s *Status) Unwell() []string {
+	var out []string
+	add := func(is bool, format string, args ...any) {
+		if is {
+			out = append(out, fmt.Sprintf(format, args...))
+		}
+	}
+	switch {
+	case s.Kernel.Synced.IsZero() && len(s.Source.Waiting) > 0:
+		add(true, "nothing is in sync yet: still waiting for %s", list(s.Source.Waiting))
+	case s.Kernel.Synced.IsZero():
+		add(true, "nothing is in sync yet")
+	}
+	add(s.Kernel.Err != "", "the last write failed: %s", s.Kernel.Err)
+	add(!s.Kernel.Healthy && s.Kernel.Err == "", "changes are not in the kernel in time")
+	add(!s.Source.Connected, "%s: %s", s.Source.Name, orElse(s.Source.Err, "not connected"))
+	add(s.Flows.Full(), "conntrack is full: %d of %d flows", flows(s.Flows).Count, flows(s.Flows).Max)
+	for _, a := range s.Also {
+		add(a.Wins, "%s was hooked after fairlead's rules and wins over them", a.What)
+	}
+	add(len(s.Refused) > 0, "the kernel refused %d Services", len(s.Refused))
+	add(s.Troubled > 0, "%d problems in the input", s.Troubled)
+	return out
+}
+
+func flows(f *Flows) Flows {
+	if f == nil {
+		return Flows{}
+	}
+	return *f
+}
+
+func list(words []string) string {
+	sorted := slices.Sorted(slices.Values(words))
+	out := ""
+	for i, w := range sorted {
+		if i > 0 {
+			out += ", "
+		}
+		out += w
+	}
+	return out
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

@@ -1,0 +1,190 @@
+package inspect
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Way is what becomes of a new connection to one Frontend.
+type Way struct {
+	For        string    `json:"for,omitempty"` // which clients; "" if all, or the one that was asked for
+	Verdict    string    `json:"verdict"`       // forward, reject or drop
+	Why        string    `json:"why,omitempty"` // it is not forwarded
+	Backends   []Backend `json:"backends,omitempty"`
+	Count      int       `json:"count"`                // of backends; the list may be cut
+	Masquerade string    `json:"masquerade,omitempty"` // why the source becomes this node's; "" if it is preserved
+	Choice     string    `json:"choice,omitempty"`     // how a backend is chosen
+}
+
+// Backend is one that may be chosen.
+type Backend struct {
+	Addr   string `json:"address"`
+	Weight uint16 `json:"weight,omitempty"` // only if not all are alike
+	Here   bool   `json:"here,omitempty"`
+}
+
+// everybodyElse are the clients that no other Way names.
+const everybodyElse = "everybody else"
+
+// maxListed bounds the lists of an answer; they say how many there are.
+const maxListed = 256
+
+// WayOf tells what becomes of one client's new connection.
+func WayOf(f *model.Frontend, v *model.NodeView, c Client) Way {
+	if why, shut := guardedAgainst(f, c.Addr); shut {
+		return Way{Verdict: model.Drop.String(), Why: why}
+	}
+	switch {
+	case !f.LocalOnly:
+		w := wholeWay(f)
+		w.Masquerade = masquerade(f, v, &c)
+		return w
+	case c.Pod:
+		return insideWay(f, "")
+	case c.Node:
+		return insideWay(f, "this node has no other address that leads back")
+	}
+	return outsideWay(f)
+}
+
+// Ways tells the same for all clients, in as many groups as there are.
+func Ways(f *model.Frontend, v *model.NodeView) []Way {
+	var out []Way
+	if !f.LocalOnly {
+		w := wholeWay(f)
+		w.Masquerade = masquerade(f, v, nil)
+		out = append(out, w)
+	} else {
+		in, outside := insideWay(f, ""), outsideWay(f)
+		in.For, outside.For = "pods and this node", everybodyElse
+		out = append(out, in, outside)
+	}
+	if f.Guarded {
+		for i := range out {
+			out[i].For = strings.TrimPrefix(out[i].For+" within "+prefixes(f.SourceRanges), " ")
+		}
+		out = append(out, Way{For: everybodyElse, Verdict: model.Drop.String(), Why: "not in " + rangesField(f)})
+	}
+	return out
+}
+
+func rangesField(f *model.Frontend) string {
+	if f.Kind == model.NodePort {
+		return "fairlead.dev/nodeport-source-ranges"
+	}
+	return "loadBalancerSourceRanges"
+}
+
+func guardedAgainst(f *model.Frontend, a netip.Addr) (string, bool) {
+	if !f.Guarded || slices.ContainsFunc(f.SourceRanges, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return "", false
+	}
+	return fmt.Sprintf("%s is not in %s %s", a, rangesField(f), prefixes(f.SourceRanges)), true
+}
+
+func prefixes(list []netip.Prefix) string {
+	if len(list) == 0 {
+		return "(none of this family)"
+	}
+	var b []string
+	for _, p := range list {
+		b = append(b, p.String())
+	}
+	return strings.Join(b, " ")
+}
+
+func wholeWay(f *model.Frontend) Way { return way(f, f.Verdict, f.Backends) }
+
+// insideWay is the short cut of externalTrafficPolicy Local.
+func insideWay(f *model.Frontend, masquerade string) Way {
+	w := way(f, f.Verdict, f.Backends)
+	if w.Verdict == model.Forward.String() {
+		w.Masquerade = masquerade
+	}
+	return w
+}
+
+func outsideWay(f *model.Frontend) Way {
+	w := way(f, f.LocalVerdict, f.LocalBackends)
+	if f.LocalVerdict == model.Drop {
+		w.Why = "externalTrafficPolicy is Local, and no endpoint that may be used is on this node"
+	}
+	return w
+}
+
+func way(f *model.Frontend, verdict model.Verdict, list []model.Backend) Way {
+	w := Way{Verdict: verdict.String(), Count: len(list)}
+	switch verdict {
+	case model.Reject:
+		w.Why = "no endpoint may be used"
+	case model.Drop:
+		w.Why = "the traffic policy is Local, and no endpoint that may be used is on this node"
+	}
+	if len(list) == 0 {
+		return w
+	}
+	alike := !slices.ContainsFunc(list, func(b model.Backend) bool { return b.Weight != list[0].Weight })
+	for _, b := range list[:min(len(list), maxListed)] {
+		to := Backend{Addr: b.AddrPort().String(), Here: b.Local}
+		if b.Port == 0 { // of a range: the port stays
+			to.Addr = b.Addr.String()
+		}
+		if !alike {
+			to.Weight = b.Weight
+		}
+		w.Backends = append(w.Backends, to)
+	}
+	w.Choice = choice(f, alike, len(list))
+	return w
+}
+
+func choice(f *model.Frontend, alike bool, n int) string {
+	switch {
+	case f.ConsistentHash:
+		return "by a hash of the client's address"
+	case f.AffinityTimeout > 0:
+		return fmt.Sprintf("at random, then the same one for %s (session affinity)", f.AffinityTimeout)
+	case !alike:
+		return "at random, by weight"
+	case n > 1:
+		return fmt.Sprintf("at random, 1/%d each", n)
+	}
+	return ""
+}
+
+// masquerade says why a connection to Backends gets this node's address; "" if it does
+// not. c is nil when all clients are meant.
+func masquerade(f *model.Frontend, v *model.NodeView, c *Client) string {
+	if f.Verdict != model.Forward {
+		return ""
+	}
+	if f.Kind.External() {
+		if f.Masquerade {
+			return "external traffic under policy Cluster"
+		}
+		return ""
+	}
+	switch {
+	case v.MasqueradeAll:
+		return "masquerade-all is on"
+	case !detects(v, f.Key.Family):
+		return ""
+	case c == nil:
+		return "unless it comes from a pod"
+	case !c.Pod:
+		return "it does not come from a pod"
+	}
+	return ""
+}
+
+// detects tells whether pods can be told from others in a family.
+func detects(v *model.NodeView, fam model.Family) bool {
+	if v.Local.Mode != model.DetectCIDR {
+		return v.Local.Mode != model.DetectNone && v.Local.Interface != ""
+	}
+	return slices.ContainsFunc(v.Local.CIDRs, func(p netip.Prefix) bool { return model.FamilyOf(p.Addr()) == fam })
+}
