@@ -74,9 +74,10 @@ type Engine struct {
 	owed     time.Time               // when a turn that could not do all its work goes on; zero: nothing is left
 	watching watching
 
-	dirty    map[model.ServiceKey]struct{}       // to be decided again
-	untold   map[model.ServiceKey]*model.Service // changed since the followers were told; as they know it
-	toldView bool                                // they know view
+	dirty    map[model.ServiceKey]struct{}         // to be decided again
+	untold   map[model.ServiceKey]*model.Service   // changed since the followers were told; as they know it
+	tried    map[model.ServiceKey][]*model.Service // other states that a write since then may have put in
+	toldView bool                                  // they know view
 	held     map[owner]*quarantine
 	leaving  map[model.ServiceKey][]departure
 	troubled map[any][]model.Problem       // by event key, or decision
@@ -108,6 +109,7 @@ func New(p Params) *Engine {
 		alarm: make(chan struct{}, 1), inspect: make(chan func()),
 		waiting: map[string]bool{}, held: map[owner]*quarantine{}, toldView: true,
 		dirty: map[model.ServiceKey]struct{}{}, untold: map[model.ServiceKey]*model.Service{},
+		tried:   map[model.ServiceKey][]*model.Service{},
 		leaving: map[model.ServiceKey][]departure{}, troubled: map[any][]model.Problem{},
 	}
 	for _, s := range p.Sources {

@@ -272,11 +272,8 @@ func newBench(drv *memDriver, tune func(*Params)) *bench {
 	return b
 }
 
-func (b *bench) put(evs ...model.Event) {
-	for _, ev := range evs {
-		b.mb.Put(ev)
-	}
-}
+// put gives the engine events that it folds in one turn.
+func (b *bench) put(evs ...model.Event) { b.mb.Put(evs...) }
 
 func (b *bench) turns() []Turn {
 	b.mu.Lock()

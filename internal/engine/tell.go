@@ -72,14 +72,16 @@ func (e *Engine) gatherDecisions(s scope, err error) {
 	t.Gone = nil
 	switch {
 	case s < listed || err != nil && dataplane.NothingDone(err):
+		e.noteTried()
 		t.Decided = nil
 	case s == everything && err == nil && e.allIsOfThisTurn():
 		for i := range t.Decided {
 			k := t.Decided[i].Key
-			t.Gone = append(t.Gone, policy.LostKeys(e.untold[k], e.services.Served(k))...)
+			t.Gone = append(t.Gone, e.lostKeys(k)...)
 		}
 		e.forgetUntold()
 	default:
+		e.noteTried()
 		e.gatherUntold(s, err == nil)
 	}
 }
@@ -96,7 +98,7 @@ func (e *Engine) gatherUntold(s scope, written bool) {
 		if _, undecided := e.dirty[k]; undecided || e.isHeld(k) {
 			continue
 		}
-		gone := policy.LostKeys(e.untold[k], e.services.Served(k))
+		gone := e.lostKeys(k)
 		if s != everything && len(gone) > 0 { // they are there until everything is known
 			continue
 		}
@@ -107,7 +109,7 @@ func (e *Engine) gatherUntold(s scope, written bool) {
 		t.Decided = append(t.Decided, Decided{Key: k, Result: res})
 		if written {
 			t.Gone = append(t.Gone, gone...)
-			delete(e.untold, k)
+			e.told(k)
 		}
 	}
 	if len(e.untold) == 0 {
@@ -126,4 +128,5 @@ func (e *Engine) forgetUntold() {
 		e.untold = map[model.ServiceKey]*model.Service{}
 	}
 	clear(e.untold)
+	clear(e.tried)
 }

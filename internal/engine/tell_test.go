@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,13 @@ import (
 
 func nodeEvent(leaving bool) model.Event {
 	return model.Event{Node: &model.Keyed[string, model.Node]{Key: "n", Value: &model.Node{Name: "n", Leaving: leaving}}}
+}
+
+// failAll fails each write in a way that leaves open whether it was done.
+func (d *memDriver) failAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail = func(dataplane.Batch) error { return errors.New("no memory, says the test") }
 }
 
 // unready gives an endpoint that no rule needs to know.
@@ -59,9 +67,7 @@ func TestAFailedTurnLosesNothing(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		b.put(svcEvent(2, 80), sliceEvent(2, 5))
 		synctest.Wait()
-		b.drv.mu.Lock()
-		b.drv.fail = func(dataplane.Batch) error { return errors.New("no memory, says the test") }
-		b.drv.mu.Unlock()
+		b.drv.failAll()
 		received := time.Now()
 		b.put(svcEvent(1, 81), goneEvent(2), nodeEvent(true))
 		synctest.Wait()
@@ -90,6 +96,71 @@ func TestAFailedTurnLosesNothing(t *testing.T) {
 		synctest.Wait()
 		if after := b.last(); len(b.turns()) != was+1 || len(after.Decided) != 1 || len(after.Gone)+len(after.Problems) > 0 || after.View != nil || len(after.Triggers) != 1 {
 			t.Errorf("told twice: %+v", after)
+		}
+	})
+}
+
+// What came and went while writes failed may have been in the kernel, for the answer
+// to a write can be lost, and the followers were told of it. So they are told that it
+// is gone, once.
+func TestWhatOnlyAFailedWriteHadIsGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		evs  []model.Event
+		gone []uint16
+	}{
+		"a Service":               {[]model.Event{svcEvent(2, 90), goneEvent(2)}, []uint16{90}},
+		"a Service, of two ports": {[]model.Event{svcEvent(2, 90), svcEvent(2, 91), svcEvent(2, 90), goneEvent(2)}, []uint16{90, 91}},
+		"a port":                  {[]model.Event{svcEvent(1, 81), svcEvent(1, 82)}, []uint16{80, 81}},
+		"a port, and back":        {[]model.Event{svcEvent(1, 81), svcEvent(1, 80)}, []uint16{81}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watched(t, func(t *testing.T, b *bench) {
+				b.drv.failAll()
+				for _, ev := range c.evs {
+					b.put(ev)
+					time.Sleep(time.Minute) // virtual time (synctest): it is tried again and again
+					synctest.Wait()
+				}
+				was := len(b.turns())
+				b.drv.refuse(nil)
+				time.Sleep(time.Minute) // virtual time (synctest)
+				b.put(svcEvent(3, 80))
+				synctest.Wait()
+				var gone []uint16
+				for _, turn := range b.turns()[was:] {
+					for _, k := range turn.Gone {
+						gone = append(gone, k.Port)
+					}
+				}
+				slices.Sort(gone)
+				if !slices.Equal(gone, c.gone) {
+					t.Errorf("told as gone: ports %v, not %v", gone, c.gone)
+				}
+				if n := len(b.Engine.tried) + len(b.Engine.untold); n > 0 {
+					t.Errorf("%d Services are still to be told", n)
+				}
+			})
+		})
+	}
+}
+
+// While no write works, what is remembered of one Service is bounded.
+func TestWhatIsRememberedOfFailedWritesIsBounded(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		b.drv.failAll()
+		for i := range uint16(3 * maxTried) {
+			b.put(svcEvent(1, 1000+i))
+			time.Sleep(time.Minute) // virtual time (synctest): it is tried
+		}
+		synctest.Wait()
+		if n := len(b.Engine.tried[svcEvent(1, 80).Service.Key]); n != maxTried {
+			t.Errorf("%d states are remembered", n)
+		}
+		b.drv.refuse(nil)
+		time.Sleep(time.Minute) // virtual time (synctest)
+		synctest.Wait()
+		if last := b.last(); len(last.Gone) != maxTried || len(b.Engine.tried) > 0 {
+			t.Errorf("%d keys told as gone, %d Services remembered", len(last.Gone), len(b.Engine.tried))
 		}
 	})
 }

@@ -76,32 +76,43 @@ func keyOf(e *model.Event) any {
 	return nil
 }
 
-// Put adds one event and rings the bell. An event of the same key that has not
-// been drained yet is replaced: object and Problems are those of the newest,
-// Trigger and Received those of the oldest, because latency counts from the
-// first change that the kernel has not seen. The place in the order is the
-// oldest's, too.
-func (m *Mailbox) Put(e model.Event) {
-	key := keyOf(&e)
-	if key == nil {
+// Put adds events and rings the bell. Several at once are drained together. An event
+// of the same key that has not been drained yet is replaced: object and Problems are
+// those of the newest, Trigger and Received those of the oldest, because latency
+// counts from the first change that the kernel has not seen. The place in the order
+// is the oldest's, too.
+func (m *Mailbox) Put(events ...model.Event) {
+	if !m.add(events) {
 		return
 	}
-	m.mu.Lock()
-	i, replaces := m.at[key]
-	m.count(&e, replaces)
-	if replaces {
-		old := &m.events[i]
-		e.Trigger, e.Received = earlier(old.Trigger, e.Trigger), earlier(old.Received, e.Received)
-		*old = e
-	} else {
-		m.at[key] = len(m.events)
-		m.events = append(m.events, e)
-	}
-	m.mu.Unlock()
 	select {
 	case m.bell <- struct{}{}:
 	default: // rung already
 	}
+}
+
+// add tells whether any of the events says something.
+func (m *Mailbox) add(events []model.Event) (any bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range events {
+		key := keyOf(&e)
+		if key == nil {
+			continue
+		}
+		any = true
+		i, replaces := m.at[key]
+		m.count(&e, replaces)
+		if !replaces {
+			m.at[key] = len(m.events)
+			m.events = append(m.events, e)
+			continue
+		}
+		old := &m.events[i]
+		e.Trigger, e.Received = earlier(old.Trigger, e.Trigger), earlier(old.Received, e.Received)
+		*old = e
+	}
+	return any
 }
 
 func earlier(a, b time.Time) time.Time {

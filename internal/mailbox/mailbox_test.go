@@ -44,6 +44,32 @@ func TestNewestObjectOldestTime(t *testing.T) {
 	}
 }
 
+// Events that are put together are drained together.
+func TestSeveralAtOnce(t *testing.T) {
+	m := New()
+	var putter sync.WaitGroup
+	putter.Go(func() {
+		for i := range 10_000 {
+			a, b := fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i)
+			m.Put(service(a, 1), model.Event{}, service(b, 1))
+		}
+	})
+	for seen := 0; seen < 20_000; {
+		<-m.Bell()
+		events := m.Drain()
+		if len(events)%2 != 0 {
+			t.Fatalf("%d events at once: a pair was parted", len(events))
+		}
+		seen += len(events)
+	}
+	putter.Wait()
+	m.Put()
+	m.Put(model.Event{})
+	if m.Len() != 0 || len(m.Bell()) != 0 && m.Drain() != nil {
+		t.Error("events that say nothing are in the box")
+	}
+}
+
 // What is not the same thing must not replace each other, even under one name.
 func TestKindsDoNotMix(t *testing.T) {
 	m := New()

@@ -89,9 +89,7 @@ func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
 
 func (a *agent) put(evs ...model.Event) {
 	a.good.Store(false)
-	for _, ev := range evs {
-		a.mail.Put(ev)
-	}
+	a.mail.Put(evs...)
 }
 
 // faulty fails a tenth of the commits, half of them after they were applied.

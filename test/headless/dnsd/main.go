@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/dns"
 	"github.com/fairlead/fairlead/internal/mailbox"
+	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/source/k8s"
 )
 
@@ -69,6 +70,6 @@ func run(ctx context.Context) error {
 	}
 	box := mailbox.New()
 	go store.Follow(ctx, box)
-	go func() { _ = src.Run(ctx, box.Put) }()
+	go func() { _ = src.Run(ctx, func(ev model.Event) { box.Put(ev) }) }()
 	return srv.Run(ctx)
 }
