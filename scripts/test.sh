@@ -18,8 +18,8 @@ mapfile -t real < <(printf '%s\n' "${all[@]}" | grep -E "$kernel")
 bash scripts/lint.sh || failed=1
 group unit -race -count=1 "${unit[@]}"
 group kernel -count=1 -timeout 15m "${real[@]}"
-echo "== building etcd and kube-apiserver (once; about 5 minutes)"
-bash test/cluster/build.sh etcd kube-apiserver && {
+echo "== building etcd, kube-apiserver and kube-proxy (once; about 6 minutes)"
+bash test/cluster/build.sh etcd kube-apiserver kube-proxy && {
 	pushd test/cluster >/dev/null || exit 1
 	group_dir=$OLDPWD
 	echo "== apiserver"
