@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // slowly makes each Load of a built engine take a second, and lets somebody change
@@ -101,5 +102,42 @@ func TestLoadAfterAnAlarmDoesNotGiveWay(t *testing.T) {
 		if n := b.drv.count().loads - loads; n != 1 || !repaired() {
 			t.Errorf("%d loads", n)
 		}
+	})
+}
+
+// TestAuditAfterARestart: what the agent before had left is ours. A comparison that
+// comes right after the start, before the sources are in or while changes wait,
+// calls nothing of it somebody else's.
+func TestAuditAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drv := newMemDriver()
+		events := []model.Event{svcEvent(1, 80), sliceEvent(1, 1, 2), svcEvent(2, 80), sliceEvent(2, 3), synced}
+		first := newBench(drv, nil)
+		run(t, first, func() { first.put(events...); synctest.Wait() })
+		second := newBench(drv, nil)
+		run(t, second, func() {
+			loads := drv.count().loads
+			alarm := func() {
+				drv.foreign(func(map[dataplane.Key]string) {}) // somebody wrote, and changed nothing of ours
+				synctest.Wait()
+			}
+			alarm()
+			time.Sleep(2 * time.Hour) // virtual time (synctest): an audit that nothing but the clock asks for
+			for _, ev := range events {
+				second.put(ev)
+				synctest.Wait()
+				alarm()
+			}
+			time.Sleep(2 * time.Hour) // virtual time (synctest)
+			synctest.Wait()
+			if n := drv.count().loads - loads; n < 4 {
+				t.Errorf("%d comparisons: this test shows nothing", n)
+			}
+			for _, turn := range second.turns() {
+				if len(turn.Drift) > 0 {
+					t.Errorf("called somebody else's doing: %+v", turn.Drift)
+				}
+			}
+		})
 	})
 }

@@ -73,7 +73,10 @@ func body(rules []string) string {
 	if len(rules) == 0 {
 		return emptyBody
 	}
-	return strings.Join(rules, "\n")
+	if text := strings.Join(rules, "\n"); text != "" {
+		return text
+	}
+	return " " // one rule without a word, by somebody else: it counts packets, and "" would say that there is no chain
 }
 
 // line emits one line of a shared chain.
