@@ -41,6 +41,11 @@ test: deps build ## every test: unit, property, real kernel, real API server
 conformance: lab ## the scenario kit: MODE=nftables [SUBJECT=kube-proxy] [RUN=regexp] [KERNEL=6.1|6.12]
 	@bash scripts/conformance.sh "$(MODE)" "$(SUBJECT)" "$(RUN)"
 
+.PHONY: image
+image: ## the container image, without a daemon: bin/image (OCI layout, binaries, SPDX, checksums)
+	@cd scripts/image && SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" $(GO) run . -version "$(VERSION)" -revision "$$(git rev-parse HEAD)"
+	@cat bin/image/SHA256SUMS
+
 SOAK ?= 5m
 .PHONY: soak
 soak: deps build ## random changes under real traffic: SOAK=60s for a short one

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every test in four groups and says how many of each ran. A group that
+# Runs every test in groups and says how many of each ran. A group that
 # fails does not hide the others.
 set -uo pipefail
 [ "$(id -u)" = 0 ] || { echo "make test needs root: it makes network namespaces" >&2; exit 1; }
@@ -18,6 +18,14 @@ mapfile -t real < <(printf '%s\n' "${all[@]}" | grep -E "$kernel")
 bash scripts/lint.sh || failed=1
 group unit -race -count=1 "${unit[@]}"
 group kernel -count=1 -timeout 15m "${real[@]}"
+for nested in scripts/image; do # modules of their own: what they need is no part of the product's go.mod
+	pushd "$nested" >/dev/null || exit 1
+	group_dir=$OLDPWD
+	echo "== deploy: $nested"
+	go test -json -count=1 -timeout 10m ./... | "$group_dir/bin/summary" "deploy" | tee "$group_dir/bin/deploy-${nested##*/}.txt"
+	[ "${PIPESTATUS[1]}" = 0 ] || failed=1
+	popd >/dev/null
+done
 echo "== building etcd, kube-apiserver and kube-proxy (once; about 6 minutes)"
 bash test/cluster/build.sh etcd kube-apiserver kube-proxy && {
 	pushd test/cluster >/dev/null || exit 1
@@ -28,5 +36,5 @@ bash test/cluster/build.sh etcd kube-apiserver kube-proxy && {
 	popd >/dev/null
 } || failed=1
 echo
-awk '{ if (match($0, /^(unit|kernel|apiserver): /)) { print; p+=$2; f+=$4; s+=$6 } } END { printf "%d passed, %d failed, %d skipped\n", p, f, s }' bin/unit.txt bin/kernel.txt bin/apiserver.txt
+awk '{ if (match($0, /^(unit|kernel|deploy|apiserver): /)) { print; p+=$2; f+=$4; s+=$6 } } END { printf "%d passed, %d failed, %d skipped\n", p, f, s }' bin/unit.txt bin/kernel.txt bin/deploy-*.txt bin/apiserver.txt
 exit $failed
