@@ -34,8 +34,12 @@ demo: lab ## see it work: a lab of namespaces, real requests, repair, restart
 	@bin/fairlead-lab demo
 
 .PHONY: test
-test: deps build ## every test: unit, property, real kernel, real API server
+test: deps build ## every test: unit, property, real kernel, real API server, stock kernels (SKIP_VM=1: without those)
 	@bash scripts/test.sh
+
+.PHONY: test-vm
+test-vm: ## only the tests under stock kernels 6.1 and 6.12: [RUN=regexp of lines in test/vm/tests.txt] [COUNT=10]
+	@RUN="$(RUN)" COUNT="$(COUNT)" bash test/vm/tests.sh
 
 .PHONY: conformance
 conformance: lab ## the scenario kit: MODE=nftables [SUBJECT=kube-proxy] [RUN=regexp] [KERNEL=6.1|6.12]

@@ -4,12 +4,16 @@
 //
 //	go test -json ./... | go run ./test/summary unit
 //
-// It exits with 1 if anything failed or nothing ran.
+// It exits with 1 if anything failed or nothing ran. With -lists PREFIX it also writes
+// the names of what passed to PREFIX.passed, and to PREFIX.owed those that this
+// machine's kernel was too poor for: they must pass under another one.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -26,18 +30,28 @@ type tally struct {
 	out                               io.Writer
 	passed, failed, skipped, property int
 	outputs                           map[string][]string
+	names                             struct{ passed, owed []string }
 }
+
+// owedFor begins the reason of a skip that another kernel must make up for.
+const owedFor = "needs a kernel with "
 
 // property tests draw random inputs; they are counted apart, within the total.
 var property = regexp.MustCompile(`Random|Property|Fuzz|Metamorphic|Sequences`)
 
 func main() {
+	lists := flag.String("lists", "", "write what passed and what is owed to files that begin so")
+	flag.Parse()
 	name := "tests"
-	if len(os.Args) > 1 {
-		name = os.Args[1]
+	if flag.NArg() > 0 {
+		name = flag.Arg(0)
 	}
 	t := &tally{out: os.Stdout, outputs: map[string][]string{}}
 	if err := t.read(os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, "summary:", err)
+		os.Exit(1)
+	}
+	if err := t.write(*lists); err != nil {
 		fmt.Fprintln(os.Stderr, "summary:", err)
 		os.Exit(1)
 	}
@@ -74,6 +88,7 @@ func (t *tally) see(ev event) {
 			return
 		}
 		t.passed++
+		t.names.passed = append(t.names.passed, key)
 		t.count(ev)
 		delete(t.outputs, key)
 	case "skip":
@@ -81,7 +96,11 @@ func (t *tally) see(ev event) {
 			return // a package without tests
 		}
 		t.skipped++
-		fmt.Fprintf(t.out, "SKIP  %s\n%s", key, strings.Join(t.outputs[key], ""))
+		reason := strings.Join(t.outputs[key], "")
+		fmt.Fprintf(t.out, "SKIP  %s\n%s", key, reason)
+		if strings.Contains(reason, owedFor) {
+			t.names.owed = append(t.names.owed, key)
+		}
 	case "fail":
 		t.failed++
 		t.count(ev)
@@ -93,4 +112,19 @@ func (t *tally) count(ev event) {
 	if property.MatchString(ev.Test) {
 		t.property++
 	}
+}
+
+// write makes the two lists, one test a line.
+func (t *tally) write(prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	text := func(names []string) []byte {
+		var out []byte
+		for _, n := range names {
+			out = append(append(out, n...), '\n')
+		}
+		return out
+	}
+	return errors.Join(os.WriteFile(prefix+".passed", text(t.names.passed), 0o644), os.WriteFile(prefix+".owed", text(t.names.owed), 0o644))
 }

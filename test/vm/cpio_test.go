@@ -19,9 +19,13 @@ func TestRelay(t *testing.T) {
 		{"a machine that is ended", "VM-BEGIN\r\nhello", "hello\n", 0, false},
 	} {
 		var out bytes.Buffer
-		code, told := relay(strings.NewReader(c.console), &out)
+		began := false
+		code, told := relay(strings.NewReader(c.console), &out, func() { began = true })
 		if code != c.code || told != c.told || strings.TrimRight(out.String(), "\n") != strings.TrimRight(c.want, "\n") {
 			t.Errorf("%s: code %d, told %v, output %q", c.name, code, told, out.String())
+		}
+		if began != strings.Contains(c.console, "VM-BEGIN") {
+			t.Errorf("%s: told that it began: %v", c.name, began)
 		}
 	}
 }

@@ -15,11 +15,11 @@ for program in "${!package[@]}"; do
 	command -v "$program" >/dev/null || [ -x "/sbin/$program" ] || missing+=("${package[$program]}")
 done
 updated=
-update() { [ -n "$updated" ] || { updated=1; apt-get update; } >"$cache/apt.log" 2>&1; }
+update() { [ -n "$updated" ] || { updated=1; apt-get -o Acquire::Retries=3 update; } >"$cache/apt.log" 2>&1; }
 if [ ${#missing[@]} -gt 0 ]; then
 	echo "installing: ${missing[*]}"
 	update
-	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" >>"$cache/apt.log" 2>&1 ||
+	DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 install -y --no-install-recommends "${missing[@]}" >>"$cache/apt.log" 2>&1 ||
 		{ tail -20 "$cache/apt.log" >&2; exit 1; }
 fi
 
@@ -32,7 +32,7 @@ fetch() { # NAME PACKAGE-PATTERN
 	[ -n "$name" ] || { echo "fetch.sh: no package is called $2" >&2; exit 1; }
 	echo "kernel $1: $name"
 	rm -rf "$dir.new" && mkdir -p "$dir.new"
-	(cd "$dir.new" && apt-get -o APT::Sandbox::User=root download "$name" >>"$log" 2>&1 && dpkg-deb -x ./*.deb . && rm -- *.deb) ||
+	(cd "$dir.new" && apt-get -o APT::Sandbox::User=root -o Acquire::Retries=3 download "$name" >>"$log" 2>&1 && dpkg-deb -x ./*.deb . && rm -- *.deb) ||
 		{ tail -20 "$log" >&2; exit 1; }
 	version=$(ls "$dir.new/lib/modules")
 	depmod -b "$dir.new" "$version"

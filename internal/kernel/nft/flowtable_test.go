@@ -45,7 +45,7 @@ func TestFlowtables(t *testing.T) {
 		b.NewTable(probe, nil)
 		b.NewFlowtable(Flowtable{Ref: probe.Set("f")})
 		if _, err := k.Commit(context.Background(), b); err != nil {
-			t.Skipf("kernel without flowtables: %v", err)
+			t.Skipf("needs a kernel with flowtables: %v", err) // test/vm/tests.txt has it run under one that does
 		}
 		if out, err := exec.Command("ip", "link", "add", "d0", "type", "veth", "peer", "name", "d1").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)

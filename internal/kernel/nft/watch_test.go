@@ -272,7 +272,7 @@ func TestWatchNamesFlowtables(t *testing.T) {
 	b.NewFlowtable(Flowtable{Ref: spare.Set("f")})
 	g, err := w.other.Commit(context.Background(), b)
 	if err != nil {
-		t.Skipf("kernel without flowtables: %v", err)
+		t.Skipf("needs a kernel with flowtables: %v", err) // test/vm/tests.txt has it run under one that does
 	}
 	l.want(g, spare)
 	l.want(w.neighbour(func(b *Batch) { b.DelFlowtable(spare.Set("f")) }), spare)

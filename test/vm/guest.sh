@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# guest.sh PLAN OUT COUNT: runs inside the test kernel each line of the plan (test binary, package, its folder, regular expression), in the
+# package's folder as go test does. What they print goes to files in OUT, because the console is slow.
+here=$PWD
+failed=0
+i=0
+while read -r binary package folder run; do
+	i=$((i + 1))
+	start=$SECONDS
+	(cd "$folder" && exec "$here/$binary" -test.v=test2json -test.paniconexit0 -test.timeout 5m -test.count "$3" -test.run "$run") >"$2/$i.out" 2>&1 || {
+		failed=1
+		echo "FAIL $package $run"
+	}
+	echo "$package $run: $((SECONDS - start)) s"
+done <"$1"
+exit $failed
