@@ -61,7 +61,7 @@ func BenchmarkManyClients(b *testing.B) {
 			report(b, cpuTime()-start)
 		})
 	}
-	if n := len(rememberedBy(b, ns, &popular)); n != manyClients {
+	if n := len(rememberedBy(b, ns, &popular, manyClients)); n != manyClients {
 		b.Errorf("%d clients are left", n)
 	}
 	b.Run("switched off and on", func(b *testing.B) {

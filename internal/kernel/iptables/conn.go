@@ -111,9 +111,14 @@ func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
 	return after, errors.Join(err, stampErr)
 }
 
+// waitDelay bounds how long the output of a program that was ended is waited for: a
+// child of its own (iptables starts modprobe) may hold it open.
+const waitDelay = time.Second
+
 func (c *Conn) run(ctx context.Context, r Restore) error {
 	name := c.cfg.Programs.of(r.Family, "restore")
 	cmd := exec.CommandContext(ctx, name, "--noflush")
+	cmd.WaitDelay = waitDelay
 	cmd.Stdin = bytes.NewReader(r.Input)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -154,6 +159,7 @@ func (c *Conn) inside(f func() error) error {
 func (c *Conn) Save(ctx context.Context, f Family, table string, emit func([]byte) error) error {
 	name := c.cfg.Programs.of(f, "save")
 	cmd := exec.CommandContext(ctx, name, "-t", table)
+	cmd.WaitDelay = waitDelay
 	var problem bytes.Buffer
 	cmd.Stderr = &problem
 	err := c.inside(func() error {
@@ -197,6 +203,7 @@ func eachLine(r io.Reader, emit func([]byte) error) error {
 func (c *Conn) List(ctx context.Context, f Family, table, chain string) ([]string, error) {
 	name := c.cfg.Programs.of(f, "")
 	cmd := exec.CommandContext(ctx, name, "-t", table, "-S", chain)
+	cmd.WaitDelay = waitDelay
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem
 	if c.cfg.Backend == Legacy { // reading needs no lock; iptables takes it all the same

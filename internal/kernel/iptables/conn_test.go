@@ -1,9 +1,12 @@
 package iptables_test
 
 import (
+	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 func input(lines ...string) []byte { return []byte(strings.Join(lines, "\n") + "\n") }
@@ -146,4 +150,45 @@ func TestMissingPrograms(t *testing.T) {
 		t.Fatalf("detect says %v", err)
 	}
 	t.Log(err)
+}
+
+// TestChildThatKeepsTheOutput: a program that is ended has started another one, which
+// goes on and holds the output open. Nobody waits for that one.
+func TestChildThatKeepsTheOutput(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\nsleep 600 &\necho $! > " + dir + "/child\nexec sleep 600\n"
+	if err := os.WriteFile(filepath.Join(dir, "iptables-slow"), []byte(script), 0o700); err != nil { //nolint:gosec // it is to be run
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	k, err := iptables.Open(iptables.Config{Backend: iptables.NFT, Programs: iptables.Programs{Suffix: "-slow"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := k.List(ctx, iptables.IPv4, "nat", "KUBE-SERVICES")
+		done <- err
+	}()
+	child := 0
+	for end := time.Now().Add(patience.Of(30 * time.Second)); child == 0; time.Sleep(10 * time.Millisecond) { // bounded poll: a file tells nobody
+		if text, err := os.ReadFile(filepath.Join(dir, "child")); err == nil {
+			child, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		if time.Now().After(end) {
+			t.Fatal("the program was not started")
+		}
+	}
+	defer func() { _ = unix.Kill(child, unix.SIGKILL) }()
+	cancel()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a program that was ended is said to have done its work")
+		}
+	case <-time.After(patience.Of(30 * time.Second)):
+		t.Error("we wait for the child of the program")
+	}
 }
