@@ -203,7 +203,8 @@ func TestFile(t *testing.T) {
 	want.MasqueradeAll, want.MasqueradeBit, want.SyncPeriod = true, 20, 10*time.Second
 	want.Warnings = []string{"ignored because --config is given: --iptables-sync-period --masquerade-all",
 		"mode is not set: nftables is taken, where kube-proxy 1.36 takes iptables on Linux. NodePorts answer on the node's primary addresses only " +
-			"(nodePortAddresses: primary), and not on 127.0.0.1. To say that this is meant set mode: nftables (--proxy-mode=nftables); for kube-proxy's own way, iptables"}
+			"(nodePortAddresses: primary), and not on 127.0.0.1. To say that this is meant set mode: nftables (--proxy-mode=nftables); for kube-proxy's own way, iptables",
+		"accepted without effect in nftables mode here: clientConnection.kubeconfig"}
 	if d := diff(want, c); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
@@ -281,6 +282,14 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 		"min above sync": {
 			[]string{"--iptables-sync-period=1s", "--iptables-min-sync-period=2s"},
 			[]string{`--iptables-min-sync-period: "2s" must not be greater than nftables.syncPeriod, 1s`},
+		},
+		"two sources": {
+			[]string{"--manifests=/m", "--kubeconfig=/k", "--master=https://1.2.3.4"},
+			[]string{`--manifests: "/m" cannot be given together with --kubeconfig`, `--manifests: "/m" cannot be given together with --master`},
+		},
+		"master beside a file": {
+			[]string{"--config=testdata/kubeadm.yaml", "--manifests=/m", "--master=https://1.2.3.4"},
+			[]string{`--manifests: "/m" cannot be given together with --master`},
 		},
 		"period 0":  {[]string{"--iptables-sync-period=0"}, []string{`--iptables-sync-period: "0" must be greater than 0`}},
 		"no bridge": {[]string{"--detect-local-mode=BridgeInterface"}, []string{`--pod-bridge-interface`}},

@@ -61,6 +61,7 @@ func (f *Flags) idleFields(mode string) []string {
 		}
 	}
 	w := &f.read
+	add(w.ClientConnection.Kubeconfig != "" && f.manifests != "", "clientConnection.kubeconfig")
 	add(w.ClientConnection.AcceptContentTypes != "", "clientConnection.acceptContentTypes")
 	add(w.ConfigSyncPeriod != 0 && w.ConfigSyncPeriod != duration(15*time.Minute), "configSyncPeriod")
 	add(len(w.Logging.VModule) > 0, "logging.vmodule")

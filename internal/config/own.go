@@ -33,6 +33,11 @@ func (f *Flags) fillOwn(c *Config, v *validator) {
 	if c.ManifestsEmptyDeletes = o.manifestsEmpty == "delete"; !c.ManifestsEmptyDeletes && o.manifestsEmpty != "keep" {
 		v.badOwn("manifests-empty", o.manifestsEmpty, "must be keep or delete")
 	}
+	for _, flag := range []string{"kubeconfig", "master"} { // the file's is only named as of no effect
+		if f.manifests != "" && f.fs.Changed(flag) && (f.file == "" || flag == "master") {
+			v.badOwn("manifests", f.manifests, "cannot be given together with --"+flag+": Services come from a folder or from an API server")
+		}
+	}
 	c.DNS = o.dns.fill(v)
 }
 

@@ -1,19 +1,23 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/test/netlab"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // metricsPage says which names of kube-proxy are not served, and why.
@@ -33,8 +37,9 @@ func testMetricsBesideKubeProxy(t *testing.T, e *env) {
 	e.cleanNode(t)
 	theirs := e.life([]string{bin, "--proxy-mode=nftables", "--hostname-override=" + nodeName, "--cluster-cidr=" + netlab.ClusterCIDR4 + "," + netlab.ClusterCIDR6,
 		"--conntrack-max-per-core=0", "--conntrack-min=0", kubeconfig})
-	compared := 0
-	for name, their := range theirs {
+	compared, differs := 0, 0
+	for _, name := range slices.Sorted(maps.Keys(theirs)) {
+		their := theirs[name]
 		if prefix, _, _ := strings.Cut(name, "_"); prefix != "kubeproxy" && prefix != "kubernetes" && prefix != "rest" {
 			continue // Go's, or what a library of kube-proxy's registers
 		}
@@ -47,8 +52,15 @@ func testMetricsBesideKubeProxy(t *testing.T, e *env) {
 		case served && (our.kind != their.kind || !slices.Equal(our.labels, their.labels)) && !explained:
 			t.Errorf("%s is %s %v, kube-proxy's is %s %v, and %s does not say why", name, our.kind, our.labels, their.kind, their.labels, metricsPage)
 		}
+		if our.sum != their.sum || our.kind != their.kind || !slices.Equal(our.labels, their.labels) {
+			differs++
+		}
 		t.Logf("%-85s kube-proxy %12.6g   fairlead %12.6g%s", name, their.sum, our.sum, map[bool]string{true: "", false: "   not served"}[served])
+		if served && !slices.Equal(our.labels, their.labels) {
+			t.Logf("    labels: kube-proxy %v   fairlead %v", their.labels, our.labels)
+		}
 	}
+	t.Logf("%d names compared, %d of them differ in value, type or labels", compared, differs)
 	if compared < 20 {
 		t.Errorf("only %d names were compared", compared)
 	}
@@ -77,12 +89,43 @@ func (e *env) life(args []string) map[string]family {
 		e.setBackends("web", 8080, pod)
 		e.eventually("a change", e.reach(web, 8080, pod))
 	}
+	e.churn(changesBeside(e.t))
 	for _, path := range []string{"/healthz", "/livez"} {
 		e.eventually(path, func(ctx context.Context) error { _, err := e.fetch(ctx, "http://127.0.0.1:10256"+path); return err })
 	}
 	page, err := e.fetch(e.t.Context(), "http://127.0.0.1:10249/metrics")
 	must(e.t, err)
 	return parse(page)
+}
+
+// changesBeside is how many more changes each of the two sees: scripts/metrics-beside.sh asks for five minutes of them.
+func changesBeside(t *testing.T) int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("FAIRLEAD_BESIDE_CHANGES"), "0"))
+	must(t, err)
+	return n
+}
+
+// churn makes so many changes, four a second: endpoints come and go, and now and then a Service does.
+func (e *env) churn(changes int) {
+	e.t.Helper()
+	pods := []string{"pod-a1", "pod-a2", "pod-b1", "pod-b2"}
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for i := range changes {
+		<-tick.C
+		switch i % 10 {
+		case 3:
+			e.createService("passing")
+			e.setBackends("passing", 8080, pods[i%4])
+		case 8:
+			e.deleteService("passing")
+			for _, family := range []string{"-4", "-6"} {
+				must(e.t, e.cluster.Admin.DiscoveryV1().EndpointSlices(e.namespace).Delete(e.t.Context(), "passing"+family, metav1.DeleteOptions{}))
+			}
+		default:
+			e.setBackends("web", 8080, pods[i%4], pods[(i+1+i/4%3)%4])
+		}
+	}
 }
 
 // fetch asks a server of the node, from inside.

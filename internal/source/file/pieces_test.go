@@ -141,11 +141,13 @@ func inTime(t *testing.T, limit time.Duration, save func(dir string)) {
 	t.Fatal("taken away ten times in a row")
 }
 
-// The last object of a file may lack its tail only: then it parses, and says less.
+// The last object of a file may lack its tail only: then it parses, and says less. An
+// empty file says nothing at all: one that is being rewritten is empty first.
 func TestLastObjectCutShort(t *testing.T) {
 	for name, c := range map[string]struct{ whole, from string }{
 		"ports":     {service("a", "10.96.0.1"), "  ports:"},
 		"endpoints": {slice("a", "a", "10.0.0.1"), "- addresses"},
+		"all":       {service("a", "10.96.0.1"), "apiVersion"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, now := newListener(), time.Now()
@@ -156,6 +158,9 @@ func TestLastObjectCutShort(t *testing.T) {
 				if again.IsZero() != (text == c.whole) {
 					t.Errorf("read again at %v after %q", again, text)
 				}
+			}
+			if len(l.services)+len(l.slices) == 0 {
+				t.Error("the object is gone")
 			}
 			for _, s := range l.services {
 				if len(s.Ports) == 0 {
