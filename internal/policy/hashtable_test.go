@@ -3,6 +3,7 @@ package policy_test
 import (
 	"fmt"
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -55,7 +56,7 @@ func moved(a, b *model.Frontend) float64 {
 // C16: where an endpoint comes, few more clients move than it gets as its share:
 // from 4 to 5 ideally 20 %, from 16 to 17 5.9 %. And the same when one goes.
 func TestHashTableMovesLittle(t *testing.T) {
-	cases := uint64(40)
+	cases := uint64(20)
 	if testing.Short() {
 		cases = 4
 	}
@@ -78,9 +79,10 @@ func TestHashTableGrows(t *testing.T) {
 	for _, c := range []struct {
 		n, size int
 		most    float64 // times the ideal share, on average
-	}{{1, 2048, 1.2}, {64, 2048, 1.5}, {65, 4096, 1.5}, {128, 4096, 2}, {129, 8192, 2}, {3000, 65536, 6}} {
+	}{{1, 2048, 1.2}, {33, 2048, 1.2}, {64, 2048, 1.2}, {65, 4096, 1.2}, {128, 4096, 1.2}, {129, 8192, 1.2}, {250, 8192, 1.2},
+		{1000, 32768, 2}, {3000, 65536, 2}} {
 		sum := 0.0
-		const cases = 5
+		const cases = 12
 		for seed := range uint64(cases) {
 			all := pods(rand.New(rand.NewPCG(seed, 3)), c.n+1)
 			before, after := hashed(t, "", all[:c.n]...), hashed(t, "", all...)
@@ -96,8 +98,8 @@ func TestHashTableGrows(t *testing.T) {
 	}
 }
 
-// Each endpoint gets what its weight says, up to an eighth more; who has a share of one
-// place does not go without.
+// Each endpoint gets what its weight says, up to an eighth or three times the square root
+// of its share more; who has a share of one place does not go without.
 func TestHashTableShares(t *testing.T) {
 	for _, c := range []struct {
 		weights string
@@ -105,6 +107,7 @@ func TestHashTableShares(t *testing.T) {
 	}{
 		{"", []int{1, 1}},
 		{"", []int{1, 1, 1, 1, 1, 1, 1}},
+		{"", slices.Repeat([]int{1}, 40)},
 		{"10.0.0.1=3", []int{3, 1, 1}},
 		{"10.0.0.1=100,10.0.0.2=50", []int{100, 50, 1}},
 		{"10.0.0.1=1000,10.0.0.2=1000,10.0.0.3=999", []int{1000, 1000, 999, 1, 1}},
@@ -122,7 +125,7 @@ func TestHashTableShares(t *testing.T) {
 		}
 		for i, w := range c.of {
 			ideal := float64(len(f.HashTable)) * float64(w) / float64(total)
-			if n := float64(got[i]); n > ideal*1.125+1 || n < ideal*0.8-2 || n == 0 && ideal >= 1 {
+			if n := float64(got[i]); n > ideal+max(ideal/8, 3*math.Sqrt(ideal))+1 || n < ideal*0.8-2 || n == 0 && ideal >= 1 {
 				t.Errorf("weights %v: endpoint %d has %v of %d places, its share is %.1f", c.of, i, n, len(f.HashTable), ideal)
 			}
 		}
