@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"os"
@@ -36,6 +37,8 @@ type inspection struct {
 
 	mu     sync.Mutex // guards kernel
 	kernel *nft.Conn  // nil: not opened yet, or there is no nf_tables
+
+	audits auditor
 }
 
 func newInspection(a *agent, version string) *inspection {
@@ -48,6 +51,8 @@ func (i *inspection) serve(s *control.Socket) {
 		control.Answer(w, i.status(r.Context()))
 	}))
 	s.Handle("GET /explain", http.HandlerFunc(i.explain))
+	s.Handle("GET /trace", http.HandlerFunc(i.trace))
+	s.Handle("GET /audit", http.HandlerFunc(i.audit))
 }
 
 // status reads what is in memory, a few files of proc and one list of tables.
@@ -75,25 +80,48 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 
 // explain answers /explain?q=SUBJECT&namespace=NS&from=IP.
 func (i *inspection) explain(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	subject, err := inspect.ParseSubject(q.Get("q"), q.Get("namespace"))
+	ask, err := questionOf(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
-	}
-	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device}
-	if from := q.Get("from"); from != "" {
-		if ask.From, err = netip.ParseAddr(from); err != nil {
-			http.Error(w, "from: "+err.Error(), http.StatusBadRequest)
-			return
-		}
-		ask.From = ask.From.Unmap().WithZone("")
 	}
 	var out inspect.Explanation
 	if !i.inspect(w, r, func(v engine.View) { out = inspect.Explain(ask, v) }) {
 		return
 	}
 	control.Answer(w, &out)
+}
+
+// trace answers /trace, with the query of /explain.
+func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
+	ask, err := questionOf(r)
+	if err == nil && !ask.From.IsValid() {
+		err = errors.New("from: a trace needs the address that packets come from")
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	var out inspect.Trace
+	if !i.inspect(w, r, func(v engine.View) { out, err = inspect.Simulate(ask, v) }) {
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	control.Answer(w, &out)
+}
+
+func questionOf(r *http.Request) (inspect.Question, error) {
+	q := r.URL.Query()
+	subject, err := inspect.ParseSubject(q.Get("q"), q.Get("namespace"))
+	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device}
+	if from := q.Get("from"); err == nil && from != "" {
+		ask.From, err = netip.ParseAddr(from)
+		ask.From = ask.From.Unmap().WithZone("")
+	}
+	return ask, err
 }
 
 // inspect runs f between two turns of the engine, or answers that it could not.
@@ -112,14 +140,11 @@ func (i *inspection) inspect(w http.ResponseWriter, r *http.Request, f func(engi
 func (i *inspection) strangers(ctx context.Context) []inspect.Stranger {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.kernel == nil {
-		k, err := nft.Open(nft.Config{})
-		if err != nil {
-			return nil
-		}
-		i.kernel = k
+	k, err := i.socket()
+	if err != nil {
+		return nil
 	}
-	list, err := i.kernel.Tables(ctx)
+	list, err := k.Tables(ctx)
 	if err != nil {
 		return nil
 	}
@@ -136,6 +161,18 @@ func (i *inspection) strangers(ctx context.Context) []inspect.Stranger {
 		return nil
 	}
 	return strangersAmong(theirs, ours)
+}
+
+// socket gives the netlink socket; who calls holds mu.
+func (i *inspection) socket() (*nft.Conn, error) {
+	if i.kernel == nil {
+		k, err := nft.Open(nft.Config{})
+		if err != nil {
+			return nil, err
+		}
+		i.kernel = k
+	}
+	return i.kernel, nil
 }
 
 // close gives the socket back.

@@ -29,13 +29,9 @@ func TestStatusAndExplain(t *testing.T) {
 	if code, out := run(t, "status"); code != 3 || !strings.Contains(out, "no agent runs in this network namespace") {
 		t.Errorf("status without an agent: status %d: %s", code, out)
 	}
-	p := begin(t, agentArgs(folder(t, webService+brokenService), "--cluster-cidr", "10.244.0.0/16")...)
+	p := begin(t, agentArgs(folder(t, webService+brokenService), "--cluster-cidr", "10.244.0.0/16", "-v=2")...)
 	p.says("in sync")
-	for _, c := range []struct {
-		args string
-		code int
-		want []string
-	}{
+	askAll(t, []asks{
 		{"status", 0, []string{"fairlead v0.0.0-test  mode nftables  node node-a", "services 2  slices 2", "In kernel    yes, since", "pending 0  refused 0  problems 0", "none_ready: 1 Services, such as shop/pay"}},
 		{"status -o yaml", 0, []string{"version: v0.0.0-test", "pending: 0"}},
 		{"status -o xml", 2, []string{`--output is "xml", and must be text, json or yaml`}},
@@ -51,17 +47,7 @@ func TestStatusAndExplain(t *testing.T) {
 		{"explain a/b/c", 2, []string{`"a/b/c" is no [NAMESPACE/]SERVICE[:PORT]`}},
 		{"explain shop/web --from here", 2, []string{`--from is "here", and must be an IP address`}},
 		{"explain", 2, []string{"explain takes one argument"}},
-	} {
-		code, out := run(t, strings.Fields(c.args)...)
-		if code != c.code {
-			t.Errorf("fairlead %s: status %d, want %d:\n%s", c.args, code, c.code, out)
-		}
-		for _, want := range c.want {
-			if !strings.Contains(out, want) {
-				t.Errorf("fairlead %s: no %q in:\n%s", c.args, want, out)
-			}
-		}
-	}
+	})
 	_, out := run(t, "explain", "shop/web", "-o", "json")
 	var e inspect.Explanation
 	if err := json.Unmarshal([]byte(out), &e); err != nil || !e.Well || e.Outcome != "forward" || len(e.Keys) != 1 || len(e.Endpoints) != 1 {

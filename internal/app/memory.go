@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"slices"
@@ -99,8 +100,9 @@ func (f *follower) tellNoted(decided []engine.Decided) {
 		news, counts := f.a.memory.notes.Set(d.Key, d.Result.Notes)
 		changed = changed || counts
 		for _, n := range news {
-			if f.noted.worth(n) && f.noted.may(f.a.log.Logger, time.Now()) {
-				f.a.log.Info("noted: "+n.Text, "service", d.Key, "port", n.Port, "family", n.Family, "reason", n.Kind)
+			level := levelOf(n.Kind)
+			if f.noted.worth(n) && f.a.log.Enabled(context.Background(), level) && f.noted.may(f.a.log.Logger, time.Now()) {
+				f.a.log.Log(context.Background(), level, "noted: "+n.Text, "service", d.Key, "port", n.Port, "family", n.Family, "reason", n.Kind)
 			}
 		}
 	}
@@ -134,6 +136,15 @@ type noteLog struct {
 // that are followed surprise nobody.
 func (noteLog) worth(n policy.Note) bool {
 	return n.Kind != policy.ClaimLost && n.Kind != policy.HintsUsed
+}
+
+// levelOf: a Service that has just come has no endpoints for a moment, and one that is
+// rolled out no ready ones, so these say nothing new to most.
+func levelOf(k policy.NoteKind) slog.Level {
+	if k == policy.NoEndpoints || k == policy.NotReady || k == policy.OnlyEnding {
+		return levelTurn
+	}
+	return slog.LevelInfo
 }
 
 // may tells whether one more line may be written now.

@@ -141,3 +141,32 @@ func TestAuditAfterARestart(t *testing.T) {
 		})
 	})
 }
+
+// TestAuditOnDemand compares at once and tells what differed; a change goes first.
+func TestAuditOnDemand(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		repaired := b.slowly()
+		answer := make(chan Audited, 1)
+		go func() {
+			a, err := b.Audit(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			answer <- a
+		}()
+		time.Sleep(500 * time.Millisecond) // virtual time (synctest): in the midst of it
+		if took := b.takes(2); took > 10*time.Millisecond {
+			t.Errorf("a change waited %v for an audit on demand", took)
+		}
+		a := <-answer
+		if a.Different != 1 || a.Missing+a.Foreign != 0 || len(a.Names) != 1 || a.Objects == 0 || a.Took < time.Second {
+			t.Errorf("%+v", a)
+		}
+		if !repaired() {
+			t.Error("what differed was not repaired")
+		}
+		if again, err := b.Audit(t.Context()); err != nil || again.Different != 0 {
+			t.Errorf("a second one: %+v, %v", again, err)
+		}
+	})
+}

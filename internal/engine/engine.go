@@ -55,8 +55,10 @@ type Engine struct {
 	st       *state.State
 	services *policy.Services
 	tr       *delta.Tracker[dataplane.Key, owner]
-	alarm    chan struct{} // a bell, size 1: somebody may have changed our rules
-	inspect  chan func()   // size 0: a closure that reads engine state, run between turns
+	alarm    chan struct{}       // a bell, size 1: somebody may have changed our rules
+	inspect  chan func()         // size 0: a closure that reads engine state, run between turns
+	wanted   chan chan<- Audited // size 0: somebody wants the kernel compared now
+	auditors []chan<- Audited    // who waits for the next comparison
 	view     model.NodeView
 	turn     Turn
 
@@ -106,7 +108,7 @@ func New(p Params) *Engine {
 	}
 	e := &Engine{
 		p: p, st: state.New(), services: policy.NewServices(), rebuild: map[model.Family]string{},
-		alarm: make(chan struct{}, 1), inspect: make(chan func()),
+		alarm: make(chan struct{}, 1), inspect: make(chan func()), wanted: make(chan chan<- Audited),
 		waiting: map[string]bool{}, held: map[owner]*quarantine{}, toldView: true,
 		dirty: map[model.ServiceKey]struct{}{}, untold: map[model.ServiceKey]*model.Service{},
 		tried:   map[model.ServiceKey][]*model.Service{},
@@ -141,6 +143,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		case f := <-e.inspect:
 			f()
 			continue
+		case to := <-e.wanted:
+			e.hurryAudit(to)
 		case err := <-e.watching.ended:
 			e.watchEnded(ctx, err)
 		case <-e.alarm:

@@ -57,6 +57,7 @@ func (e *Engine) load(ctx context.Context) error {
 	if rebuild != nil {
 		e.on(readBroken)
 	}
+	e.tellAuditors(len(all), e.p.Now().Sub(t0))
 	e.turn.Full, e.written = true, 0
 	e.audit, e.gaveWay = e.p.Now().Add(e.p.Audit), 0
 	return nil

@@ -38,18 +38,28 @@ func WayOf(f *model.Frontend, v *model.NodeView, c Client) Way {
 	if why, shut := guardedAgainst(f, c.Addr); shut {
 		return Way{Verdict: model.Drop.String(), Why: why}
 	}
+	list := f.Backends
+	var w Way
 	switch {
 	case !f.LocalOnly:
-		w := wholeWay(f)
+		w = wholeWay(f)
 		w.Masquerade = masquerade(f, v, &c)
-		return w
 	case c.Pod:
-		return insideWay(f, "")
+		w = insideWay(f, "")
 	case c.Node:
-		return insideWay(f, "this node has no other address that leads back")
+		w = insideWay(f, "it comes from this node")
+	default:
+		w, list = outsideWay(f), f.LocalBackends
 	}
-	return outsideWay(f)
+	isSelf := func(b model.Backend) bool { return b.Local && b.Addr == c.Addr }
+	if w.Verdict == model.Forward.String() && w.Masquerade == "" && slices.ContainsFunc(list, isSelf) {
+		w.Masquerade = Hairpin
+	}
+	return w
 }
+
+// Hairpin is why an endpoint that reaches itself sees another source.
+const Hairpin = "only when the client itself is the endpoint"
 
 // Ways tells the same for all clients, in as many groups as there are.
 func Ways(f *model.Frontend, v *model.NodeView) []Way {

@@ -21,8 +21,11 @@ const (
 // Policy of a base chain.
 type Policy uint32
 
-// PolicyAccept is the one that we use.
-const PolicyAccept Policy = 1
+// PolicyAccept is the one that we use; PolicyDrop others.
+const (
+	PolicyDrop   Policy = 0
+	PolicyAccept Policy = 1
+)
 
 // Hook makes a chain a base chain.
 type Hook struct {

@@ -26,11 +26,22 @@ func (e *fromExpectation) check(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	ask := func() netlab.Reply {
+	var replies []netlab.Reply
+	err = e.asked(ctx, r, func() netlab.Reply {
 		ctx, cancel := context.WithTimeout(ctx, patience.Of(e.answer.timeout(e.proto)))
 		defer cancel()
-		return h.Ask(ctx, e.proto, e.to)
+		rep := h.Ask(ctx, e.proto, e.to)
+		replies = append(replies, rep)
+		return rep
+	})
+	if err != nil {
+		return err
 	}
+	return e.explained(ctx, r, replies)
+}
+
+// asked makes the requests that the answer takes to be believed.
+func (e *fromExpectation) asked(ctx context.Context, r *run, ask func() netlab.Reply) error {
 	switch e.answer.kind {
 	case "backends", "backend":
 		return e.spread(ask, r)

@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/control"
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/inspect"
+	"github.com/fairlead/fairlead/internal/takeover"
+)
+
+const (
+	// auditPause is the least time between two audits on demand: each reads everything.
+	auditPause = time.Minute
+	// auditLimit is how long one may take, changes go first.
+	auditLimit = 90 * time.Second
+)
+
+// auditor does audits on demand, one at a time.
+type auditor struct {
+	mu   sync.Mutex
+	last *inspect.Audit // nil: there was none
+}
+
+// audit answers /audit?foreign=true.
+func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(auditLimit + engineLimit))
+	ctx, cancel := context.WithTimeout(r.Context(), auditLimit)
+	defer cancel()
+	out, err := i.comparison(ctx)
+	if err != nil {
+		http.Error(w, "the kernel could not be compared within "+auditLimit.String()+": changes go first, or nothing is in sync yet", http.StatusServiceUnavailable)
+		return
+	}
+	out.Now = time.Now()
+	if r.URL.Query().Get("foreign") == "true" {
+		rules, err := i.foreign(ctx)
+		if err != nil {
+			http.Error(w, "look at the rules of others: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		var others []inspect.Other
+		if !i.inspect(w, r, func(v engine.View) { others = inspect.Concerns(rules, v) }) {
+			return
+		}
+		out.Others = &others
+	}
+	control.Answer(w, &out)
+}
+
+// comparison gives the last one if it is less than a minute old.
+func (i *inspection) comparison(ctx context.Context) (inspect.Audit, error) {
+	i.audits.mu.Lock()
+	defer i.audits.mu.Unlock()
+	if last := i.audits.last; last != nil && time.Since(last.At) < auditPause {
+		again := *last
+		again.Repeated = true
+		return again, nil
+	}
+	a, err := i.a.engine.Audit(ctx)
+	if err != nil {
+		return inspect.Audit{}, err
+	}
+	out := inspect.Audit{At: time.Now(), Objects: a.Objects, Took: a.Took, Missing: a.Missing, Different: a.Different, Foreign: a.Foreign, Names: a.Names}
+	i.audits.last = &out
+	return out, nil
+}
+
+// foreign reads the rules of others that can end a packet's way.
+func (i *inspection) foreign(ctx context.Context) ([]inspect.Rule, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	k, err := i.socket()
+	if err != nil {
+		return nil, err
+	}
+	list, err := takeover.Kernels{NFT: k, Planes: planes()}.Strangers(ctx)
+	var out []inspect.Rule
+	for _, s := range list {
+		e := s.Effect
+		out = append(out, inspect.Rule{Where: s.Where, Does: e.Ends, Daddr: e.Daddr, Saddr: e.Saddr, Dport: e.Dport})
+	}
+	return out, err
+}

@@ -1,0 +1,65 @@
+package app
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// asks runs commands and holds what they print, and how they end, against what is wanted.
+type asks struct {
+	args string
+	code int
+	want []string
+}
+
+func askAll(t *testing.T, list []asks) {
+	t.Helper()
+	for _, c := range list {
+		code, out := run(t, strings.Fields(c.args)...)
+		if code != c.code {
+			t.Errorf("fairlead %s: status %d, want %d:\n%s", c.args, code, c.code, out)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("fairlead %s: no %q in:\n%s", c.args, want, out)
+			}
+		}
+	}
+}
+
+// nftScript loads rules as somebody else does; what is in table inet them goes with the test.
+func nftScript(t *testing.T, script string) {
+	t.Helper()
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(script)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("nft: %v\n%s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("nft", "delete", "table", "inet", "them").Run() })
+}
+
+// TestAuditAndTrace ask a real agent.
+func TestAuditAndTrace(t *testing.T) {
+	p := begin(t, agentArgs(folder(t, webService+brokenService), "--cluster-cidr", "10.244.0.0/16")...)
+	p.says("in sync")
+	askAll(t, []asks{
+		{"trace --from 10.244.1.9:4000 --to 10.96.0.10:80", 0, []string{"From 10.244.1.9: a pod", "dispatch     10.96.0.10:80/TCP is ClusterIP of Service shop/web port http: forwarded", "the source is kept", "Verdict: sent to 10.244.1.5:8080"}},
+		{"trace --from 192.0.2.9 --to shop/web:http", 0, []string{"masqueraded: it does not come from a pod"}},
+		{"trace --from 10.244.1.9 --to shop/pay", 1, []string{"Verdict: refused: no endpoint may be used"}},
+		{"trace --from 10.244.1.9 --to 198.51.100.1:80", 1, []string{"Verdict: no Service has 198.51.100.1:80"}},
+		{"trace --from fd00::1 --to 10.96.0.10:80", 2, []string{"they are of different families"}},
+		{"trace --from 10.244.1.9 --to :30080", 2, []string{"name the address too"}},
+		{"trace --to 10.96.0.10:80", 2, []string{`--from is "", and must be IP or IP:PORT`}},
+		{"audit", 0, []string{"0 missing, 0 different, 0 foreign inside our tables"}},
+		{"audit --foreign", 0, []string{"ago; at most one a minute", "others at our hooks: nothing in nftables"}},
+	})
+	nftScript(t, "table inet them { chain watch { type filter hook forward priority 5; ip daddr 10.244.1.0/24 drop; ip daddr 192.0.2.0/24 drop; ct state invalid drop; }; }")
+	askAll(t, []asks{{"audit --foreign", 1, []string{
+		"other: table inet them, chain watch (filter, forward, priority 5): drop what goes to 10.244.1.0/24: an endpoint of Service shop/pay\nother:",
+		"may drop any packet (what else limits it is not read)", "not well: table inet them"}}})
+	if _, out := run(t, "audit", "--foreign"); strings.Contains(out, "192.0.2.0") {
+		t.Errorf("a rule that is about nobody's address is named:\n%s", out)
+	}
+	p.terminate()
+}

@@ -1,0 +1,157 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Audit is the answer of `fairlead audit`.
+type Audit struct {
+	At        time.Time     `json:"at"`
+	Now       time.Time     `json:"now"`
+	Repeated  bool          `json:"repeated,omitempty"` // it is the last one once more
+	Objects   int           `json:"objects"`
+	Took      time.Duration `json:"tookNanoseconds"`
+	Missing   int           `json:"missing"`
+	Different int           `json:"different"`
+	Foreign   int           `json:"foreign"`
+	Names     []string      `json:"names,omitempty"`  // the first of those
+	Others    *[]Other      `json:"others,omitempty"` // what others have at our hooks; nil: nobody asked
+}
+
+// Other is what somebody else's table can do to packets of Services.
+type Other struct {
+	Where string `json:"where"`
+	Does  string `json:"does"`
+	To    string `json:"to"`
+	// Sure: it names an address of a Service or of an endpoint. Else it may be about
+	// anything, or says so in a way that is not read here.
+	Sure bool `json:"sure"`
+}
+
+// Clean tells whether the kernel had what it should.
+func (a *Audit) Clean() bool { return a.Missing+a.Different+a.Foreign == 0 }
+
+// Unwell gives what is not as it should be; "" if all is.
+func (a *Audit) Unwell() string {
+	if !a.Clean() {
+		return fmt.Sprintf("%d objects in the kernel were not as they should be; they have been repaired", a.Missing+a.Different+a.Foreign)
+	}
+	if a.Others != nil && len(*a.Others) > 0 && (*a.Others)[0].Sure {
+		o := (*a.Others)[0]
+		return fmt.Sprintf("%s: %s %s", o.Where, o.Does, o.To)
+	}
+	return ""
+}
+
+// Text writes the report.
+func (a *Audit) Text(w io.Writer) {
+	age := ""
+	if a.Repeated {
+		age = fmt.Sprintf(" (%s ago; at most one a minute)", a.Now.Sub(a.At).Round(time.Second))
+	}
+	fmt.Fprintf(w, "kernel: %s objects read in %s, %d missing, %d different, %d foreign inside our tables%s\n",
+		number(a.Objects), a.Took.Round(time.Millisecond), a.Missing, a.Different, a.Foreign, age)
+	for _, n := range a.Names {
+		fmt.Fprintf(w, "  %s (repaired)\n", n)
+	}
+	if a.Others == nil {
+		return
+	}
+	if len(*a.Others) == 0 {
+		fmt.Fprintln(w, "others at our hooks: nothing in nftables that would end a packet's way")
+	}
+	for _, o := range *a.Others {
+		fmt.Fprintf(w, "other: %s: %s %s\n", o.Where, o.Does, o.To)
+	}
+}
+
+// Rule is a rule of somebody else, as far as it can be read.
+type Rule struct {
+	Where, Does  string
+	Daddr, Saddr *netip.Prefix
+	Dport        uint16
+}
+
+// Concerns says what rules would do to packets of Services, surest first. It belongs to
+// the engine's goroutine and looks at all Services.
+func Concerns(rules []Rule, v engine.View) []Other {
+	t := targets{rules: rules, of: map[int]string{}}
+	for k := range v.State().Keys() {
+		svc, list := v.State().Service(k)
+		t.service(k, svc, list)
+	}
+	out := []Other{}
+	for i := range rules {
+		r := &rules[i]
+		limited := r.Daddr != nil || r.Saddr != nil
+		o := Other{Where: r.Where, Does: "may " + r.Does, To: "any packet (what else limits it is not read)", Sure: limited}
+		if limited && t.of[i] == "" {
+			continue // it is about others
+		}
+		if limited {
+			o.Does, o.To = r.Does, r.text()+": "+t.of[i]
+		}
+		if r.Dport != 0 {
+			o.To = fmt.Sprintf("port %d, %s", r.Dport, o.To)
+		}
+		out = append(out, o)
+	}
+	slices.SortStableFunc(out, func(a, b Other) int { return cmp.Compare(order(a), order(b)) })
+	return slices.Compact(out)
+}
+
+func order(o Other) int {
+	if o.Sure {
+		return 0
+	}
+	return 1
+}
+
+func (r *Rule) text() string {
+	if r.Daddr != nil {
+		return "what goes to " + r.Daddr.String()
+	}
+	return "what comes from " + r.Saddr.String()
+}
+
+// targets finds for each rule one Service that it is about.
+type targets struct {
+	rules []Rule
+	of    map[int]string
+}
+
+func (t *targets) service(k model.ServiceKey, svc *model.Service, list []*model.Slice) {
+	if svc != nil && svc.Proxied {
+		for _, addrs := range [...][]netip.Addr{svc.ClusterIPs, svc.LoadBalancerIPs, svc.ExternalIPs} {
+			for _, a := range addrs {
+				t.address(a, "an address of Service "+k.String())
+			}
+		}
+	}
+	for _, sl := range list {
+		for i := range sl.Endpoints {
+			t.address(sl.Endpoints[i].Addr, "an endpoint of Service "+k.String())
+		}
+	}
+}
+
+// address notes the lowest name, so that the answer does not change from time to time.
+func (t *targets) address(a netip.Addr, what string) {
+	for i := range t.rules {
+		r := &t.rules[i]
+		if old := t.of[i]; old != "" && old <= what {
+			continue
+		}
+		if r.Daddr != nil && r.Daddr.Contains(a) || r.Daddr == nil && r.Saddr != nil && r.Saddr.Contains(a) {
+			t.of[i] = what
+		}
+	}
+}

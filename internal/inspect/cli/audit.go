@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/internal/inspect"
+)
+
+func auditCommand() *cobra.Command {
+	q := question{path: "/audit"}
+	var foreign bool
+	cmd := &cobra.Command{
+		Use: "audit", Short: "Have the agent compare the kernel with what it should hold",
+		Long: `audit does now what the agent does every hour: it reads everything that is ours in the
+kernel and repairs what is not as it should be. Changes of Services go first, and there
+is at most one audit a minute: asked again, the last one is told.
+
+With --foreign it also names the rules of others in nftables that can end the way of a
+packet to a Service or an endpoint. Rules of iptables-legacy, and verdict maps, are not
+looked into.
+
+` + codes,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("audit takes no arguments and got %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if foreign {
+				q.query.Set("foreign", "true")
+			}
+			q.limit = 100 * time.Second
+			var a inspect.Audit
+			if err := q.put(cmd.Context(), cmd.OutOrStdout(), &a); err != nil {
+				return err
+			}
+			if bad := a.Unwell(); bad != "" {
+				return unwell(bad)
+			}
+			return nil
+		},
+	}
+	formats(cmd, &q)
+	cmd.Flags().BoolVar(&foreign, "foreign", false, "name the rules of others that would act on packets of Services")
+	return cmd
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/internal/inspect"
+)
+
+func traceCommand() *cobra.Command {
+	q := question{path: "/trace"}
+	var namespace, from, to string
+	cmd := &cobra.Command{
+		Use: "trace --from IP[:PORT] --to IP:PORT[/PROTOCOL] | SERVICE[:PORT]", Short: "Follow a new connection through the agent's decisions, without a packet",
+		Long: `trace tells step by step what the rules of this node do to the first packet of a new
+connection: which guard it meets, which Service it is for, where it is sent and with
+which source. It sends no packet, and knows nothing of the rules of others: for those
+there is fairlead audit --foreign.
+
+Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong usage.
+3: no agent runs here.`,
+		Example: "  fairlead trace --from 10.244.1.5 --to 10.96.0.10:80\n  fairlead trace --from 10.244.1.5 --to shop/web:http",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("trace takes no arguments and got %q: use --from and --to", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			source, err := address(from)
+			if err != nil {
+				return usage("--from is %q, and must be IP or IP:PORT", from)
+			}
+			if _, err := inspect.ParseSubject(to, namespace); err != nil {
+				return usage("--to: %w", err)
+			}
+			q.query.Set("q", to)
+			q.query.Set("namespace", namespace)
+			q.query.Set("from", source.String())
+			var t inspect.Trace
+			if err := q.put(cmd.Context(), cmd.OutOrStdout(), &t); err != nil {
+				return err
+			}
+			if t.Outcome != "forward" {
+				return &Error{Unwell, errors.New("not forwarded: " + t.Verdict)}
+			}
+			return nil
+		},
+	}
+	formats(cmd, &q)
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of a Service named without one")
+	cmd.Flags().StringVar(&from, "from", "", "address that the packet comes from; its port means nothing")
+	cmd.Flags().StringVar(&to, "to", "", "what it is sent to")
+	return cmd
+}
+
+// address reads IP or IP:PORT; the port decides nothing.
+func address(text string) (netip.Addr, error) {
+	if at, err := netip.ParseAddrPort(text); err == nil {
+		return at.Addr(), nil
+	}
+	return netip.ParseAddr(text)
+}

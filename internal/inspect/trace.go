@@ -1,0 +1,148 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Trace is the answer of `fairlead trace`: the way of a new connection's first packet
+// through this node's rules, step by step, without sending one.
+type Trace struct {
+	From    string   `json:"from"`
+	To      string   `json:"to"`
+	Steps   []Step   `json:"steps"`
+	Outcome string   `json:"outcome"` // forward, reject, drop or none (no Service's)
+	Verdict string   `json:"verdict"` // in words
+	Targets []string `json:"targets,omitempty"`
+	// Source is what the target sees: "client" or "node"; "either" if it depends on
+	// which target is chosen.
+	Source string `json:"source,omitempty"`
+}
+
+// Step is one of them.
+type Step struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// Simulate follows a packet. It belongs to the engine's goroutine. The error is a
+// mistake in the question.
+func Simulate(q Question, v engine.View) (Trace, error) {
+	node := v.Node()
+	to, proto, err := destination(q.Subject, v)
+	if err != nil {
+		return Trace{}, err
+	}
+	if to.Addr().IsValid() && model.FamilyOf(to.Addr()) != model.FamilyOf(q.From) {
+		return Trace{}, fmt.Errorf("from %s to %s: they are of different families", q.From, to)
+	}
+	c := ClientOf(q.From, &node, q.Device)
+	t := Trace{From: c.String(), To: to.String() + "/" + proto.String(), Outcome: "none"}
+	f := Find(v, &node, to, proto)
+	if f == nil {
+		t.Outcome, t.Verdict = nobodys(v, &node, to)
+		t.step("dispatch", "no Service has %s", t.To)
+		t.step("verdict", "%s", t.Verdict)
+		return t, nil
+	}
+	t.follow(f, WayOf(f, &node, c), c)
+	return t, nil
+}
+
+// destination turns a Service's name into the address that clients inside the cluster
+// use.
+func destination(s Subject, v engine.View) (netip.AddrPort, model.Protocol, error) {
+	if !s.ByName() {
+		if !s.To.Addr().IsValid() {
+			return s.To, 0, fmt.Errorf("name the address too: a NodePort answers on the addresses of this node")
+		}
+		proto := s.Protocol
+		if proto == 0 {
+			proto = model.TCP
+		}
+		return s.To, proto, nil
+	}
+	res := v.Decide(s.Service)
+	for i := range res.Frontends {
+		f := &res.Frontends[i]
+		if f.Key.Addr.IsValid() && !f.Key.Range() && (s.Port == "" || s.Port == f.Port || s.Port == fmt.Sprint(f.Key.Port)) {
+			return netip.AddrPortFrom(f.Key.Addr, f.Key.Port), f.Key.Protocol, nil
+		}
+	}
+	return s.To, 0, fmt.Errorf("no port %q of Service %s has an address here: fairlead explain %s says why", s.Port, s.Service, s.Service)
+}
+
+func (t *Trace) step(name, format string, args ...any) {
+	t.Steps = append(t.Steps, Step{name, fmt.Sprintf(format, args...)})
+}
+
+func (t *Trace) follow(f *model.Frontend, w Way, c Client) {
+	why, shut := guardedAgainst(f, c.Addr)
+	switch {
+	case shut:
+		t.step("guard", "%s", why)
+	case f.Guarded:
+		t.step("guard", "let in by %s %s", rangesField(f), prefixes(f.SourceRanges))
+	default:
+		t.step("guard", "not guarded")
+	}
+	t.Outcome = w.Verdict
+	if !shut {
+		t.step("dispatch", "%s is %s of Service %s port %s: %s", f.Key, f.Kind, f.Service, f.Port, did(w.Verdict))
+		if f.LocalOnly {
+			t.step("policy", "externalTrafficPolicy Local: %s", map[bool]string{true: "a pod or this node may use every endpoint", false: "from outside, endpoints on this node only"}[c.Pod || c.Node])
+		}
+	}
+	if w.Verdict != model.Forward.String() {
+		t.Verdict = did(w.Verdict) + ": " + w.Why
+		t.step("verdict", "%s", t.Verdict)
+		return
+	}
+	for _, b := range w.Backends {
+		t.Targets = append(t.Targets, b.Addr)
+	}
+	t.Source = "client"
+	switch w.Masquerade {
+	case "":
+		t.step("dnat", "to %s; the source is kept", w.text())
+	case Hairpin:
+		t.Source = "either"
+		if w.Count == 1 {
+			t.Source = "node"
+		}
+		t.step("dnat", "to %s", w.text())
+	default:
+		t.Source = "node"
+		t.step("dnat", "to %s", w.text())
+	}
+	t.Verdict = "sent to " + oneOf(t.Targets, w.Count)
+	t.step("verdict", "%s", t.Verdict)
+}
+
+func oneOf(targets []string, count int) string {
+	if count == 1 {
+		return targets[0]
+	}
+	shown := slices.Clone(targets[:min(len(targets), mostNamed)])
+	if count > len(shown) {
+		shown = append(shown, fmt.Sprintf("%d more", count-len(shown)))
+	}
+	return "one of " + strings.Join(shown, ", ")
+}
+
+// Text writes the steps.
+func (t *Trace) Text(w io.Writer) {
+	fmt.Fprintf(w, "From %s\nTo   %s\n", t.From, t.To)
+	for i, s := range t.Steps {
+		if i < len(t.Steps)-1 {
+			fmt.Fprintf(w, "%d %-12s %s\n", i+1, s.Name, s.Text)
+		}
+	}
+	fmt.Fprintf(w, "Verdict: %s\n", t.Verdict)
+}

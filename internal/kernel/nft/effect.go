@@ -1,0 +1,140 @@
+package nft
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Effect is what a rule of anybody can do to a packet, as far as it can be read without
+// knowing everything that its author's program can write.
+type Effect struct {
+	Ends  string        // "drop", "reject", "dnat", "redirect", "tproxy" or "queue"; "" if none of these
+	Jumps []string      // chains that it leads to
+	Daddr *netip.Prefix // the one destination that it is for; nil: any, or it cannot be told
+	Saddr *netip.Prefix // the one source
+	Dport uint16        // the one destination port; 0: any, or it cannot be told
+}
+
+// EffectOf reads a rule.
+func EffectOf(r *Rule) Effect {
+	e := effects{regs: map[uint32]field{}}
+	eachAttr(r.Exprs, func(_ uint16, expr []byte) {
+		var name string
+		var data []byte
+		eachAttr(expr, func(typ uint16, d []byte) {
+			switch typ {
+			case unix.NFTA_EXPR_NAME:
+				name = string(cstr(d))
+			case unix.NFTA_EXPR_DATA:
+				data = d
+			}
+		})
+		e.expr(name, data)
+	})
+	return e.out
+}
+
+// field is what a register holds of a packet.
+type field struct {
+	base, offset, length uint32
+	mask                 []byte
+}
+
+type effects struct {
+	regs map[uint32]field
+	out  Effect
+}
+
+func (e *effects) expr(name string, data []byte) {
+	at := map[uint16][]byte{}
+	eachAttr(data, func(typ uint16, d []byte) { at[typ] = d })
+	switch name {
+	case "payload":
+		e.regs[be32(at[unix.NFTA_PAYLOAD_DREG])] = field{base: be32(at[unix.NFTA_PAYLOAD_BASE]), offset: be32(at[unix.NFTA_PAYLOAD_OFFSET]), length: be32(at[unix.NFTA_PAYLOAD_LEN])}
+	case "bitwise":
+		f := e.regs[be32(at[unix.NFTA_BITWISE_SREG])]
+		f.mask = slices.Clone(dataValue(at[unix.NFTA_BITWISE_MASK]))
+		e.regs[be32(at[unix.NFTA_BITWISE_DREG])] = f
+	case "meta", "ct", "fib", "rt", "numgen": // the first attribute of each names the register that it loads
+		delete(e.regs, be32(at[1]))
+	case "hash", "socket":
+		delete(e.regs, be32(at[2]))
+	case "cmp":
+		if f, known := e.regs[be32(at[unix.NFTA_CMP_SREG])]; known && be32(at[unix.NFTA_CMP_OP]) == unix.NFT_CMP_EQ {
+			e.equals(f, dataValue(at[unix.NFTA_CMP_DATA]))
+		}
+	case "immediate":
+		var d elementDecoder
+		d.chains = map[string]string{}
+		e.verdict(d.verdict(at[unix.NFTA_IMMEDIATE_DATA]))
+	case "reject", "tproxy", "queue":
+		e.out.Ends = name
+	case "redir":
+		e.out.Ends = "redirect"
+	case "nat":
+		if be32(at[unix.NFTA_NAT_TYPE]) == unix.NFT_NAT_DNAT {
+			e.out.Ends = "dnat"
+		}
+	case "target": // of iptables, in its own form
+		e.target(string(cstr(at[unix.NFTA_TARGET_NAME])))
+	}
+}
+
+func (e *effects) verdict(v Verdict) {
+	switch {
+	case v.Code == CodeDrop:
+		e.out.Ends = "drop"
+	case v.Chain != "":
+		e.out.Jumps = append(e.out.Jumps, v.Chain)
+	}
+}
+
+func (e *effects) target(name string) {
+	ends := map[string]string{"DROP": "drop", "REJECT": "reject", "DNAT": "dnat", "REDIRECT": "redirect", "TPROXY": "tproxy", "NFQUEUE": "queue"}
+	if end, known := ends[name]; known {
+		e.out.Ends = end
+	}
+}
+
+// equals notes a comparison of an address or a port.
+func (e *effects) equals(f field, value []byte) {
+	switch {
+	case f.base == unix.NFT_PAYLOAD_TRANSPORT_HEADER && f.offset == 2 && f.length == 2 && len(value) == 2:
+		e.out.Dport = binary.BigEndian.Uint16(value)
+	case f.base != unix.NFT_PAYLOAD_NETWORK_HEADER:
+	case f.offset == 16 && f.length <= 4, f.offset == 24 && f.length <= 16 && f.length > 4:
+		e.out.Daddr = prefixOf(f, value)
+	case f.offset == 12 && f.length <= 4, f.offset == 8 && f.length <= 16 && f.length > 4:
+		e.out.Saddr = prefixOf(f, value)
+	}
+}
+
+// prefixOf reads an address of which some bits, or the first bytes, are compared; nil if
+// they are no prefix.
+func prefixOf(f field, value []byte) *netip.Prefix {
+	size := 4
+	if f.offset == 24 || f.offset == 8 {
+		size = 16
+	}
+	if len(value) > size || len(value) == 0 {
+		return nil
+	}
+	bits := len(value) * 8
+	if len(f.mask) == len(value) {
+		bits = 0
+		for bits < len(value)*8 && f.mask[bits/8]&(0x80>>(bits%8)) != 0 {
+			bits++
+		}
+	}
+	whole := make([]byte, size)
+	copy(whole, value)
+	a, _ := netip.AddrFromSlice(whole)
+	p, err := a.Prefix(bits)
+	if err != nil {
+		return nil
+	}
+	return &p
+}
