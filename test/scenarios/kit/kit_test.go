@@ -134,7 +134,7 @@ func TestFalseExpectationsFail(t *testing.T) {
 		`log contains "nothing of the kind"`:                                             "no line holds",
 		`log lacks "applied"`:                                                            "there is a line",
 		`prints node-a "nft list tables": contains "other"`:                              "no line holds",
-		`from client to {{vip 10}}:80: shares pod-a1=75 pod-b1=25 of 200`:                "of 200 requests, want 75",
+		`from client to {{vip 10}}:80: shares pod-a1=75 pod-b1=25 of 200`:                "of 800 requests, want 75",
 		`traffic t: lost 0 of 5`:                                                         "no traffic",
 		`flow f: backend pod-a1`:                                                         "no flow",
 		`from mars to {{vip 10}}:80: refused`:                                            "find host",
