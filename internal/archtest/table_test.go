@@ -94,7 +94,7 @@ func planeRows() []row {
 		plane("nftables", "kernel/nft"),
 		plane("offload", "kernel/nft"),
 		plane("iptables", "kernel/iptables", "kernel/nfacct"),
-		plane("ipvs", "kernel/ipvs", "kernel/link"),
+		plane("ipvs", "kernel/ipvs", "kernel/nft"),
 		plane("userspace"),
 	}
 }

@@ -1,7 +1,6 @@
-// Package ipvs is the seam to what kube-proxy's ipvs mode leaves in a network
-// namespace besides iptables chains: the device kube-ipvs0 with every Service
-// address, and the ipsets that its chains look into. It finds and removes them.
+// Package ipvs is the seam to IPVS in one network namespace: virtual and real servers, over generic
+// netlink, and the device kube-ipvs0 that carries the addresses of Services. It also finds and removes what
+// kube-proxy's ipvs mode leaves: that device and its ipsets.
 //
-// takeover calls it. Virtual servers are left: without the device and behind our
-// translation no packet reaches them; `ipvsadm --clear` removes them.
+// The data plane ipvs calls it, and takeover.
 package ipvs

@@ -1,0 +1,223 @@
+package ipvs
+
+import (
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// layout is the version of what we write: a table of another one is made anew.
+const layout = "fairlead-ipvs layout 1"
+
+// present is the value of an object that has none.
+const present = "\x01"
+
+// beforeIPVS is before the hooks of IPVS, which takes packets at input (98) and output (-98), and before anybody's
+// translation at output (-100): the destination is still the Service's.
+const beforeIPVS = -110
+
+// Chains that verdicts lead to.
+const (
+	chainMasquerade  = "masquerade"   // external traffic under policy Cluster
+	chainCluster     = "cluster"      // a ClusterIP
+	chainLocal       = "local"        // externalTrafficPolicy Local, with endpoints here
+	chainLocalDrop   = "local-drop"   // the same without: for pods and the node only
+	chainLocalReject = "local-reject" // the same
+	chainReject      = "reject-chain"
+	verdictServe     = "serve"
+	verdictDrop      = "drop"
+)
+
+func verdictOf(value string) nft.Verdict {
+	switch value {
+	case verdictServe:
+		return nft.Accept()
+	case verdictDrop:
+		return nft.Drop()
+	}
+	return nft.Goto(value)
+}
+
+func valueOf(v nft.Verdict) string {
+	switch v {
+	case nft.Accept():
+		return verdictServe
+	case nft.Drop():
+		return verdictDrop
+	}
+	if v.Code == nft.CodeGoto {
+		return v.Chain
+	}
+	return "a foreign verdict" // Load only: never what is wanted
+}
+
+type chainDef struct {
+	name  string
+	hook  *nft.Hook
+	rules func(l lang, v *model.NodeView) []rule
+}
+
+func hook(typ string, num nft.HookNum, prio int32) *nft.Hook {
+	return &nft.Hook{Type: typ, Num: num, Priority: prio, Policy: nft.PolicyAccept}
+}
+
+// chainDefs are the chains of each table, those before others that lead to them.
+func chainDefs() []chainDef {
+	return []chainDef{
+		{name: chainReject, rules: rejectRules},
+		{name: chainMasquerade, rules: func(_ lang, v *model.NodeView) []rule { return []rule{join(mark(v), does(nft.Accept()))} }},
+		{name: chainCluster, rules: clusterRules},
+		{name: chainLocal, rules: func(l lang, v *model.NodeView) []rule { return localRules(l, v, nft.Accept()) }},
+		{name: chainLocalDrop, rules: func(l lang, v *model.NodeView) []rule { return localRules(l, v, nft.Drop()) }},
+		{name: chainLocalReject, rules: func(l lang, v *model.NodeView) []rule { return localRules(l, v, nft.Goto(chainReject)) }},
+		{name: "guard-check", rules: func(l lang, _ *model.NodeView) []rule {
+			key, next := l.vip()
+			return allowed(l, key, next, "fw-allowed")
+		}},
+		{name: "guard-check-nodeports", rules: func(l lang, _ *model.NodeView) []rule {
+			key, next := l.port()
+			return allowed(l, key, next, "fw-allowed-nodeports")
+		}},
+		{name: "guard", rules: guardRules},
+		{name: "dispatch", rules: dispatchRules},
+		{name: "dead-addresses", rules: deadRules},
+		{name: "filter-input", hook: hook("filter", nft.HookInput, beforeIPVS), rules: inputRules},
+		{name: "filter-forward", hook: hook("filter", nft.HookForward, beforeIPVS), rules: forwardRules},
+		{name: "filter-output", hook: hook("filter", nft.HookOutput, beforeIPVS), rules: outputRules},
+		{name: "nat-postrouting", hook: hook("nat", nft.HookPostrouting, 100), rules: postroutingRules},
+	}
+}
+
+// rejectRules: a reset, because a TCP client on this host would wait a second for the ICMP error to count.
+func rejectRules(l lang, _ *model.NodeView) []rule {
+	tcp := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(model.TCP)}), nft.RejectReset()}
+	return []rule{tcp, {nft.RejectPort(l.f)}}
+}
+
+// clusterRules: what does not come from a pod is masqueraded, if it is known what a pod is (contract.md 4).
+func clusterRules(l lang, v *model.NodeView) []rule {
+	masquerade := join(mark(v), does(nft.Accept()))
+	if v.MasqueradeAll {
+		return []rule{masquerade}
+	}
+	pods := l.fromPods(v)
+	if len(pods) == 0 {
+		return []rule{does(nft.Accept())}
+	}
+	var out []rule
+	for _, p := range pods {
+		out = append(out, join(p, does(nft.Accept())))
+	}
+	return append(out, masquerade)
+}
+
+// localRules: under externalTrafficPolicy Local pods are served as they are, and the node masqueraded.
+func localRules(l lang, v *model.NodeView, others nft.Verdict) []rule {
+	var out []rule
+	for _, p := range l.fromPods(v) {
+		out = append(out, join(p, does(nft.Accept())))
+	}
+	return append(out, join(fromNode(), mark(v), does(nft.Accept())), does(others))
+}
+
+// allowed: a positive match and a drop, because a negated one does not list.
+func allowed(l lang, key rule, next int, set string) []rule {
+	return []rule{
+		join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in(set)}, does(nft.Return())),
+		does(nft.Drop()),
+	}
+}
+
+func guardRules(l lang, _ *model.NodeView) []rule {
+	vip, _ := l.vip()
+	port, _ := l.port()
+	return []rule{
+		join(vip, rule{in("fw-guarded")}, does(nft.Goto("guard-check"))),
+		join(l.to("nodeport-ips"), port, rule{in("fw-guarded-nodeports")}, does(nft.Goto("guard-check-nodeports"))),
+	}
+}
+
+// dispatchRules: what IPVS does not know of must not reach what listens on the node: the addresses on the device
+// are the node's own.
+func dispatchRules(l lang, _ *model.NodeView) []rule {
+	vip, _ := l.vip()
+	port, _ := l.port()
+	out := []rule{does(nft.Jump("guard")), join(vip, vmap("services")), join(l.to("nodeport-ips"), port, vmap("nodeports"))}
+	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} { // not ICMP: an address on the device answers
+		only := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)}), nft.CountPackets()}
+		out = append(out, join(l.to("addresses"), only, does(nft.Goto(chainReject))))
+	}
+	return out
+}
+
+// deadRules silence the addresses of the Service ranges that are no Service's.
+func deadRules(l lang, v *model.NodeView) []rule {
+	out := []rule{join(l.to("addresses"), does(nft.Return()))}
+	for _, p := range ofFamily(v.ServiceCIDRs, l.f) {
+		out = append(out, join(l.inside(nft.DestAddr(l.f, nft.Word(0)), p), does(nft.Drop())))
+	}
+	return out
+}
+
+func inputRules(lang, *model.NodeView) []rule {
+	return []rule{join(newConnection(), does(nft.Jump("dispatch")))}
+}
+
+func forwardRules(lang, *model.NodeView) []rule {
+	return []rule{join(newConnection(), does(nft.Jump("dead-addresses")))}
+}
+
+// outputRules: a connection of the node to an address on the device has that address as its source too.
+func outputRules(l lang, v *model.NodeView) []rule {
+	return []rule{
+		join(newConnection(), l.from("addresses"), mark(v)),
+		join(newConnection(), does(nft.Jump("dispatch"))),
+		join(newConnection(), does(nft.Jump("dead-addresses"))),
+	}
+}
+
+// postroutingRules: hairpin: an endpoint that reaches itself must see another source, or it answers itself past
+// our translation.
+func postroutingRules(l lang, v *model.NodeView) []rule {
+	pair := rule{
+		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)), nft.MetaL4Proto(nft.Word(2 * l.addr)),
+		nft.DestPort(nft.Word(2*l.addr + 1)), in("hairpin"),
+	}
+	return []rule{join(marked(v), rule{nft.Masquerade()}), join(pair, rule{nft.Masquerade()})}
+}
+
+// Base implements dataplane.Driver.
+func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
+	for i, f := range d.families {
+		put := func(k dataplane.Kind, id, value string) {
+			emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: f, ID: id}, Value: value})
+		}
+		put(dataplane.KindRoot, "", layout)
+		for _, def := range setDefs() {
+			put(kindSet, def.name, present)
+		}
+		for _, c := range chainDefs() {
+			put(kindChain, c.name, d.write(func() []rule { return c.rules(langOf(f), &view) }))
+		}
+		if i == 0 {
+			put(kindDevice, ipvs.Device, present)
+		}
+		for _, a := range view.NodePortAddrs {
+			if model.FamilyOf(a) == f {
+				put(kindNodePortIP, string(nft.AppendAddr(nil, a)), present)
+			}
+		}
+	}
+}
+
+// write files how a chain is written and gives the digest of its rules.
+func (d *Driver) write(rules func() []rule) string {
+	var tags [][]byte
+	for _, r := range rules() {
+		tags = append(tags, tag(r))
+	}
+	sum := digest(tags)
+	d.rules[sum] = rules
+	return sum
+}

@@ -1,0 +1,86 @@
+package ipvs
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Name is the value of --proxy-mode.
+const Name = "ipvs"
+
+// Params configure a Driver.
+type Params struct {
+	NFT       nft.Kernel
+	IPVS      ipvs.Kernel
+	Addresses ipvs.Addresses
+	// Families are those to serve, both if empty. Probe takes away what the kernel cannot do.
+	Families  []model.Family
+	Scheduler string // "" = rr
+	// Exclude: virtual servers there that we did not make are not ours, even on our device.
+	Exclude []netip.Prefix
+	// Drain is how long a removed TCP or SCTP endpoint keeps its connections.
+	Drain    time.Duration
+	Timeouts ipvs.Timeouts
+	// Audit is how often Watch has everything compared, because IPVS tells nobody of changes; 0: never.
+	Audit time.Duration
+}
+
+// Driver is the IPVS data plane. Its methods belong to one goroutine, but for Watch.
+type Driver struct {
+	p        Params
+	families []model.Family
+	rules    map[string]func() []rule // by digest
+	seen     ledger
+	sum      uint64 // of all that we believe to be in IPVS
+	unsure   bool   // an Apply failed on its way
+}
+
+var _ dataplane.Driver = (*Driver)(nil)
+
+// New makes a Driver. It touches nothing.
+func New(p Params) *Driver {
+	if len(p.Families) == 0 {
+		p.Families = []model.Family{model.IPv4, model.IPv6}
+	}
+	if p.Scheduler == "" {
+		p.Scheduler = "rr"
+	}
+	return &Driver{p: p, families: p.Families, rules: map[string]func() []rule{}}
+}
+
+// Name implements dataplane.Driver.
+func (d *Driver) Name() string { return Name }
+
+// Width implements dataplane.Driver: a real server is an object of its own.
+func (d *Driver) Width(dataplane.Key) int { return 0 }
+
+// Linger implements dataplane.Driver: connections of TCP and SCTP go on over a real server that takes no
+// new ones. A removed endpoint of UDP is gone (one that is only ending is still rendered): to send on to it would
+// be to lose what clients send.
+func (d *Driver) Linger(k dataplane.Key) time.Duration {
+	switch k.Kind {
+	case kindVirtual, kindReal:
+		if k.ID[0] != byte(model.UDP) {
+			return d.p.Drain
+		}
+	case kindOwned:
+		if k.ID[addrLen(k.Family)] != byte(model.UDP) {
+			return d.p.Drain
+		}
+	}
+	return 0
+}
+
+// ViewChanged implements dataplane.Driver: there is a virtual server for each address of a NodePort, and no
+// Service address on the device that the node has anyway.
+func (d *Driver) ViewChanged(old, now *model.NodeView) bool {
+	return !slices.Equal(old.NodePortAddrs, now.NodePortAddrs) || !slices.Equal(old.NodeAddrs, now.NodeAddrs)
+}
+
+func (d *Driver) serves(f model.Family) bool { return slices.Contains(d.families, f) }

@@ -1,0 +1,170 @@
+package ipvs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// The kinds, in creation order.
+const (
+	kindSet    = dataplane.KindRoot + 1 + iota
+	kindChain  // and its rules; all chains are Base's
+	kindDevice // kube-ipvs0, of the first family
+	kindRange  // a range of ports, which is refused
+	kindNodePortIP
+	kindAddressKnown
+	kindHairpin
+	kindGuarded
+	kindGuardedNodePort
+	kindAllowed
+	kindAllowedNodePort
+	kindOwned // this virtual server is ours
+	kindService
+	kindNodePort
+	kindVirtual
+	kindReal
+	kindWeight // of a real server; without it the real server gets no new connections
+	kindAddress
+	kinds // how many there are
+)
+
+// setDef declares one of our sets; each element is an object of its kind, and its ID the kernel's key.
+type setDef struct {
+	name     string
+	kind     dataplane.Kind
+	key      func(f nft.Family) []nft.Part
+	verdicts bool
+	ranges   bool // the last part of the key is a range
+}
+
+// setDefs are the sets of each table.
+func setDefs() []setDef {
+	addr := func(f nft.Family) []nft.Part { return []nft.Part{nft.Addr(f)} }
+	vip := func(f nft.Family) []nft.Part { return []nft.Part{nft.Addr(f), nft.L4Proto, nft.Port} }
+	port := func(nft.Family) []nft.Part { return []nft.Part{nft.L4Proto, nft.Port} }
+	from := func(key func(nft.Family) []nft.Part) func(f nft.Family) []nft.Part {
+		return func(f nft.Family) []nft.Part { return append(key(f), nft.Addr(f)) }
+	}
+	return []setDef{
+		{name: "nodeport-ips", kind: kindNodePortIP, key: addr},
+		{name: "addresses", kind: kindAddressKnown, key: addr},
+		{name: "hairpin", kind: kindHairpin, key: func(f nft.Family) []nft.Part { return append(addr(f), vip(f)...) }},
+		{name: "fw-guarded", kind: kindGuarded, key: vip},
+		{name: "fw-guarded-nodeports", kind: kindGuardedNodePort, key: port},
+		{name: "fw-allowed", kind: kindAllowed, key: from(vip), ranges: true},
+		{name: "fw-allowed-nodeports", kind: kindAllowedNodePort, key: from(port), ranges: true},
+		{name: "virtual-servers", kind: kindOwned, key: vip},
+		{name: "services", kind: kindService, key: vip, verdicts: true},
+		{name: "nodeports", kind: kindNodePort, key: port, verdicts: true},
+	}
+}
+
+func (d *setDef) spec(f model.Family) nft.SetSpec {
+	s := nft.SetSpec{Ref: tableRef(f).Set(d.name), Key: d.key(nftFamily(f)), Verdicts: d.verdicts, Typeof: true}
+	if d.ranges {
+		s.Flags = nft.SetInterval
+	}
+	return s
+}
+
+// isElement tells whether a kind lives in a set.
+func isElement(k dataplane.Kind) bool { return k >= kindNodePortIP && k <= kindNodePort }
+
+// inIPVS tells whether a kind lives in IPVS or on the device, and not in the table.
+func inIPVS(k dataplane.Kind) bool { return k == kindDevice || k >= kindVirtual }
+
+func addrLen(f model.Family) int {
+	if f == model.IPv6 {
+		return 16
+	}
+	return 4
+}
+
+// vipKey is the kernel's key of an address, protocol and port; without the address it is that of a NodePort.
+func vipKey(k model.FrontendKey) []byte {
+	var b []byte
+	if k.Addr.IsValid() {
+		b = nft.AppendAddr(b, k.Addr)
+	}
+	return nft.AppendPort(nft.AppendProto(b, uint8(k.Protocol)), k.Port)
+}
+
+// The ID of a virtual server is protocol, port, address; that of a real server has port and address
+// of it behind that.
+func virtualID(k ipvs.VirtualKey) string {
+	b := binary.BigEndian.AppendUint16([]byte{k.Protocol}, k.Port)
+	return string(nft.AppendAddr(b, k.Addr))
+}
+
+func realID(of string, at netip.AddrPort) string {
+	return of + string(nft.AppendAddr(binary.BigEndian.AppendUint16(nil, at.Port()), at.Addr()))
+}
+
+func parseVirtual(id string, f model.Family) (ipvs.VirtualKey, string) {
+	n := 3 + addrLen(f)
+	a, _ := netip.AddrFromSlice([]byte(id[3:n])) // we made it of an address
+	return ipvs.VirtualKey{Protocol: id[0], Port: uint16(id[1])<<8 | uint16(id[2]), Addr: a}, id[n:]
+}
+
+func parseReal(id string, f model.Family) (ipvs.VirtualKey, netip.AddrPort) {
+	of, rest := parseVirtual(id, f)
+	a, _ := netip.AddrFromSlice([]byte(rest[2:])) // as above
+	return of, netip.AddrPortFrom(a, uint16(rest[0])<<8|uint16(rest[1]))
+}
+
+// KeyString implements dataplane.Driver.
+func (d *Driver) KeyString(k dataplane.Key) string {
+	switch {
+	case k.Kind == dataplane.KindRoot:
+		return "table " + tableRef(k.Family).String()
+	case k.Kind == kindSet:
+		return "set " + tableRef(k.Family).Set(k.ID).String()
+	case k.Kind == kindChain:
+		return "chain " + tableRef(k.Family).Chain(k.ID).String()
+	case k.Kind == kindDevice:
+		return "device " + ipvs.Device
+	case k.Kind == kindVirtual:
+		v, _ := parseVirtual(k.ID, k.Family)
+		return "virtual server " + v.String()
+	case k.Kind == kindReal, k.Kind == kindWeight:
+		of, at := parseReal(k.ID, k.Family)
+		what := "real server "
+		if k.Kind == kindWeight {
+			what = "weight of real server "
+		}
+		return what + at.String() + " of " + of.String()
+	case k.Kind == kindAddress:
+		a, _ := netip.AddrFromSlice([]byte(k.ID)) // as above
+		return "address " + a.String() + " on " + ipvs.Device
+	case k.Kind == kindRange:
+		return "range of ports " + k.ID
+	}
+	for _, def := range setDefs() {
+		if def.kind == k.Kind {
+			return fmt.Sprintf("element %x of %s", k.ID, tableRef(k.Family).Set(def.name))
+		}
+	}
+	return k.String()
+}
+
+const tableName = "fairlead-ipvs"
+
+func tableRef(f model.Family) nft.TableRef {
+	return nft.TableRef{Family: nftFamily(f), Name: tableName}
+}
+
+func nftFamily(f model.Family) nft.Family {
+	if f == model.IPv6 {
+		return nft.IPv6
+	}
+	return nft.IPv4
+}
+
+// allFamilies are both, also where only one is served.
+func allFamilies() [2]model.Family { return [2]model.Family{model.IPv4, model.IPv6} }

@@ -1,0 +1,312 @@
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Load implements dataplane.Driver.
+func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
+	before, err := d.p.NFT.Generation(ctx)
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	r := reader{d: d, families: d.families, emit: emit}
+	if err := r.tables(ctx); err != nil {
+		return loadError(err)
+	}
+	if err := r.all(ctx); err != nil {
+		return loadError(err)
+	}
+	after, err := d.p.NFT.Generation(ctx)
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	if !d.seen.quiet(ctx, before, after) {
+		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
+	}
+	d.seen.compared(after)
+	d.sum, d.unsure = r.sum, false
+	if len(r.broken.Families) > 0 {
+		return &r.broken
+	}
+	return nil
+}
+
+// loadError: what vanishes between a list and its dump is a concurrent change like any other.
+func loadError(err error) error {
+	if errors.Is(err, nft.ErrInterrupted) || errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("load: %w: %w", dataplane.ErrInterrupted, err)
+	}
+	return fmt.Errorf("load: %w", err)
+}
+
+// reader reads everything that is ours.
+type reader struct {
+	d        *Driver
+	families []model.Family
+	emit     func(dataplane.Key, string) // nil: only sum
+	sum      uint64
+	mine     map[ipvs.VirtualKey]bool // by our own account
+	broken   dataplane.RebuildError
+}
+
+// put reports an object; those of IPVS are summed up.
+func (r *reader) put(k dataplane.Key, value string) {
+	if inIPVS(k.Kind) {
+		r.sum += summand(k, value)
+	}
+	if r.emit != nil {
+		r.emit(k, value)
+	}
+}
+
+// summand is an object's part of the sum of all; nothing for one that is absent.
+func summand(k dataplane.Key, value string) uint64 {
+	if value == "" {
+		return 0
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %d %d %s %s", k.Kind, k.Family, len(k.ID), k.ID, value) // a hash never fails
+	return h.Sum64()
+}
+
+// tables reads our tables, whole.
+func (r *reader) tables(ctx context.Context) error {
+	list, err := r.d.p.NFT.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	r.mine = map[ipvs.VirtualKey]bool{}
+	for _, f := range allFamilies() {
+		for i := range list {
+			if list[i].Ref != tableRef(f) {
+				continue
+			}
+			if why, err := r.table(ctx, f, &list[i]); err != nil {
+				return err
+			} else if why != "" {
+				r.broken.Families, r.broken.Why = append(r.broken.Families, f), why
+			}
+		}
+	}
+	return nil
+}
+
+// mark reads the layout in the comment of a table; "" is that of somebody else's.
+func markOf(t *nft.Table) string {
+	u := t.UserData
+	if len(u) < 3 || u[0] != 0 || int(u[1]) > len(u)-2 {
+		return ""
+	}
+	text := strings.TrimRight(string(u[2:2+u[1]]), "\x00")
+	if !strings.HasPrefix(text, "fairlead-ipvs ") {
+		return ""
+	}
+	return text
+}
+
+// table reads one table. What it cannot be repaired for, object by object, is the reason to make it anew.
+func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why string, err error) {
+	put := func(k dataplane.Kind, id, value string) { r.put(dataplane.Key{Kind: k, Family: f, ID: id}, value) }
+	switch value := markOf(t); {
+	case value == "" || t.Flags&nft.TableOwner != 0:
+		return "", fmt.Errorf("table %s %w: it does not carry our mark; if nothing needs it, remove it with: nft delete table %s", t.Ref, dataplane.ErrNotOurs, t.Ref)
+	case !r.d.serves(f):
+		put(dataplane.KindRoot, "", value)
+		return "", nil
+	case value != layout:
+		return "another layout", nil
+	case t.Flags&nft.TableDormant != 0:
+		return "the table is dormant", nil
+	}
+	k := r.d.p.NFT
+	sets, err := k.Sets(ctx, t.Ref)
+	if err != nil {
+		return "", err
+	}
+	chains, err := k.Chains(ctx, t.Ref)
+	if err != nil {
+		return "", err
+	}
+	rules, err := k.Rules(ctx, t.Ref)
+	if err != nil {
+		return "", err
+	}
+	if why := damage(f, sets, chains); why != "" {
+		return why, nil
+	}
+	put(dataplane.KindRoot, "", layout)
+	tags := map[string][][]byte{}
+	for i := range rules {
+		tags[rules[i].Chain.Name] = append(tags[rules[i].Chain.Name], rules[i].UserData)
+	}
+	for i := range chains {
+		put(kindChain, chains[i].Ref.Name, digest(tags[chains[i].Ref.Name]))
+	}
+	for _, def := range setDefs() {
+		if !slices.ContainsFunc(sets, func(s nft.Set) bool { return s.Ref.Name == def.name }) {
+			continue
+		}
+		put(kindSet, def.name, present)
+		elements, err := r.elements(ctx, f, &def)
+		if err != nil {
+			return "", err
+		}
+		for id, value := range elements {
+			put(def.kind, id, value)
+			if def.kind == kindOwned {
+				r.mine[ownedKey(id, f)] = true
+			}
+		}
+	}
+	return "", nil
+}
+
+// damage tells what no repair of single objects can mend: a set or chain that is not ours may be in use, and a
+// declaration cannot be changed.
+func damage(f model.Family, sets []nft.Set, chains []nft.Chain) string {
+	for i := range sets {
+		if sets[i].Flags&nft.SetAnonymous != 0 {
+			continue // part of a foreign rule, which its chain's digest shows
+		}
+		at := slices.IndexFunc(setDefs(), func(d setDef) bool { return d.name == sets[i].Ref.Name })
+		if at < 0 {
+			return "a foreign set"
+		}
+		if spec := setDefs()[at].spec(f); !spec.Matches(sets[i]) {
+			return "the declaration of a set"
+		}
+	}
+	for i := range chains {
+		at := slices.IndexFunc(chainDefs(), func(c chainDef) bool { return c.name == chains[i].Ref.Name })
+		if at < 0 {
+			return "a foreign chain"
+		}
+		want := chainDefs()[at].hook
+		if (want == nil) != (chains[i].Hook == nil) || want != nil && *want != *chains[i].Hook {
+			return "the hook of a chain"
+		}
+	}
+	return ""
+}
+
+// readings bounds how often a set is read.
+const readings = 8
+
+// elements reads a set until two readings agree: of a hash table that grows just now, as one does after many
+// insertions, a dump may miss some and give others twice.
+func (r *reader) elements(ctx context.Context, f model.Family, def *setDef) (map[string]string, error) {
+	var last map[string]string
+	for n := range readings {
+		now := map[string]string{}
+		err := r.d.p.NFT.Elements(ctx, tableRef(f).Set(def.name), func(e *nft.Element) error {
+			value := present
+			if def.verdicts {
+				value = valueOf(e.Verdict)
+			}
+			now[string(e.Key)+string(e.KeyEnd)] = value
+			return ctx.Err()
+		})
+		if err != nil && (!errors.Is(err, nft.ErrInterrupted) || ctx.Err() != nil) {
+			return nil, err
+		}
+		if n > 0 && maps.Equal(last, now) {
+			return now, nil
+		}
+		last = now
+	}
+	return nil, nft.ErrInterrupted
+}
+
+// owned reads only which virtual servers are ours.
+func (r *reader) owned(ctx context.Context) error {
+	r.mine = map[ipvs.VirtualKey]bool{}
+	def := setDef{name: "virtual-servers", kind: kindOwned}
+	for _, f := range r.families {
+		elements, err := r.elements(ctx, f, &def)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+		for id := range elements {
+			r.mine[ownedKey(id, f)] = true
+		}
+	}
+	return nil
+}
+
+func ownedKey(id string, f model.Family) ipvs.VirtualKey {
+	n := addrLen(f)
+	a, _ := netip.AddrFromSlice([]byte(id[:n])) // the kernel's key has it
+	return ipvs.VirtualKey{Addr: a, Protocol: id[n], Port: uint16(id[n+4])<<8 | uint16(id[n+5])}
+}
+
+// all reads the device and IPVS. A virtual server is ours by our own account, or, because kube-proxy keeps none, if
+// its address is on the device and not excluded.
+func (r *reader) all(ctx context.Context) error {
+	has, err := r.d.p.Addresses.HasDevice(ctx)
+	if err != nil {
+		return err
+	}
+	if has {
+		r.put(dataplane.Key{Kind: kindDevice, Family: r.families[0], ID: ipvs.Device}, present)
+	}
+	addrs, err := r.d.p.Addresses.List(ctx)
+	if err != nil {
+		return err
+	}
+	onDevice := map[netip.Addr]bool{}
+	for _, a := range addrs {
+		onDevice[a] = !within(r.d.p.Exclude, a)
+		r.put(dataplane.Key{Kind: kindAddress, Family: model.FamilyOf(a), ID: string(nft.AppendAddr(nil, a))}, present)
+	}
+	virtuals, err := r.d.p.IPVS.Virtuals(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range virtuals {
+		v := &virtuals[i]
+		if v.Mark != 0 || !r.mine[v.VirtualKey] && !onDevice[v.Addr] {
+			continue
+		}
+		if err := r.virtual(ctx, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) virtual(ctx context.Context, v *ipvs.Virtual) error {
+	f, id := model.FamilyOf(v.Addr), virtualID(v.VirtualKey)
+	r.put(dataplane.Key{Kind: kindVirtual, Family: f, ID: id}, valueOfVirtual(v))
+	reals, err := r.d.p.IPVS.Reals(ctx, v.VirtualKey)
+	if err != nil {
+		return err
+	}
+	for _, to := range reals {
+		at := realID(id, to.At)
+		value := present
+		if to.Method != 0 {
+			value = "another method" // Load only: never what is wanted
+		}
+		r.put(dataplane.Key{Kind: kindReal, Family: f, ID: at}, value)
+		if to.Weight > 0 {
+			r.put(dataplane.Key{Kind: kindWeight, Family: f, ID: at}, strconv.FormatUint(uint64(to.Weight), 10))
+		}
+	}
+	return nil
+}

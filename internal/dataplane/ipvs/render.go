@@ -1,0 +1,190 @@
+package ipvs
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Render implements dataplane.Driver.
+func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
+	if !d.serves(f.Key.Family) {
+		return
+	}
+	r := frontend{d: d, f: f, view: view, emit: emit}
+	if f.Key.Range() {
+		r.put(kindRange, f.Key.String(), present)
+		return
+	}
+	verdict, backends := r.verdict()
+	kind := kindService
+	if f.Kind == model.NodePort {
+		kind = kindNodePort
+	}
+	r.put(kind, string(vipKey(f.Key)), verdict)
+	if f.Guarded {
+		r.guard()
+	}
+	if len(backends) > 0 {
+		r.hairpin(backends)
+		for _, a := range r.addrs() {
+			r.virtual(a, backends)
+		}
+	}
+	if a := f.Key.Addr; a.IsValid() && !slices.Contains(view.NodeAddrs, a) {
+		r.put(kindAddressKnown, string(nft.AppendAddr(nil, a)), present)
+		r.put(kindAddress, string(nft.AppendAddr(nil, a)), present)
+	}
+}
+
+// frontend renders one Frontend.
+type frontend struct {
+	d    *Driver
+	f    *model.Frontend
+	view *model.NodeView
+	emit func(dataplane.Object)
+}
+
+func (r *frontend) put(k dataplane.Kind, id, value string) {
+	r.emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: r.f.Key.Family, ID: id}, Value: value})
+}
+
+// addrs are those on which the Frontend answers.
+func (r *frontend) addrs() []netip.Addr {
+	if r.f.Kind != model.NodePort {
+		return []netip.Addr{r.f.Key.Addr}
+	}
+	var out []netip.Addr
+	for _, a := range r.view.NodePortAddrs {
+		if model.FamilyOf(a) == r.f.Key.Family {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// verdict says what becomes of a new connection, and whom it may reach. A virtual server has one list, whoever the
+// client is: under externalTrafficPolicy Local pods and the node share the endpoints on this node if
+// there are any, and have those of the whole cluster if there are none.
+func (r *frontend) verdict() (string, []model.Backend) {
+	f := r.f
+	cluster, local := sane(f.Verdict, f.Backends), sane(f.LocalVerdict, f.LocalBackends)
+	switch {
+	case f.LocalOnly && local == model.Forward:
+		return chainLocal, f.LocalBackends
+	case f.LocalOnly && cluster == model.Forward && local == model.Drop:
+		return chainLocalDrop, f.Backends
+	case f.LocalOnly && cluster == model.Forward:
+		return chainLocalReject, f.Backends
+	case f.LocalOnly && local == model.Drop, cluster == model.Drop:
+		return verdictDrop, nil
+	case cluster != model.Forward: // an unknown verdict fails closed
+		return chainReject, nil
+	case f.Kind == model.ClusterIP:
+		return chainCluster, f.Backends
+	case f.Masquerade:
+		return chainMasquerade, f.Backends
+	}
+	return verdictServe, f.Backends
+}
+
+// sane fails closed: nothing can be forwarded to nobody.
+func sane(v model.Verdict, list []model.Backend) model.Verdict {
+	if v == model.Forward && len(list) == 0 {
+		return model.Reject
+	}
+	return v
+}
+
+// guard: the node's own connection to an address on the device has that address as its source, so it is
+// let in if one of the node's addresses is.
+func (r *frontend) guard() {
+	guarded, allowed := kindGuarded, kindAllowed
+	if r.f.Kind == model.NodePort {
+		guarded, allowed = kindGuardedNodePort, kindAllowedNodePort
+	}
+	id := vipKey(r.f.Key)
+	r.put(guarded, string(id), present)
+	ranges := ofFamily(r.f.SourceRanges, nftFamily(r.f.Key.Family))
+	if a := r.f.Key.Addr; a.IsValid() && !within(ranges, a) && slices.ContainsFunc(r.view.NodeAddrs, func(n netip.Addr) bool { return within(ranges, n) }) {
+		ranges = append(ranges, netip.PrefixFrom(a, a.BitLen()))
+	}
+	for _, p := range ranges {
+		first, last := nft.PrefixBounds(p)
+		key := nft.AppendAddr(slices.Clone(id), first)
+		r.put(allowed, string(nft.AppendAddr(append(key, id...), last)), present)
+	}
+}
+
+func within(list []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+func (r *frontend) hairpin(list []model.Backend) {
+	for i := range list {
+		if b := &list[i]; b.Local {
+			key := nft.AppendAddr(nft.AppendAddr(nil, b.Addr), b.Addr)
+			r.put(kindHairpin, string(nft.AppendPort(nft.AppendProto(key, uint8(r.f.Key.Protocol)), b.Port)), present)
+		}
+	}
+}
+
+// virtual renders a virtual server and its real servers. Endpoints that are ending and still serve get no weight:
+// their connections go on.
+func (r *frontend) virtual(a netip.Addr, list []model.Backend) {
+	key := ipvs.VirtualKey{Addr: a, Protocol: uint8(r.f.Key.Protocol), Port: r.f.Key.Port}
+	id := virtualID(key)
+	at := r.f.Key
+	at.Addr = a
+	r.put(kindOwned, string(vipKey(at)), present)
+	r.put(kindVirtual, id, r.service(list))
+	for i := range list {
+		b := &list[i]
+		to := realID(id, b.AddrPort())
+		r.put(kindReal, to, present)
+		r.put(kindWeight, to, strconv.Itoa(int(b.Weight)))
+	}
+	for _, o := range r.f.Others {
+		if o.Serving {
+			r.put(kindReal, realID(id, o.Addr), present)
+		}
+	}
+}
+
+// service is the value of a virtual server: scheduler, flags, seconds of persistence.
+func (r *frontend) service(list []model.Backend) string {
+	scheduler, flags, seconds := r.d.p.Scheduler, ipvs.Flags(0), int64(0)
+	weighted := slices.ContainsFunc(list, func(b model.Backend) bool { return b.Weight != 1 })
+	switch {
+	case r.f.ConsistentHash: // without the client's port; another endpoint if the one that was drawn has no weight
+		scheduler, flags = "mh", ipvs.Sched1
+	case weighted && (scheduler == "rr" || scheduler == "lc"): // which do not look at weights
+		scheduler = "w" + scheduler
+	case scheduler == "mh": // as kube-proxy has it
+		flags = ipvs.Sched2
+	}
+	if t := r.f.AffinityTimeout; t > 0 {
+		flags |= ipvs.Persistent
+		seconds = max(1, int64(t/time.Second))
+	}
+	return fmt.Sprintf("%s %d %d", scheduler, flags, seconds)
+}
+
+func valueOfVirtual(v *ipvs.Virtual) string {
+	return fmt.Sprintf("%s %d %d", v.Scheduler, v.Flags, int64(v.Timeout/time.Second))
+}
+
+func parseService(key ipvs.VirtualKey, value string) (ipvs.Virtual, error) {
+	v := ipvs.Virtual{VirtualKey: key}
+	var seconds int64
+	_, err := fmt.Sscanf(value, "%s %d %d", &v.Scheduler, &v.Flags, &seconds)
+	v.Timeout = time.Duration(seconds) * time.Second
+	return v, err
+}

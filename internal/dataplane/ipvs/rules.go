@@ -1,0 +1,138 @@
+package ipvs
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"hash/fnv"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// rule is a row of expressions; parts of rules are rules too.
+type rule []nft.Expr
+
+func join(parts ...rule) rule {
+	var out rule
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
+
+// lang writes parts of rules in the way of one address family.
+type lang struct {
+	f    nft.Family
+	addr int // register words of an address
+}
+
+func langOf(f model.Family) lang { return lang{f: nftFamily(f), addr: addrLen(f) / 4} }
+
+// vip loads `daddr . l4proto . dport` and tells the next free word.
+func (l lang) vip() (rule, int) {
+	return rule{nft.DestAddr(l.f, nft.Word(0)), nft.MetaL4Proto(nft.Word(l.addr)), nft.DestPort(nft.Word(l.addr + 1))}, l.addr + 2
+}
+
+// port loads `l4proto . dport`.
+func (l lang) port() (rule, int) {
+	return rule{nft.MetaL4Proto(nft.Word(0)), nft.DestPort(nft.Word(1))}, 2
+}
+
+func (l lang) to(set string) rule { return rule{nft.DestAddr(l.f, nft.Word(0)), in(set)} }
+
+func (l lang) from(set string) rule { return rule{nft.SourceAddr(l.f, nft.Word(0)), in(set)} }
+
+// inside matches an address in a prefix.
+func (l lang) inside(load nft.Expr, p netip.Prefix) rule {
+	n := l.f.AddrLen()
+	mask, zero := make([]byte, n), make([]byte, n)
+	for i := range p.Bits() {
+		mask[i/8] |= 0x80 >> (i % 8)
+	}
+	return rule{load, nft.Bitwise(nft.Word(0), nft.Word(0), mask, zero), nft.Equal(nft.Word(0), nft.AppendAddr(nil, p.Masked().Addr()))}
+}
+
+func in(set string) nft.Expr { return nft.InSet(set, nft.Word(0)) }
+
+func vmap(set string) rule { return rule{nft.LookupVerdict(set, nft.Word(0))} }
+
+func does(v nft.Verdict) rule { return rule{nft.SetVerdict(v)} }
+
+// newConnection matches the first packets of a connection.
+func newConnection() rule {
+	const ctStateNew = 8
+	return rule{nft.Ct(unix.NFT_CT_STATE, nft.Word(0)), nft.KeepBits(nft.Word(0), ctStateNew), nft.NotEqual(nft.Word(0), nft.HostU32(0))}
+}
+
+// mark asks postrouting for masquerade; other agents' bits of the mark stay as they are.
+func mark(v *model.NodeView) rule {
+	return rule{nft.MetaMark(nft.Word(0)), nft.SetBits(nft.Word(0), markBits(v)), nft.MetaSet(unix.NFT_META_MARK, nft.Word(0))}
+}
+
+func markBits(v *model.NodeView) uint32 { return 1 << (v.MasqueradeBit & 31) }
+
+// marked matches the bit and clears it.
+func marked(v *model.NodeView) rule {
+	bits := markBits(v)
+	return rule{
+		nft.MetaMark(nft.Word(0)), nft.KeepBits(nft.Word(0), bits), nft.NotEqual(nft.Word(0), nft.HostU32(0)),
+		nft.MetaMark(nft.Word(0)), nft.KeepBits(nft.Word(0), ^bits), nft.MetaSet(unix.NFT_META_MARK, nft.Word(0)),
+	}
+}
+
+// fromNode matches packets that carry one of this node's own addresses, a Service's on the device included.
+func fromNode() rule {
+	return rule{nft.FibSourceType(nft.Word(0)), nft.Equal(nft.Word(0), nft.HostU32(unix.RTN_LOCAL))}
+}
+
+// fromPods gives a rule for each way in which a packet can be a pod's: none if nothing is a pod.
+func (l lang) fromPods(v *model.NodeView) []rule {
+	device := func(name []byte) []rule {
+		return []rule{{nft.Meta(unix.NFT_META_IIFNAME, nft.Word(0)), nft.Equal(nft.Word(0), name)}}
+	}
+	var out []rule
+	switch d := &v.Local; {
+	case d.Mode == model.DetectCIDR:
+		for _, p := range ofFamily(d.CIDRs, l.f) {
+			out = append(out, l.inside(nft.SourceAddr(l.f, nft.Word(0)), p))
+		}
+	case d.Mode == model.DetectBridgeInterface && d.Interface != "":
+		return device(nft.AppendIfName(nil, d.Interface))
+	case d.Mode == model.DetectInterfaceNamePrefix && d.Interface != "":
+		return device([]byte(d.Interface))
+	}
+	return out
+}
+
+func ofFamily(list []netip.Prefix, f nft.Family) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range list {
+		if nftFamily(model.FamilyOf(p.Addr())) == f {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// tag is the comment by which Load knows a rule again: kernels give expressions back in their own way.
+func tag(r rule) []byte {
+	h := fnv.New64a()
+	for _, e := range r {
+		h.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(e)))) // a hash never fails
+		h.Write(e)
+	}
+	return nft.Comment(hex.EncodeToString(h.Sum(nil)))
+}
+
+// digest sums up the comments of a chain's rules.
+func digest(tags [][]byte) string {
+	h := fnv.New64a()
+	for _, t := range tags {
+		h.Write([]byte{byte(len(t))}) // as above
+		h.Write(t)
+	}
+	return hex.EncodeToString(h.Sum([]byte{byte(len(tags))}))
+}

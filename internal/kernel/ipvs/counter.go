@@ -1,0 +1,57 @@
+package ipvs
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+)
+
+// Counter wraps a Kernel and counts what it is asked. The counts may be read from any goroutine.
+type Counter struct {
+	Kernel
+	reads, writes atomic.Uint64
+}
+
+var _ Kernel = (*Counter)(nil)
+
+// NewCounter wraps k.
+func NewCounter(k Kernel) *Counter { return &Counter{Kernel: k} }
+
+// Counts are the lists and the changes so far.
+func (c *Counter) Counts() (reads, writes uint64) { return c.reads.Load(), c.writes.Load() }
+
+// Virtuals implements Kernel.
+func (c *Counter) Virtuals(ctx context.Context) ([]Virtual, error) {
+	c.reads.Add(1)
+	return c.Kernel.Virtuals(ctx)
+}
+
+// Reals implements Kernel.
+func (c *Counter) Reals(ctx context.Context, of VirtualKey) ([]Real, error) {
+	c.reads.Add(1)
+	return c.Kernel.Reals(ctx, of)
+}
+
+// PutVirtual implements Kernel.
+func (c *Counter) PutVirtual(ctx context.Context, v Virtual) error {
+	c.writes.Add(1)
+	return c.Kernel.PutVirtual(ctx, v)
+}
+
+// PutReal implements Kernel.
+func (c *Counter) PutReal(ctx context.Context, of VirtualKey, r Real) error {
+	c.writes.Add(1)
+	return c.Kernel.PutReal(ctx, of, r)
+}
+
+// DelVirtual implements Kernel.
+func (c *Counter) DelVirtual(ctx context.Context, k VirtualKey) error {
+	c.writes.Add(1)
+	return c.Kernel.DelVirtual(ctx, k)
+}
+
+// DelReal implements Kernel.
+func (c *Counter) DelReal(ctx context.Context, of VirtualKey, at netip.AddrPort) error {
+	c.writes.Add(1)
+	return c.Kernel.DelReal(ctx, of, at)
+}

@@ -1,0 +1,134 @@
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Addresses is the device that carries Service addresses: only packets to an address of this
+// node reach IPVS. Of an absent device all reads are empty. The methods belong to one goroutine.
+type Addresses interface {
+	// HasDevice tells whether it is there; MakeDevice makes it, if it is not.
+	HasDevice(ctx context.Context) (bool, error)
+	MakeDevice(ctx context.Context) error
+	// RemoveDevice takes all its addresses away; that it is not there is no error.
+	RemoveDevice(ctx context.Context) error
+	List(ctx context.Context) ([]netip.Addr, error)
+	// Add and Remove have no effect where they would change nothing. Add without a device is ENODEV.
+	Add(ctx context.Context, a netip.Addr) error
+	Remove(ctx context.Context, a netip.Addr) error
+}
+
+// Link is the real Addresses, of one network namespace.
+type Link struct{ h *netlink.Handle }
+
+var _ Addresses = (*Link)(nil)
+
+// OpenLink opens it in the network namespace of the calling thread.
+func OpenLink() (*Link, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open a netlink socket to the kernel's links: %w", err)
+	}
+	return &Link{h}, nil
+}
+
+// Close closes the socket.
+func (l *Link) Close() { l.h.Close() }
+
+// HasDevice implements Addresses.
+func (l *Link) HasDevice(context.Context) (bool, error) {
+	dev, err := l.find()
+	return dev != nil, err
+}
+
+func (l *Link) find() (netlink.Link, error) {
+	dev, err := l.h.LinkByName(Device)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", Device, err)
+	}
+	return dev, nil
+}
+
+// MakeDevice implements Addresses. It stays down: its addresses are the node's own all the
+// same, and nobody is told of them.
+func (l *Link) MakeDevice(context.Context) error {
+	err := l.h.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: Device, MTU: 1500}})
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make %s: %w", Device, err)
+	}
+	return nil
+}
+
+// RemoveDevice implements Addresses.
+func (l *Link) RemoveDevice(context.Context) error {
+	dev, err := l.find()
+	if dev == nil || err != nil {
+		return err
+	}
+	if err := l.h.LinkDel(dev); err != nil {
+		return fmt.Errorf("remove %s: %w", Device, err)
+	}
+	return nil
+}
+
+// List implements Addresses.
+func (l *Link) List(context.Context) ([]netip.Addr, error) {
+	dev, err := l.find()
+	if dev == nil || err != nil {
+		return nil, err
+	}
+	list, err := l.h.AddrList(dev, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses of %s: %w", Device, err)
+	}
+	var out []netip.Addr
+	for i := range list {
+		if a, ok := netip.AddrFromSlice(list[i].IP); ok && !list[i].IP.IsLinkLocalUnicast() {
+			out = append(out, a.Unmap())
+		}
+	}
+	return out, nil
+}
+
+func host(a netip.Addr) *netlink.Addr {
+	bits := netip.PrefixFrom(a, a.BitLen())
+	out, _ := netlink.ParseAddr(bits.String()) // of a valid address it cannot fail
+	out.Flags = unix.IFA_F_NODAD               // or an IPv6 address would have to wait for its own echo
+	return out
+}
+
+// Add implements Addresses.
+func (l *Link) Add(_ context.Context, a netip.Addr) error {
+	dev, err := l.find()
+	if err == nil && dev == nil {
+		err = unix.ENODEV
+	}
+	if err == nil {
+		err = l.h.AddrAdd(dev, host(a))
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("add %s to %s: %w", a, Device, err)
+	}
+	return nil
+}
+
+// Remove implements Addresses.
+func (l *Link) Remove(_ context.Context, a netip.Addr) error {
+	dev, err := l.find()
+	if dev == nil || err != nil {
+		return err
+	}
+	if err := l.h.AddrDel(dev, host(a)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return fmt.Errorf("remove %s from %s: %w", a, Device, err)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package ipvs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Fake is a Kernel and Addresses in memory. It refuses what the kernel refuses: a scheduler that it
+// does not know (ENOENT), a real server of an absent virtual one (ESRCH), of another family or with port 0 (EINVAL),
+// an address without the device (ENODEV). It belongs to one goroutine.
+type Fake struct {
+	Timeouts Timeouts
+	virtuals map[VirtualKey]*fakeVirtual
+	device   bool
+	addrs    map[netip.Addr]bool
+}
+
+type fakeVirtual struct {
+	row   Virtual
+	reals map[netip.AddrPort]Real
+}
+
+var (
+	_ Kernel    = (*Fake)(nil)
+	_ Addresses = (*Fake)(nil)
+)
+
+// NewFake makes an empty one.
+func NewFake() *Fake {
+	return &Fake{virtuals: map[VirtualKey]*fakeVirtual{}, addrs: map[netip.Addr]bool{}}
+}
+
+func compareKeys(a, b VirtualKey) int {
+	if c := a.Addr.Compare(b.Addr); c != 0 {
+		return c
+	}
+	return (int(a.Protocol)<<16 + int(a.Port)) - (int(b.Protocol)<<16 + int(b.Port))
+}
+
+// Virtuals implements Kernel.
+func (f *Fake) Virtuals(ctx context.Context) ([]Virtual, error) {
+	out := make([]Virtual, 0, len(f.virtuals))
+	for _, k := range slices.SortedFunc(maps.Keys(f.virtuals), compareKeys) {
+		out = append(out, f.virtuals[k].row)
+	}
+	return out, ctx.Err()
+}
+
+// Reals implements Kernel.
+func (f *Fake) Reals(ctx context.Context, of VirtualKey) ([]Real, error) {
+	v := f.virtuals[of]
+	if v == nil {
+		return nil, ctx.Err()
+	}
+	var out []Real
+	for _, at := range slices.SortedFunc(maps.Keys(v.reals), netip.AddrPort.Compare) {
+		out = append(out, v.reals[at])
+	}
+	return out, ctx.Err()
+}
+
+// Schedulers are those of Linux 6.x.
+func Schedulers() []string {
+	return []string{"rr", "wrr", "lc", "wlc", "sh", "mh", "dh", "sed", "nq", "lblc", "lblcr", "fo", "ovf", "twos"}
+}
+
+// PutVirtual implements Kernel.
+func (f *Fake) PutVirtual(ctx context.Context, v Virtual) error {
+	if !slices.Contains(Schedulers(), v.Scheduler) {
+		return fmt.Errorf("put virtual server %s with scheduler %s: %w", v.VirtualKey, v.Scheduler, unix.ENOENT)
+	}
+	if v.Port == 0 && v.Flags&Persistent == 0 || !v.Addr.IsValid() {
+		return fmt.Errorf("put virtual server %s: %w", v.VirtualKey, unix.EINVAL)
+	}
+	if v.Flags&Persistent == 0 {
+		v.Timeout = 0
+	}
+	at := f.virtuals[v.VirtualKey]
+	if at == nil {
+		at = &fakeVirtual{reals: map[netip.AddrPort]Real{}}
+		f.virtuals[v.VirtualKey] = at
+	}
+	at.row = v
+	return ctx.Err()
+}
+
+// PutReal implements Kernel.
+func (f *Fake) PutReal(ctx context.Context, of VirtualKey, r Real) error {
+	v := f.virtuals[of]
+	if v == nil {
+		return fmt.Errorf("put real server %s of %s: %w", r.At, of, unix.ESRCH)
+	}
+	if r.At.Port() == 0 || r.At.Addr().Is4() != of.Addr.Is4() {
+		return fmt.Errorf("put real server %s of %s: %w", r.At, of, unix.EINVAL)
+	}
+	v.reals[r.At] = Real{At: r.At, Weight: r.Weight}
+	return ctx.Err()
+}
+
+// DelVirtual implements Kernel.
+func (f *Fake) DelVirtual(ctx context.Context, k VirtualKey) error {
+	delete(f.virtuals, k)
+	return ctx.Err()
+}
+
+// DelReal implements Kernel.
+func (f *Fake) DelReal(ctx context.Context, of VirtualKey, at netip.AddrPort) error {
+	if v := f.virtuals[of]; v != nil {
+		delete(v.reals, at)
+	}
+	return ctx.Err()
+}
+
+// SetTimeouts implements Kernel.
+func (f *Fake) SetTimeouts(ctx context.Context, t Timeouts) error {
+	for _, p := range []struct {
+		to   *int64
+		from int64
+	}{{(*int64)(&f.Timeouts.TCP), int64(t.TCP)}, {(*int64)(&f.Timeouts.TCPFin), int64(t.TCPFin)}, {(*int64)(&f.Timeouts.UDP), int64(t.UDP)}} {
+		if p.from > 0 {
+			*p.to = p.from
+		}
+	}
+	return ctx.Err()
+}
+
+// HasDevice implements Addresses.
+func (f *Fake) HasDevice(ctx context.Context) (bool, error) { return f.device, ctx.Err() }
+
+// MakeDevice implements Addresses.
+func (f *Fake) MakeDevice(ctx context.Context) error { f.device = true; return ctx.Err() }
+
+// RemoveDevice implements Addresses.
+func (f *Fake) RemoveDevice(ctx context.Context) error {
+	f.device = false
+	clear(f.addrs)
+	return ctx.Err()
+}
+
+// List implements Addresses.
+func (f *Fake) List(ctx context.Context) ([]netip.Addr, error) {
+	return slices.SortedFunc(maps.Keys(f.addrs), netip.Addr.Compare), ctx.Err()
+}
+
+// Add implements Addresses.
+func (f *Fake) Add(ctx context.Context, a netip.Addr) error {
+	if !f.device {
+		return fmt.Errorf("add %s to %s: %w", a, Device, unix.ENODEV)
+	}
+	f.addrs[a] = true
+	return ctx.Err()
+}
+
+// Remove implements Addresses.
+func (f *Fake) Remove(ctx context.Context, a netip.Addr) error {
+	delete(f.addrs, a)
+	return ctx.Err()
+}
