@@ -44,6 +44,7 @@ type agent struct {
 	// conntrack is nil where the kernel has none.
 	conntrack *conntrack.Cleaner
 	localhost *localhost.Listeners // nil without IPv6
+	loopback  *localhost.Listeners // the same on 127.0.0.1, in ipvs mode only
 	tasks     []task
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
@@ -35,6 +36,19 @@ func withFaults(k nft.Kernel) nft.Kernel {
 	}
 	busy := unix.ENOBUFS
 	return &nft.Faulty{Kernel: k, OnCommit: nft.RandomCommits(chance, share, nft.Fault{Err: busy}, nft.Fault{Err: busy, After: true})}
+}
+
+func withServerFaults(k ipvs.Kernel) ipvs.Kernel {
+	share, chance := faults()
+	if share <= 0 {
+		return k
+	}
+	return &ipvs.Faulty{Kernel: k, OnWrite: func() ipvs.Fault {
+		if chance.Float64() >= share {
+			return ipvs.Fault{}
+		}
+		return ipvs.Fault{Err: unix.ENOBUFS, After: chance.IntN(2) == 0}
+	}}
 }
 
 func withRestoreFaults(k iptables.Kernel) iptables.Kernel {

@@ -149,7 +149,7 @@ func (f *follower) committed(t *engine.Turn) {
 	f.answerLocally(t)
 	if t.View != nil {
 		f.a.service.SetAddrs(t.View.NodePortAddrs)
-		if t.View.LocalhostNodePorts {
+		if t.View.LocalhostNodePorts && f.a.loopback == nil {
 			if c := sysctl.EnsureRouteLocalnet(sysctl.New()); c != nil {
 				logSysctl(f.a.log.Logger, *c)
 			}

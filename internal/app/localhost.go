@@ -3,6 +3,7 @@ package app
 import (
 	"net/netip"
 
+	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/localhost"
 	"github.com/fairlead/fairlead/internal/model"
@@ -11,6 +12,12 @@ import (
 // addLocalhost adds the listeners that answer NodePorts on ::1, which no kernel
 // rule can (KEP-6032). Until the configuration asks for them they listen nowhere.
 func (a *agent) addLocalhost() {
+	if a.cfg.Mode == ipvs.Name && a.caps.Has(model.IPv4) { // IPVS sends nothing from 127.0.0.1 to another host
+		a.loopback = localhost.New(localhost.Params{
+			Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Log: a.log.Logger, OnBindError: a.onLocalhostError, OnRejected: a.metrics.LocalRejected,
+		})
+		a.add("localhost NodePorts of IPv4", a.loopback.Run)
+	}
 	if !a.caps.Has(model.IPv6) {
 		return
 	}
@@ -30,16 +37,20 @@ func (a *agent) onLocalhostError(svc model.ServiceKey, _ uint16, err error) {
 
 // answerLocally names to the listeners what a committed turn changed.
 func (f *follower) answerLocally(t *engine.Turn) {
-	l := f.a.localhost
-	if l == nil {
-		return
-	}
-	if t.View != nil {
-		l.Enable(t.View.ListenLocalhost)
-	}
 	var decided []model.Frontend
 	for i := range t.Decided {
 		decided = append(decided, t.Decided[i].Result.Frontends...)
 	}
-	l.Update(decided, t.Gone)
+	if l := f.a.localhost; l != nil {
+		if t.View != nil {
+			l.Enable(t.View.ListenLocalhost)
+		}
+		l.Update(decided, t.Gone)
+	}
+	if l := f.a.loopback; l != nil {
+		if t.View != nil {
+			l.Enable(t.View.LocalhostNodePorts)
+		}
+		l.Update(decided, t.Gone)
+	}
 }

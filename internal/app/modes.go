@@ -7,6 +7,7 @@ import (
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
+	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/takeover"
@@ -29,7 +30,7 @@ type opened struct {
 }
 
 func builtModes() []mode {
-	return []mode{{nftables.Name, openNFTables}, {iptables.Name, openIPTables}}
+	return []mode{{nftables.Name, openNFTables}, {iptables.Name, openIPTables}, {ipvs.Name, openIPVS}}
 }
 
 func modes() (names []string) {

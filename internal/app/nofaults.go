@@ -4,6 +4,7 @@ package app
 
 import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
@@ -12,3 +13,5 @@ import (
 func withFaults(k nft.Kernel) nft.Kernel { return k }
 
 func withRestoreFaults(k iptables.Kernel) iptables.Kernel { return k }
+
+func withServerFaults(k ipvs.Kernel) ipvs.Kernel { return k }

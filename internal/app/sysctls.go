@@ -12,7 +12,10 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
 )
 
@@ -20,10 +23,27 @@ import (
 // namespace most of them are not ours to set (#92863).
 func applySysctls(cfg *config.Config) []sysctl.Change {
 	c := cfg.Conntrack
-	return sysctl.ApplyConntrack(sysctl.New(), sysctl.Conntrack{
+	changes := sysctl.ApplyConntrack(sysctl.New(), sysctl.Conntrack{
 		MaxPerCore: c.MaxPerCore, Min: c.Min, TCPEstablished: c.TCPEstablished, TCPCloseWait: c.TCPCloseWait,
 		TCPBeLiberal: c.TCPBeLiberal, UDP: c.UDP, UDPStream: c.UDPStream,
 	}, runtime.NumCPU())
+	if cfg.Mode == ipvs.Name {
+		changes = append(changes, sysctl.IPVS(sysctl.New(), newerThan58(), cfg.IPVS.StrictARP)...)
+	}
+	return changes
+}
+
+// newerThan58 tells whether the kernel is Linux 5.9 or later. One that does not say so is.
+func newerThan58() bool {
+	var name unix.Utsname
+	var major, minor int
+	if err := unix.Uname(&name); err != nil {
+		return true
+	}
+	if n, _ := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); n < 2 {
+		return true
+	}
+	return major > 5 || major == 5 && minor > 8
 }
 
 // initSysctls is --init-only: the privileged part, with failures that count.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
+	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
 	kerneliptables "github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/kernel/nfacct"
@@ -25,7 +26,7 @@ func (a *agent) addTakeover(own takeover.Place) {
 		if own != takeover.NFTables {
 			kernels.Planes.RemoveCounters = nil // our own rules feed them
 		}
-		return takeover.Run(ctx, takeover.Params{Kernels: kernels, Own: own, Leave: a.cfg.NoTakeover, InKernel: a.follow.inKernel, Log: a.log.Logger})
+		return takeover.Run(ctx, takeover.Params{Kernels: kernels, Own: own, Leave: a.cfg.NoTakeover, Drain: a.cfg.IPVS.DrainGrace, InKernel: a.follow.inKernel, Log: a.log.Logger})
 	})
 }
 
@@ -43,6 +44,7 @@ func openKernels() (takeover.Kernels, error) {
 			k.IPTables = append(k.IPTables, at)
 		}
 	}
+	serverPlanes(&k.Planes, tables)
 	if counters, err := nfacct.Open(nfacct.Config{}); err == nil {
 		k.Planes.RemoveCounters = func(ctx context.Context) error {
 			return iptables.RemoveCounters(ctx, counters, slog.New(slog.DiscardHandler))
@@ -60,7 +62,7 @@ func planes() takeover.Planes {
 		return iptables.Ours
 	}
 	return takeover.Planes{
-		OurTable: nftables.IsOurs,
+		OurTable: nftables.IsOurs, OurServers: ipvs.IsOurs,
 		CountChains: func(ctx context.Context, k kerneliptables.Kernel, owner string) (int, error) {
 			return iptables.Leftovers(ctx, k, who(owner))
 		},

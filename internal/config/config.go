@@ -117,6 +117,7 @@ type IPVS struct {
 	TCP          time.Duration // 0 = leave
 	TCPFin       time.Duration
 	UDP          time.Duration
+	DrainGrace   time.Duration // how long a removed TCP or SCTP endpoint keeps its connections
 }
 
 // Logging is what logs look like.

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"time"
+
 	"github.com/spf13/pflag"
 )
 
@@ -9,13 +11,14 @@ import (
 type ownFlags struct {
 	resetGone      bool
 	noTakeover     bool
+	drainGrace     time.Duration
 	manifestsEmpty string
 	dns            dnsFlags
 }
 
 // ownNames are those that --config does not make void.
 func ownNames() []string {
-	return append(dnsNames(), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover")
+	return append(dnsNames(), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "ipvs-drain-grace")
 }
 
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
@@ -23,6 +26,7 @@ func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.resetGone, "reset-gone-endpoints", false, "end open TCP connections to endpoints that no longer exist; terminating endpoints finish theirs")
 	fs.BoolVar(&o.noTakeover, "no-takeover", false, "leave the rules that kube-proxy, another mode or another iptables backend left here, instead of removing them once ours are in")
 	fs.StringVar(&o.manifestsEmpty, "manifests-empty", "keep", "what a --manifests folder means that holds no manifest at the start: keep what an earlier run left in the kernel, or delete it")
+	fs.DurationVar(&o.drainGrace, "ipvs-drain-grace", 15*time.Minute, "how long an endpoint that is gone keeps its open TCP and SCTP connections, while it gets no new ones; 0: it loses them at once; and how long those of ipvs mode go on after a change to another mode")
 	o.dns.add(fs)
 }
 
@@ -38,6 +42,10 @@ func (f *Flags) fillOwn(c *Config, v *validator) {
 			v.badOwn("manifests", f.manifests, "cannot be given together with --"+flag+": Services come from a folder or from an API server")
 		}
 	}
+	if o.drainGrace < 0 {
+		v.badOwn("ipvs-drain-grace", o.drainGrace.String(), "must not be negative")
+	}
+	c.IPVS.DrainGrace = o.drainGrace
 	c.DNS = o.dns.fill(v)
 }
 

@@ -38,6 +38,8 @@ type Leftover struct {
 	// Stuck says why it cannot be removed here; "" if it can.
 	Stuck  string
 	remove func(context.Context) error
+	// retire, if not nil, comes before: open connections go on until they end.
+	retire func(context.Context) (connections int, err error)
 }
 
 // String is for the log: "kube-proxy's 73 chains in iptables-legacy".
@@ -58,6 +60,12 @@ type Planes struct {
 	// CountChains and RemoveChains are about an owner's chains in one backend.
 	CountChains  func(ctx context.Context, k kernel.Kernel, owner string) (int, error)
 	RemoveChains func(ctx context.Context, k kernel.Kernel, owner string) error
+	// OurServers tells whether a table is one of our ipvs mode. The functions below are nil where the kernel has no IPVS.
+	OurServers func(*nft.Table) bool
+	// RetireServers lets in no new connection to the virtual servers of a proxy that has gone, ours or
+	// kube-proxy's, and tells how many are open. RemoveServers removes ours, RemoveDevice those on the device, and it.
+	RetireServers               func(context.Context) (connections int, err error)
+	RemoveServers, RemoveDevice func(context.Context) error
 	// RemoveCounters removes what rules of iptables feed, after them; nil: they stay.
 	RemoveCounters func(context.Context) error
 }
@@ -74,9 +82,7 @@ func (k Kernels) Find(ctx context.Context, owner string) ([]Leftover, error) {
 	}
 	add(k.tables(ctx, owner))
 	add(k.chains(ctx, owner))
-	if owner == KubeProxy {
-		add(ipvsLeftovers())
-	}
+	add(k.servers(ctx, owner))
 	return out, errors.Join(problems...)
 }
 
@@ -197,12 +203,38 @@ func (k Kernels) hasChain(ctx context.Context) bool {
 	return false
 }
 
-func ipvsLeftovers() ([]Leftover, error) {
+// servers finds what ipvs modes have made. kube-proxy keeps no account of it: without a table of ours the
+// device is its.
+func (k Kernels) servers(ctx context.Context, owner string) ([]Leftover, error) {
+	ours := false
+	if k.NFT != nil {
+		list, err := k.NFT.Tables(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list the tables of nftables: %w", err)
+		}
+		for i := range list {
+			ours = ours || k.Planes.OurServers != nil && k.Planes.OurServers(&list[i])
+		}
+	}
+	switch {
+	case owner == Fairlead && ours && k.Planes.RemoveServers != nil:
+		return []Leftover{{Owner: owner, Place: IPVS, What: "virtual servers", remove: k.Planes.RemoveServers, retire: k.Planes.RetireServers}}, nil
+	case owner == KubeProxy:
+		return k.ipvsLeftovers(ours)
+	}
+	return nil, nil
+}
+
+// ipvsLeftovers is what kube-proxy has; the device is its unless it is ours.
+func (k Kernels) ipvsLeftovers(ours bool) ([]Leftover, error) {
 	var out []Leftover
 	has, err := ipvs.HasDevice()
-	if has {
-		out = append(out, Leftover{Owner: KubeProxy, Place: IPVS, What: "device " + ipvs.Device,
-			remove: func(context.Context) error { return ipvs.RemoveDevice() }})
+	if has && !ours {
+		l := Leftover{Owner: KubeProxy, Place: IPVS, What: "device " + ipvs.Device, remove: k.Planes.RemoveDevice, retire: k.Planes.RetireServers}
+		if l.remove == nil {
+			l.remove = func(context.Context) error { return ipvs.RemoveDevice() }
+		}
+		out = append(out, l)
 	}
 	sets, setsErr := ipvs.Sets()
 	if len(sets) > 0 {

@@ -21,6 +21,11 @@ type Params struct {
 	// Looks are the pauses between looks whether what was removed came back; the
 	// last one repeats.
 	Looks []time.Duration
+	// Drain is how long connections through virtual servers of IPVS may go on that another proxy or mode has made.
+	Drain time.Duration
+
+	draining  []Leftover
+	drainedBy time.Time
 }
 
 // looks: a kube-proxy that runs puts its rules back when it next looks, every 30 s
@@ -72,13 +77,43 @@ func (p *Params) found(ctx context.Context) []Leftover {
 }
 
 func (p *Params) removeAll(ctx context.Context) {
+	p.drainedBy = time.Now().Add(p.Drain)
 	for _, l := range p.found(ctx) { // again: our own first write may have taken some of it over
-		if err := l.Remove(ctx); err != nil {
-			p.Log.Warn("cannot remove what another proxy left", "error", err)
+		if l.retire == nil {
+			p.remove(ctx, &l)
 			continue
 		}
-		p.Log.Info("removed what another proxy left", "what", l.String())
+		p.draining = append(p.draining, l)
 	}
+	p.drain(ctx)
+}
+
+func (p *Params) remove(ctx context.Context, l *Leftover) {
+	if err := l.Remove(ctx); err != nil {
+		p.Log.Warn("cannot remove what another proxy left", "error", err)
+		return
+	}
+	p.Log.Info("removed what another proxy left", "what", l.String())
+}
+
+// drain removes what has no connections any more, or has had them for long enough.
+func (p *Params) drain(ctx context.Context) {
+	left := p.draining[:0]
+	for _, l := range p.draining {
+		switch n, err := l.retire(ctx); {
+		case ctx.Err() != nil:
+			return
+		case err != nil && time.Now().Before(p.drainedBy):
+			p.Log.Warn("cannot retire what another proxy left", "what", l.String(), "error", err)
+			left = append(left, l)
+		case err == nil && n > 0 && time.Now().Before(p.drainedBy):
+			p.Log.Info("what another proxy left gets no new connections and stays until the open ones end", "what", l.String(), "connections", n)
+			left = append(left, l)
+		default:
+			p.remove(ctx, &l)
+		}
+	}
+	p.draining = left
 }
 
 // watch says when rules come back, once each time: to remove them again would be a
@@ -93,6 +128,7 @@ func (p *Params) watch(ctx context.Context) error {
 			return nil
 		case <-time.After(p.Looks[min(i, len(p.Looks)-1)]):
 		}
+		p.drain(ctx)
 		now := again.look(ctx)
 		for place := range now {
 			if !told[place] {

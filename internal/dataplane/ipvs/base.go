@@ -204,7 +204,7 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 			put(kindDevice, ipvs.Device, present)
 		}
 		for _, a := range view.NodePortAddrs {
-			if model.FamilyOf(a) == f {
+			if model.FamilyOf(a) == f && !a.IsLoopback() {
 				put(kindNodePortIP, string(nft.AppendAddr(nil, a)), present)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -16,12 +17,24 @@ import (
 // Cleanup implements dataplane.Driver. The virtual servers go first, then the device, then the tables, which
 // know what is ours.
 func (d *Driver) Cleanup(ctx context.Context) error {
+	ours, err := d.tables(ctx)
+	if err != nil || len(ours) == 0 { // without a table there is nothing that we made, or nothing by which we know it
+		return err
+	}
+	if err := d.CleanDevice(ctx); err != nil {
+		return err
+	}
+	return d.dropTables(ctx, ours)
+}
+
+// tables gives the families that have a table of ours, whatever this Driver serves.
+func (d *Driver) tables(ctx context.Context) ([]model.Family, error) {
 	tables, err := d.p.NFT.Tables(ctx)
 	switch {
 	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT):
-		tables = nil // a kernel without nf_tables holds none of ours
+		return nil, nil // a kernel without nf_tables holds none of ours
 	case err != nil:
-		return fmt.Errorf("clean up: %w", err)
+		return nil, fmt.Errorf("clean up: %w", err)
 	}
 	var ours []model.Family
 	for _, f := range allFamilies() {
@@ -29,32 +42,100 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 			ours = append(ours, f)
 		}
 	}
-	if len(ours) == 0 {
-		return nil // without a table there is nothing that we made, or nothing by which we know it
+	return ours, nil
+}
+
+// CleanDevice deletes the virtual servers that are ours or on the device, and the device. Of kube-proxy's, which has
+// no table, those at the node's own addresses stay.
+func (d *Driver) CleanDevice(ctx context.Context) error {
+	virtuals, err := d.virtuals(ctx)
+	if err != nil {
+		return err
 	}
-	r := reader{d: d, families: ours}
-	var virtuals []dataplane.Key
-	r.emit = func(k dataplane.Key, _ string) {
-		if k.Kind == kindVirtual {
-			virtuals = append(virtuals, k)
-		}
-	}
-	if err := r.owned(ctx); err != nil {
-		return fmt.Errorf("clean up: %w", err)
-	}
-	if err := r.all(ctx); err != nil {
-		return fmt.Errorf("clean up: %w", err)
-	}
-	for _, k := range virtuals {
-		key, _ := parseVirtual(k.ID, k.Family)
-		if err := d.p.IPVS.DelVirtual(ctx, key); err != nil {
+	for _, v := range virtuals {
+		if err := d.p.IPVS.DelVirtual(ctx, v); err != nil {
 			return fmt.Errorf("clean up: %w", err)
 		}
 	}
 	if err := d.p.Addresses.RemoveDevice(ctx); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	return d.dropTables(ctx, ours)
+	return nil
+}
+
+func (d *Driver) virtuals(ctx context.Context) ([]ipvs.VirtualKey, error) {
+	both := allFamilies()
+	r := reader{d: d, families: both[:]}
+	var out []ipvs.VirtualKey
+	r.emit = func(k dataplane.Key, _ string) {
+		if k.Kind == kindVirtual {
+			v, _ := parseVirtual(k.ID, k.Family)
+			out = append(out, v)
+		}
+	}
+	if err := r.owned(ctx); err != nil {
+		return nil, fmt.Errorf("clean up: %w", err)
+	}
+	if err := r.all(ctx); err != nil {
+		return nil, fmt.Errorf("clean up: %w", err)
+	}
+	return out, nil
+}
+
+// Retire is for another data plane that has taken the traffic over: no new connection comes in here any more, and
+// those that are open go on. It tells how many there are. Once there are none, Cleanup; it may be called again
+// and again until then.
+func (d *Driver) Retire(ctx context.Context) (connections int, err error) {
+	ours, err := d.tables(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var b nft.Batch
+	for _, f := range ours {
+		chains, err := d.p.NFT.Chains(ctx, tableRef(f))
+		if err != nil {
+			return 0, fmt.Errorf("retire: %w", err)
+		}
+		for i := range chains { // what they say of Services is not kept up any more
+			if n := chains[i].Ref.Name; n == "dispatch" || n == "dead-addresses" {
+				b.FlushChain(chains[i].Ref)
+			}
+		}
+	}
+	if b.Len() > 0 {
+		if _, err := d.p.NFT.Commit(ctx, &b); err != nil {
+			return 0, fmt.Errorf("retire: %w", err)
+		}
+	}
+	virtuals, err := d.virtuals(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range virtuals {
+		n, err := d.retire(ctx, v)
+		if err != nil {
+			return 0, fmt.Errorf("retire: %w", err)
+		}
+		connections += n
+	}
+	return connections, nil
+}
+
+func (d *Driver) retire(ctx context.Context, v ipvs.VirtualKey) (connections int, err error) {
+	reals, err := d.p.IPVS.Reals(ctx, v)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range reals {
+		connections += int(r.Active + r.Inactive)
+		if r.Weight == 0 {
+			continue
+		}
+		if err := d.p.IPVS.PutReal(ctx, v, ipvs.Real{At: r.At}); err != nil {
+			return 0, err
+		}
+	}
+	return connections, nil
 }
 
 // dropTables deletes the hooks first and the tables in the next transaction: the kernel empties the sets of a table that

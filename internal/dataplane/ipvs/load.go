@@ -151,21 +151,33 @@ func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why s
 		return why, nil
 	}
 	put(dataplane.KindRoot, "", layout)
+	return "", r.contents(ctx, f, rowsOf{sets, chains, rules})
+}
+
+// rowsOf is what a table holds.
+type rowsOf struct {
+	sets   []nft.Set
+	chains []nft.Chain
+	rules  []nft.Rule
+}
+
+func (r *reader) contents(ctx context.Context, f model.Family, of rowsOf) error {
+	put := func(k dataplane.Kind, id, value string) { r.put(dataplane.Key{Kind: k, Family: f, ID: id}, value) }
 	tags := map[string][][]byte{}
-	for i := range rules {
-		tags[rules[i].Chain.Name] = append(tags[rules[i].Chain.Name], rules[i].UserData)
+	for i := range of.rules {
+		tags[of.rules[i].Chain.Name] = append(tags[of.rules[i].Chain.Name], of.rules[i].UserData)
 	}
-	for i := range chains {
-		put(kindChain, chains[i].Ref.Name, digest(tags[chains[i].Ref.Name]))
+	for i := range of.chains {
+		put(kindChain, of.chains[i].Ref.Name, digest(tags[of.chains[i].Ref.Name]))
 	}
 	for _, def := range setDefs() {
-		if !slices.ContainsFunc(sets, func(s nft.Set) bool { return s.Ref.Name == def.name }) {
+		if !slices.ContainsFunc(of.sets, func(s nft.Set) bool { return s.Ref.Name == def.name }) {
 			continue
 		}
 		put(kindSet, def.name, present)
 		elements, err := r.elements(ctx, f, &def)
 		if err != nil {
-			return "", err
+			return err
 		}
 		for id, value := range elements {
 			put(def.kind, id, value)
@@ -174,7 +186,7 @@ func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why s
 			}
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // damage tells what no repair of single objects can mend: a set or chain that is not ours may be in use, and a

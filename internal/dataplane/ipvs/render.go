@@ -63,7 +63,7 @@ func (r *frontend) addrs() []netip.Addr {
 	}
 	var out []netip.Addr
 	for _, a := range r.view.NodePortAddrs {
-		if model.FamilyOf(a) == r.f.Key.Family {
+		if model.FamilyOf(a) == r.f.Key.Family && !a.IsLoopback() { // IPVS sends nothing from there to another host
 			out = append(out, a)
 		}
 	}

@@ -1,0 +1,72 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
+	kernelipvs "github.com/fairlead/fairlead/internal/kernel/ipvs"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/takeover"
+)
+
+// openIPVS opens IPVS, the links, and nftables for what IPVS cannot do.
+func openIPVS(_ context.Context, cfg *config.Config) (opened, error) {
+	rules, err := nft.Open(nft.Config{})
+	if err != nil {
+		return opened{}, fmt.Errorf("open a netlink socket to nftables: %w", err)
+	}
+	k, err := kernelipvs.Open(kernelipvs.Config{})
+	if err != nil {
+		return opened{}, fmt.Errorf("proxy mode ipvs: %w", err)
+	}
+	links, err := kernelipvs.OpenLink()
+	if err != nil {
+		return opened{}, err
+	}
+	count, servers := nft.NewCounter(withFaults(rules)), kernelipvs.NewCounter(withServerFaults(k))
+	reads := func() int {
+		c := count.Counts()
+		n, _ := servers.Counts()
+		return int(c.Reads + c.Generation + n)
+	}
+	s := cfg.IPVS
+	d := ipvs.New(ipvs.Params{NFT: count, IPVS: servers, Addresses: links, Scheduler: s.Scheduler, Exclude: s.ExcludeCIDRs, Drain: s.DrainGrace,
+		Timeouts: kernelipvs.Timeouts{TCP: s.TCP, TCPFin: s.TCPFin, UDP: s.UDP}, Audit: cfg.SyncPeriod})
+	return opened{driver: d, reads: reads, place: takeover.IPVS}, nil
+}
+
+// withServers calls do with a driver that is for removing only. IPVS is opened just for that: to ask for it makes
+// the kernel load it.
+func withServers(rules nft.Kernel, do func(*ipvs.Driver) error) error {
+	k, err := kernelipvs.Open(kernelipvs.Config{})
+	if err != nil {
+		return err
+	}
+	links, err := kernelipvs.OpenLink()
+	if err != nil {
+		return errors.Join(err, k.Close())
+	}
+	defer links.Close()
+	return errors.Join(do(ipvs.New(ipvs.Params{NFT: rules, IPVS: k, Addresses: links})), k.Close())
+}
+
+// serverPlanes tells takeover how what ipvs modes made is removed.
+func serverPlanes(p *takeover.Planes, rules nft.Kernel) {
+	p.RetireServers = func(ctx context.Context) (n int, err error) {
+		err = withServers(rules, func(d *ipvs.Driver) error { n, err = d.Retire(ctx); return err })
+		return n, err
+	}
+	p.RemoveServers = func(ctx context.Context) error {
+		return withServers(rules, func(d *ipvs.Driver) error { return d.Cleanup(ctx) })
+	}
+	p.RemoveDevice = func(ctx context.Context) error {
+		err := withServers(rules, func(d *ipvs.Driver) error { return d.CleanDevice(ctx) })
+		if errors.Is(err, kernelipvs.ErrNoIPVS) { // which then has no servers either
+			return kernelipvs.RemoveDevice()
+		}
+		return err
+	}
+}

@@ -1,0 +1,44 @@
+package ipvs
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// TestSuiteOnKernel runs where the kernel has IPVS: in the emulated machines of test/vm.
+func TestSuiteOnKernel(t *testing.T) {
+	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject { return subject(t, kernelBed(t)) })
+}
+
+// kernelBed moves the calling goroutine, for good, to a network namespace of its own.
+func kernelBed(t *testing.T) bed {
+	t.Helper()
+	ns := netnstest.Enter(t)
+	servers, err := ipvs.Open(ipvs.Config{NetNS: ns.FD()})
+	if errors.Is(err, ipvs.ErrNoIPVS) {
+		t.Skip("this kernel has no IPVS: the emulated machines of test/vm have") // and scripts/test.sh runs it there
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers.Close() })
+	links, err := ipvs.OpenLink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(links.Close)
+	open := func() *nft.Conn {
+		c, err := nft.Open(nft.Config{NetNS: ns.FD()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	return bed{open(), open(), servers, links}
+}
