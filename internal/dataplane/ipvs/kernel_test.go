@@ -2,6 +2,7 @@ package ipvs
 
 import (
 	"errors"
+	"os/exec"
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
@@ -19,6 +20,10 @@ func TestSuiteOnKernel(t *testing.T) {
 func kernelBed(t *testing.T) bed {
 	t.Helper()
 	ns := netnstest.Enter(t)
+	// Without any address there is no table of local ones, and IPVS takes every address for a broadcast.
+	if err := ns.Do(func() error { return exec.Command("ip", "link", "set", "lo", "up").Run() }); err != nil {
+		t.Fatal(err)
+	}
 	servers, err := ipvs.Open(ipvs.Config{NetNS: ns.FD()})
 	if errors.Is(err, ipvs.ErrNoIPVS) {
 		t.Skip("this kernel has no IPVS: the emulated machines of test/vm have") // and scripts/test.sh runs it there
