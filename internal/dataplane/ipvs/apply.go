@@ -221,17 +221,39 @@ func (w *writer) commit(ctx context.Context, chosen func(*dataplane.Op) bool, co
 	if b.Len() == 0 {
 		return nil
 	}
-	b.Expect = w.d.seen.knows()
-	g, err := w.d.p.NFT.Commit(ctx, &b)
-	if err == nil {
-		w.d.seen.committed(g)
-		w.done = true
-		return nil
+	if err := w.d.send(ctx, &b); err != nil {
+		w.d.unsure = w.d.unsure || w.done
+		return w.refused(err)
 	}
-	if w.done {
-		w.d.unsure = true
+	w.done = true
+	return nil
+}
+
+// sends bounds how often one batch is sent: each refusal is a commit of a neighbour since we last heard of one.
+const sends = 32
+
+// send sends a batch on condition that everything up to now is accounted for. If a neighbour was faster it waits for
+// the news of that, and sends the same batch again.
+func (d *Driver) send(ctx context.Context, b *nft.Batch) error {
+	for range sends {
+		b.Expect = d.seen.knows()
+		g, err := d.p.NFT.Commit(ctx, b)
+		if err == nil {
+			d.seen.account(g)
+			return nil
+		}
+		if !errors.Is(err, nft.ErrGeneration) {
+			return err
+		}
+		now, err := d.p.NFT.Generation(ctx)
+		if err != nil {
+			return err
+		}
+		if !d.seen.settled(ctx, now) && !d.seen.knows().After(b.Expect) {
+			break
+		}
 	}
-	return w.refused(err)
+	return nft.ErrGeneration
 }
 
 // refused turns what nftables said into the error classes of the contract.

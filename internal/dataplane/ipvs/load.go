@@ -136,7 +136,7 @@ func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why s
 	}
 	k := r.d.p.NFT
 	sets, err := k.Sets(ctx, t.Ref)
-	if err != nil {
+	if err = r.d.seen.tolerate(err); err != nil {
 		return "", err
 	}
 	chains, err := k.Chains(ctx, t.Ref)
@@ -144,7 +144,7 @@ func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why s
 		return "", err
 	}
 	rules, err := k.Rules(ctx, t.Ref)
-	if err != nil {
+	if err = r.d.seen.tolerate(err); err != nil {
 		return "", err
 	}
 	if why := damage(f, sets, chains); why != "" {

@@ -44,6 +44,10 @@ func TestKernel(t *testing.T) {
 
 func answers(t *testing.T, k Kernel, at Addresses) {
 	t.Helper()
+	unknown := Virtual{VirtualKey: VirtualKey{netip.MustParseAddr("10.96.0.1"), unix.IPPROTO_TCP, 80}, Scheduler: "nosuch"}
+	if err := k.PutVirtual(t.Context(), unknown); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("an unknown scheduler: %v", err)
+	}
 	for _, vip := range []netip.Addr{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00:10:96::1")} {
 		for _, proto := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
 			servers(t, k, VirtualKey{vip, proto, 80})
@@ -100,9 +104,6 @@ func servers(t *testing.T, k Kernel, key VirtualKey) {
 	ctx := t.Context()
 	if err := k.PutReal(ctx, key, Real{At: to(9), Weight: 1}); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("a real server of none: %v", err)
-	}
-	if err := k.PutVirtual(ctx, Virtual{VirtualKey: key, Scheduler: "nosuch"}); !errors.Is(err, unix.ENOENT) {
-		t.Errorf("an unknown scheduler: %v", err)
 	}
 	wants(nil)
 	v := Virtual{VirtualKey: key, Scheduler: "rr"}
