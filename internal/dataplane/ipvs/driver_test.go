@@ -1,0 +1,213 @@
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// world is a driver on a model of the kernel.
+type world struct {
+	*dataplanetest.Bed
+	rules *nft.Fake
+	ipvs  *ipvs.Fake
+	count *ipvs.Counter
+	d     *Driver
+}
+
+func newWorld(t *testing.T, p Params) *world {
+	t.Helper()
+	w := &world{rules: nft.NewFake(), ipvs: ipvs.NewFake()}
+	w.count = ipvs.NewCounter(w.ipvs)
+	p.NFT, p.IPVS, p.Addresses = w.rules, w.count, w.ipvs
+	w.d = New(p)
+	w.Bed = dataplanetest.NewBed(w.d, dataplanetest.View())
+	w.Load(t)
+	w.Base()
+	w.Sync(t)
+	return w
+}
+
+// weights are those of the real servers of one virtual server, by their last byte.
+func (w *world) weights(t *testing.T, f model.Frontend) map[byte]uint32 {
+	t.Helper()
+	reals, err := w.ipvs.Reals(t.Context(), ipvs.VirtualKey{Addr: f.Key.Addr, Protocol: uint8(f.Key.Protocol), Port: f.Key.Port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[byte]uint32{}
+	for _, r := range reals {
+		b := r.At.Addr().AsSlice()
+		out[b[len(b)-1]] = r.Weight
+	}
+	return out
+}
+
+func (w *world) wants(t *testing.T, f model.Frontend, want map[byte]uint32) {
+	t.Helper()
+	got := w.weights(t, f)
+	if len(got) != len(want) {
+		t.Errorf("weights %v, want %v", got, want)
+		return
+	}
+	for k, v := range want {
+		if have, there := got[k]; !there || have != v {
+			t.Errorf("weights %v, want %v", got, want)
+			return
+		}
+	}
+}
+
+// TestDrain: a removed endpoint gets no new connection from the next moment on. One of TCP keeps those it has until the
+// grace is over, one of UDP is gone unless it is ending and still serves.
+func TestDrain(t *testing.T) {
+	w := newWorld(t, Params{Drain: time.Minute})
+	tcp := dataplanetest.ClusterIP(model.IPv4, 0, 3)
+	udp := dataplanetest.ClusterIP(model.IPv4, 1, 3)
+	udp.Key.Protocol = model.UDP
+	w.Want(tcp.Service, tcp)
+	w.Want(udp.Service, udp)
+	w.Sync(t)
+	w.wants(t, tcp, map[byte]uint32{0: 1, 1: 1, 2: 1})
+	gone := udp.Backends[0]
+	tcp.Backends, udp.Backends = tcp.Backends[1:], udp.Backends[1:]
+	w.Want(tcp.Service, tcp)
+	udp.Others = []model.Other{{Addr: gone.AddrPort(), Serving: true}}
+	w.Want(udp.Service, udp)
+	w.Sync(t)
+	w.wants(t, tcp, map[byte]uint32{0: 0, 1: 1, 2: 1})
+	w.wants(t, udp, map[byte]uint32{16: 0, 17: 1, 18: 1})
+	udp.Others = nil
+	w.Want(udp.Service, udp)
+	w.Sync(t)
+	w.wants(t, udp, map[byte]uint32{17: 1, 18: 1})
+	w.Now = w.Now.Add(59 * time.Second)
+	w.Track.Expire(w.Now)
+	w.Sync(t)
+	w.wants(t, tcp, map[byte]uint32{0: 0, 1: 1, 2: 1})
+	w.Now = w.Now.Add(time.Second)
+	w.Track.Expire(w.Now)
+	w.Sync(t)
+	w.wants(t, tcp, map[byte]uint32{1: 1, 2: 1})
+}
+
+// TestOneChangeCostsOneWrite: whatever else there is.
+func TestOneChangeCostsOneWrite(t *testing.T) {
+	w := newWorld(t, Params{Drain: time.Minute})
+	w.WantAll(dataplanetest.Catalogue([]model.Family{model.IPv4, model.IPv6}))
+	w.Sync(t)
+	f := dataplanetest.ClusterIP(model.IPv4, 0, 1) // as in the catalogue
+	reads, writes := w.count.Counts()
+	f.Backends = append(f.Backends, dataplanetest.Backends(model.IPv4, 200, 1)...)
+	w.Want(f.Service, f, dataplanetest.Every(model.IPv6)[0])
+	w.Sync(t)
+	if r, n := w.count.Counts(); r != reads || n-writes != 2 { // the real server, and its weight
+		t.Errorf("%d reads and %d writes", r-reads, n-writes)
+	}
+}
+
+// TestForeignServersStay: what is at somebody else's address is not ours, nor what is excluded, nor what has a mark.
+func TestForeignServersStay(t *testing.T) {
+	excluded := netip.MustParsePrefix("10.96.0.0/24")
+	w := newWorld(t, Params{Exclude: []netip.Prefix{excluded}})
+	f := dataplanetest.ClusterIP(model.IPv4, 0, 1)
+	w.Want(f.Service, f)
+	w.Sync(t)
+	theirs := []ipvs.VirtualKey{{Addr: netip.MustParseAddr("203.0.113.1"), Protocol: 6, Port: 80}, {Addr: f.Key.Addr, Protocol: 6, Port: 4321}}
+	for _, k := range theirs {
+		if err := w.ipvs.PutVirtual(t.Context(), ipvs.Virtual{VirtualKey: k, Scheduler: "rr"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if drift := w.Load(t); len(drift) > 0 {
+		t.Errorf("foreign virtual servers are taken for ours: %v", drift)
+	}
+	if err := w.d.Cleanup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	list, err := w.ipvs.Virtuals(t.Context())
+	if err != nil || len(list) != len(theirs) {
+		t.Errorf("after clean-up %v, %v", list, err)
+	}
+}
+
+// TestSchedulers: what a Service asks for decides, then what the agent was told.
+func TestSchedulers(t *testing.T) {
+	for _, c := range []struct {
+		name, told string
+		change     func(*model.Frontend)
+		want       ipvs.Virtual
+	}{
+		{"plain", "", func(*model.Frontend) {}, ipvs.Virtual{Scheduler: "rr"}},
+		{"told", "sh", func(*model.Frontend) {}, ipvs.Virtual{Scheduler: "sh"}},
+		{"weights", "", func(f *model.Frontend) { f.Backends[0].Weight = 3 }, ipvs.Virtual{Scheduler: "wrr"}},
+		{"weights of least connections", "lc", func(f *model.Frontend) { f.Backends[0].Weight = 3 }, ipvs.Virtual{Scheduler: "wlc"}},
+		{"maglev", "mh", func(*model.Frontend) {}, ipvs.Virtual{Scheduler: "mh", Flags: ipvs.Sched2}},
+		{"consistent hash", "", func(f *model.Frontend) { f.ConsistentHash = true }, ipvs.Virtual{Scheduler: "mh", Flags: ipvs.Sched1}},
+		{"affinity", "", func(f *model.Frontend) { f.AffinityTimeout = time.Hour }, ipvs.Virtual{Scheduler: "rr", Flags: ipvs.Persistent, Timeout: time.Hour}},
+		{"short affinity", "", func(f *model.Frontend) { f.AffinityTimeout = time.Millisecond }, ipvs.Virtual{Scheduler: "rr", Flags: ipvs.Persistent, Timeout: time.Second}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, Params{Scheduler: c.told})
+			f := dataplanetest.ClusterIP(model.IPv4, 0, 2)
+			c.change(&f)
+			w.Want(f.Service, f)
+			w.Sync(t)
+			list, err := w.ipvs.Virtuals(t.Context())
+			c.want.VirtualKey = ipvs.VirtualKey{Addr: f.Key.Addr, Protocol: 6, Port: 80}
+			if err != nil || !slices.Equal(list, []ipvs.Virtual{c.want}) {
+				t.Errorf("%+v, %v; want %+v", list, err, c.want)
+			}
+		})
+	}
+}
+
+// TestRangeOfPortsIsRefused: with a word about what to do, and nothing else is.
+func TestRangeOfPortsIsRefused(t *testing.T) {
+	w := newWorld(t, Params{})
+	f := dataplanetest.ClusterIP(model.IPv4, 0, 2)
+	f.Key.LastPort = f.Key.Port + 9
+	w.Want(f.Service, f)
+	_, err := w.Apply(t.Context(), w.Pending())
+	var invalid *dataplane.InvalidError
+	if !errors.As(err, &invalid) || !errors.Is(err, errRange) {
+		t.Errorf("a range of ports: %v", err)
+	}
+}
+
+// TestRetire: another mode has taken over: no weight is left, the rules for Services are gone, and the next agent of this
+// mode puts all of it back.
+func TestRetire(t *testing.T) {
+	w := newWorld(t, Params{})
+	f := dataplanetest.ClusterIP(model.IPv4, 0, 2)
+	w.Want(f.Service, f)
+	w.Sync(t)
+	for range 2 {
+		other := New(Params{NFT: w.rules.Neighbour(), IPVS: w.ipvs, Addresses: w.ipvs})
+		if n, err := other.Retire(t.Context()); n != 0 || err != nil {
+			t.Fatalf("retire: %d connections, %v", n, err)
+		}
+		w.wants(t, f, map[byte]uint32{0: 0, 1: 0})
+	}
+	w.Load(t)
+	w.Sync(t)
+	w.wants(t, f, map[byte]uint32{0: 1, 1: 1})
+}
+
+// TestUnknownSchedulerIsSaid: the agent does not start with a scheduler that the kernel lacks.
+func TestUnknownSchedulerIsSaid(t *testing.T) {
+	v := ipvs.NewFake()
+	_, err := New(Params{NFT: nft.NewFake(), IPVS: v, Addresses: v, Scheduler: "best"}).Probe(context.Background())
+	if !errors.Is(err, dataplane.ErrUnsupported) {
+		t.Errorf("scheduler best: %v", err)
+	}
+}
