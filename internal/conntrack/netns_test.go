@@ -68,6 +68,10 @@ func echo(t testing.TB, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	answer(t, c, addr)
+}
+
+func answer(t testing.TB, c net.PacketConn, addr string) {
 	t.Cleanup(func() { _ = c.Close() })
 	go func() {
 		buf := make([]byte, 64)
@@ -127,6 +131,10 @@ func echoTCP(t testing.TB, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	answerTCP(t, l)
+}
+
+func answerTCP(t testing.TB, l net.Listener) {
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
