@@ -249,6 +249,16 @@ func TestNoTimestampBeforeTheFirstSync(t *testing.T) {
 	}
 }
 
+// TestNoLocalRowsFromTheStart: an alert must be able to tell none from not known.
+func TestNoLocalRowsFromTheStart(t *testing.T) {
+	text := scrape(t, newMetrics("nftables", model.IPv4, model.IPv6).Handler())
+	for _, labels := range []string{"IPv4\",traffic_policy=\"internal", "IPv4\",traffic_policy=\"external", "IPv6\",traffic_policy=\"internal", "IPv6\",traffic_policy=\"external"} {
+		if row := "\nkubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family=\"" + labels + "\"} 0\n"; !strings.Contains(text, row) {
+			t.Errorf("no row %q", strings.TrimSpace(row))
+		}
+	}
+}
+
 // TestCountersOfTheKernel are read at each scrape, have no row while nobody counts
 // or while they cannot be read, and take nothing else with them.
 func TestCountersOfTheKernel(t *testing.T) {

@@ -328,6 +328,7 @@ func TestManyConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	each := make(chan struct{}, n)
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -335,11 +336,19 @@ func TestManyConnect(t *testing.T) {
 				return
 			}
 			_ = conn.Close()
+			each <- struct{}{}
 		}
 	}()
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
 	if out, err := c.run(Params{Endpoints: n, Connect: port, Timeout: 30 * time.Second}); err != nil {
 		t.Errorf("got %v\n%s", err, out)
+	}
+	for i := range n { // as many as there are addresses, on whatever page
+		select {
+		case <-each:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d of %d addresses were tried", i, n)
+		}
 	}
 }
 
