@@ -6,6 +6,6 @@ unformatted=$(git ls-files '*.go' | xargs gofmt -l)
 go vet ./...
 go vet -tags faults ./internal/app
 go tool staticcheck ./...
-for nested in test/cluster bench/peers scripts/image; do (cd "$nested" && go vet -mod=mod ./...); done
+for nested in test/cluster bench/peers scripts/image test/deploy; do (cd "$nested" && go vet -mod=mod ./...); done
 go test ./internal/archtest
 echo "lint: clean"

@@ -19,7 +19,8 @@ mapfile -t real < <(printf '%s\n' "${all[@]}" | grep -E "$kernel")
 bash scripts/lint.sh || failed=1
 group unit -race -count=1 "${unit[@]}"
 group kernel -count=1 -timeout 15m "${real[@]}"
-for nested in scripts/image; do # modules of their own: what they need is no part of the product's go.mod
+bash test/deploy/prometheus.sh || failed=1
+for nested in scripts/image test/deploy; do # modules of their own: what they need is no part of the product's go.mod
 	pushd "$nested" >/dev/null || exit 1
 	group_dir=$OLDPWD
 	echo "== deploy: $nested"
