@@ -24,7 +24,7 @@ for nested in scripts/image test/deploy; do # modules of their own: what they ne
 	pushd "$nested" >/dev/null || exit 1
 	group_dir=$OLDPWD
 	echo "== deploy: $nested"
-	go test -json -count=1 -timeout 10m ./... | "$group_dir/bin/summary" "deploy" | tee "$group_dir/bin/deploy-${nested##*/}.txt"
+	go test -json -mod=mod -count=1 -timeout 10m ./... | "$group_dir/bin/summary" "deploy" | tee "$group_dir/bin/deploy-${nested##*/}.txt"
 	[ "${PIPESTATUS[1]}" = 0 ] || failed=1
 	popd >/dev/null
 done
