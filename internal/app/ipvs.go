@@ -57,6 +57,9 @@ func withServers(rules nft.Kernel, do func(*ipvs.Driver) error) error {
 func serverPlanes(p *takeover.Planes, rules nft.Kernel) {
 	p.RetireServers = func(ctx context.Context) (n int, err error) {
 		err = withServers(rules, func(d *ipvs.Driver) error { n, err = d.Retire(ctx); return err })
+		if errors.Is(err, kernelipvs.ErrNoIPVS) { // then there is nothing to wait for
+			return 0, nil
+		}
 		return n, err
 	}
 	p.RemoveServers = func(ctx context.Context) error {
