@@ -39,20 +39,27 @@ func (a *agent) addDNS(source string) error {
 		return err
 	}
 	a.add("DNS names", func(ctx context.Context) error { store.Follow(ctx, a.names); return nil })
-	a.add("DNS server", func(ctx context.Context) error {
+	serve := func(ctx context.Context) error {
 		if err := intercept.EnsureAddrs(cfg.Addrs); err != nil {
 			a.log.Warn("cannot add the DNS address to this node", "error", err)
 		}
 		return srv.Run(ctx)
-	})
+	}
 	if !cfg.Intercept {
+		a.add("DNS server", serve)
 		return nil
 	}
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
 		return fmt.Errorf("open a netlink socket for --dns-intercept: %w", err)
 	}
-	a.add("DNS interception", intercept.New(a.interceptConfig(srv, dc, k)).Run)
+	i := intercept.New(a.interceptConfig(srv, dc, k))
+	a.add("DNS interception", i.Run)
+	a.add("DNS server", func(ctx context.Context) error {
+		ctx, end := i.Outlive(ctx)
+		defer end()
+		return serve(ctx)
+	})
 	return nil
 }
 

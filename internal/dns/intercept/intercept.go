@@ -58,6 +58,7 @@ type Intercept struct {
 	alive     map[netip.Addr]*alive
 	said      *string // the last reason that was told, "" for none; nil before the first
 	began     time.Time
+	done      chan struct{} // closed when Run has returned
 }
 
 // New makes an Intercept; it does nothing yet.
@@ -74,7 +75,7 @@ func New(c Config) *Intercept {
 	if c.Active == nil {
 		c.Active = func(bool) {}
 	}
-	return &Intercept{cfg: c, alive: map[netip.Addr]*alive{}, began: time.Now()}
+	return &Intercept{cfg: c, alive: map[netip.Addr]*alive{}, began: time.Now(), done: make(chan struct{})}
 }
 
 const (
@@ -87,6 +88,7 @@ const (
 // Run redirects until ctx ends; then the tables are gone. Whatever fails is said
 // once and tried again.
 func (i *Intercept) Run(ctx context.Context) error {
+	defer close(i.done)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -103,6 +105,19 @@ func (i *Intercept) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// Outlive gives a context for the server that redirected queries go to: it ends once
+// ctx has ended and Run has returned. If the server ended at the same time as Run, each
+// query would be lost until the redirection is gone, and Run may just be waiting for an
+// answer. stop must be called.
+func (i *Intercept) Outlive(ctx context.Context) (_ context.Context, stop func()) {
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	release := context.AfterFunc(ctx, func() {
+		<-i.done
+		cancel()
+	})
+	return out, func() { release(); cancel() }
 }
 
 func (i *Intercept) say(err error) {

@@ -70,7 +70,9 @@ func agent() error {
 	}
 	i := New(Config{Kernel: kernelFor(k), Fit: fitness, Servers: Servers(local), VIPs: func() []netip.Addr { return vips }, Question: "_status.cluster.local."})
 	var wg sync.WaitGroup
-	wg.Go(func() { err = srv.Run(ctx) })
+	serving, end := i.Outlive(ctx)
+	defer end()
+	wg.Go(func() { err = srv.Run(serving) })
 	<-srv.Ready()
 	if e := i.Run(ctx); e != nil {
 		return e
