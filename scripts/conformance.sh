@@ -1,10 +1,22 @@
 #!/usr/bin/env bash
 # conformance.sh MODE [SUBJECT] [RUN]: the scenario kit against Fairlead (SUBJECT empty) or upstream kube-proxy (SUBJECT=kube-proxy), both
-# of them built first. MODE is one mode or several with commas. Environment: LABS (how many labs at once), ARGS (more flags),
+# of them built first. MODE is one mode or several with commas; userspace alone runs as an unprivileged user. Environment: LABS (how many labs at once), ARGS (more flags),
 # KERNEL (6.1 or 6.12: under that stock kernel, in two emulated machines side by side; about an hour for the whole kit).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-nftables} subject=${2:-fairlead} run=${3:-}
+if [ "$mode" = userspace ] && [ "$subject" = fairlead ]; then
+  # This mode needs no privilege, so it is given none: root becomes nobody first, and the lab lives in a user namespace.
+  dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+  cp bin/fairlead bin/fairlead-lab "$dir" && chmod -R a+rX "$dir"
+  as=()
+  [ "$(id -u)" != 0 ] || as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+  echo "conformance.sh: the lab and the agent run as $("${as[@]}" id -un), in a user namespace"
+  (cd "$dir" && "${as[@]}" unshare --user --map-root-user --net --mount --propagation private sh -c '
+    mount -t tmpfs none /run && mount -t sysfs none /sys && ip link set lo up && exec "$@"' lab \
+    ./fairlead-lab conformance --bin "$dir/fairlead" --mode userspace --run "$run" ${LABS:+--labs "$LABS"} ${ARGS:-})
+  exit
+fi
 [ "$(id -u)" = 0 ] || { echo "conformance.sh: needs root: it makes network namespaces" >&2; exit 1; }
 flags=(--mode "$mode" --run "$run")
 [ -z "${LABS:-}" ] || flags+=(--labs "$LABS")

@@ -45,6 +45,7 @@ type agent struct {
 	conntrack *conntrack.Cleaner
 	localhost *localhost.Listeners // nil without IPv6
 	loopback  *localhost.Listeners // the same on 127.0.0.1, in ipvs mode only
+	rootless  *rootless            // nil but in userspace mode
 	tasks     []task
 }
 
@@ -63,7 +64,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 	if err != nil {
 		return nil, err
 	}
-	a.driver, a.reads = plane.driver, plane.reads
+	a.driver, a.reads, a.rootless = plane.driver, plane.reads, plane.rootless
 	if a.caps, err = probe(ctx, a.driver); err != nil {
 		return nil, fmt.Errorf("proxy mode %s: %w", cfg.Mode, err)
 	}
@@ -90,13 +91,12 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 	a.engine = engine.New(engine.Params{
 		Driver: a.driver, Families: a.caps.Families, Mailbox: a.mail, View: viewInputs(cfg), NodeName: cfg.NodeName,
 		Sources: sources, MinSync: cfg.MinSyncPeriod, Audit: auditPeriod(cfg), Log: log.Logger, OnTurn: a.follow.turn, BeforeWrite: a.follow.aboutToWrite,
-		ChunkOps: a.caps.ChunkOps, Pace: a.caps.Pace, MaxBackends: a.caps.MaxBackends,
+		ChunkOps: a.caps.ChunkOps, Pace: a.caps.Pace, MaxBackends: a.caps.MaxBackends, Unsupported: a.caps.Unsupported,
 	})
 	a.addServers()
-	a.addConntrack()
-	a.addAffinity()
-	a.addLocalhost()
-	a.addTakeover(plane.place)
+	if err := a.addBeside(&plane); err != nil {
+		return nil, err
+	}
 	a.add("host addresses", func(ctx context.Context) error {
 		return node.New(node.Config{Log: log.Logger}).Run(ctx, a.put)
 	})
@@ -106,6 +106,19 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 		a.add("config file", func(ctx context.Context) error { return watchConfig(ctx, cfg.File, cfg.FileDigest) })
 	}
 	return a, nil
+}
+
+// addBeside adds what works beside the data plane: in the kernel, or what userspace
+// mode has instead.
+func (a *agent) addBeside(plane *opened) error {
+	if a.rootless != nil {
+		return a.addUserspace()
+	}
+	a.addConntrack()
+	a.addAffinity()
+	a.addLocalhost()
+	a.addTakeover(plane.place)
+	return nil
 }
 
 // probeLimit bounds how long the agent asks what the kernel can do.
@@ -144,7 +157,7 @@ func (a *agent) put(ev model.Event) {
 	}
 	a.mail.Put(ev)
 	if a.names != nil {
-		a.names.Put(ev)
+		a.names.Put(a.forNames(ev))
 	}
 }
 
@@ -163,12 +176,19 @@ func (a *agent) run(ctx context.Context) error {
 		})
 	}
 	err := g.Wait()
+	if a.rootless != nil {
+		a.log.Info("stopped; Services are refused until the next start")
+		return err
+	}
 	a.log.Info("stopped; the rules stay in place")
 	return err
 }
 
 // prepareKernel sets the sysctls that kube-proxy sets (features.md 2f).
 func (a *agent) prepareKernel() []sysctl.Change {
+	if a.rootless != nil {
+		return nil // not ours to set
+	}
 	setOOMScore(a.cfg.OOMScoreAdj, a.log.Logger)
 	return applySysctls(a.cfg)
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane/userspace"
 	"github.com/fairlead/fairlead/internal/dns/intercept"
+	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
 	"github.com/fairlead/fairlead/internal/takeover"
 )
@@ -86,6 +88,12 @@ func Cleanup(ctx context.Context, log *slog.Logger) error {
 	if err := cleanupDNS(ctx); err != nil {
 		problems = append(problems, fmt.Errorf("clean up the DNS interception: %w", err))
 	}
+	routes, err := cleanupRoutes()
+	if routes > 0 {
+		found = true
+		log.Info("removed", "what", fmt.Sprintf("%d local routes of userspace mode", routes))
+	}
+	problems = append(problems, err)
 	addrs, err := intercept.RemoveAddrs()
 	for _, a := range addrs {
 		log.Info("removed", "what", "fairlead's DNS address "+a.String()+" from lo")
@@ -95,6 +103,15 @@ func Cleanup(ctx context.Context, log *slog.Logger) error {
 		log.Info("nothing found: there are no rules of fairlead in this network namespace")
 	}
 	return errors.Join(problems...)
+}
+
+// cleanupRoutes removes what userspace mode has left.
+func cleanupRoutes() (int, error) {
+	routes, err := link.OpenLocals()
+	if err != nil {
+		return 0, err
+	}
+	return userspace.CleanRoutes(routes)
 }
 
 // cleaning removes all that an owner has. last says that no other proxy is here.

@@ -40,12 +40,18 @@ func (a *agent) addDNS(source string) error {
 	}
 	a.add("DNS names", func(ctx context.Context) error { store.Follow(ctx, a.names); return nil })
 	serve := func(ctx context.Context) error {
+		if a.rootless != nil { // it adds no address to a link
+			return srv.Run(ctx)
+		}
 		if err := intercept.EnsureAddrs(cfg.Addrs); err != nil {
 			a.log.Warn("cannot add the DNS address to this node", "error", err)
 		}
 		return srv.Run(ctx)
 	}
-	if !cfg.Intercept {
+	if cfg.Intercept && a.rootless != nil {
+		a.log.Warn("--dns-intercept is not done: it takes nftables rules, and userspace mode writes none")
+	}
+	if !cfg.Intercept || a.rootless != nil {
 		a.add("DNS server", serve)
 		return nil
 	}
@@ -88,7 +94,7 @@ func (a *agent) dnsConfig(store *dns.Store, dm *dns.Metrics) dns.Config {
 	if len(cfg.Upstreams) == 0 {
 		c.ResolvConf = resolvConf
 	}
-	if cfg.Intercept {
+	if cfg.Intercept && a.rootless == nil {
 		c.Intercepted = intercept.Servers(cfg.Addrs)
 	}
 	if a.status != nil {

@@ -147,9 +147,10 @@ func (f *follower) committed(t *engine.Turn) {
 	f.tellNoted(t.Decided)
 	f.cleanFlows(t)
 	f.answerLocally(t)
+	f.mapAddresses(t)
 	if t.View != nil {
 		f.a.service.SetAddrs(t.View.NodePortAddrs)
-		if t.View.LocalhostNodePorts && f.a.loopback == nil {
+		if t.View.LocalhostNodePorts && f.a.loopback == nil && f.a.rootless == nil {
 			if c := sysctl.EnsureRouteLocalnet(sysctl.New()); c != nil {
 				logSysctl(f.a.log.Logger, *c)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
+	"github.com/fairlead/fairlead/internal/dataplane/userspace"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/takeover"
 )
@@ -27,10 +28,12 @@ type opened struct {
 	place takeover.Place
 	// observe names who is told of failures and sizes; nil: the driver has nothing to tell.
 	observe func(iptables.Observer)
+	// rootless is set for the mode that writes no kernel state.
+	rootless *rootless
 }
 
 func builtModes() []mode {
-	return []mode{{nftables.Name, openNFTables}, {iptables.Name, openIPTables}, {ipvs.Name, openIPVS}}
+	return []mode{{nftables.Name, openNFTables}, {iptables.Name, openIPTables}, {ipvs.Name, openIPVS}, {userspace.Name, openUserspace}}
 }
 
 func modes() (names []string) {

@@ -95,7 +95,11 @@ func planeRows() []row {
 		plane("offload", "kernel/nft"),
 		plane("iptables", "kernel/iptables", "kernel/nfacct"),
 		plane("ipvs", "kernel/ipvs", "kernel/nft"),
-		plane("userspace"),
+		plane("userspace", "relay", "addressplan"),
+		{pkg: "internal/relay", internal: []string{"model"}, outside: []string{"golang.org/x/sys/unix"},
+			why: "the relay carries bytes and decides nothing but which of the given endpoints is next"},
+		{pkg: "internal/addressplan", internal: []string{"model"}, pure: true,
+			why: "where userspace mode listens is one rule, asked by data plane and DNS alike: without state it is the same after a restart"},
 	}
 }
 

@@ -43,6 +43,7 @@ type Config struct {
 	NoTakeover         bool // leave what other proxies left here
 	ResetGoneEndpoints bool // end TCP connections to endpoints that no longer exist
 	DNS                DNS
+	Userspace          Userspace
 
 	InitOnly      bool   // do the privileged sysctl part, then exit
 	Cleanup       bool   // remove every trace, then exit

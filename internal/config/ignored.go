@@ -126,7 +126,8 @@ func (f *Flags) otherModes(mode string) []string {
 			"ipvs-scheduler", "ipvs-exclude-cidrs", "ipvs-strict-arp", "ipvs-tcp-timeout", "ipvs-tcpfin-timeout",
 			"ipvs-udp-timeout", "ipvs-sync-period", "ipvs-min-sync-period",
 		},
-		"iptables": {"iptables-backend"},
+		"iptables":  {"iptables-backend"},
+		"userspace": userspaceNames(),
 	}
 	var names []string
 	for of, flags := range only {

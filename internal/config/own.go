@@ -14,11 +14,12 @@ type ownFlags struct {
 	drainGrace     time.Duration
 	manifestsEmpty string
 	dns            dnsFlags
+	userspace      Userspace
 }
 
 // ownNames are those that --config does not make void.
 func ownNames() []string {
-	return append(dnsNames(), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "ipvs-drain-grace")
+	return append(append(dnsNames(), userspaceNames()...), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "ipvs-drain-grace")
 }
 
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
@@ -28,6 +29,7 @@ func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	fs.StringVar(&o.manifestsEmpty, "manifests-empty", "keep", "what a --manifests folder means that holds no manifest at the start: keep what an earlier run left in the kernel, or delete it")
 	fs.DurationVar(&o.drainGrace, "ipvs-drain-grace", 15*time.Minute, "how long an endpoint that is gone keeps its open TCP and SCTP connections, while it gets no new ones; 0: it loses them at once; and how long those of ipvs mode go on after a change to another mode")
 	o.dns.add(fs)
+	o.userspace.add(fs)
 }
 
 // fillOwn checks and takes over our own settings.
@@ -47,6 +49,7 @@ func (f *Flags) fillOwn(c *Config, v *validator) {
 	}
 	c.IPVS.DrainGrace = o.drainGrace
 	c.DNS = o.dns.fill(v)
+	c.Userspace = o.userspace.fill(v)
 }
 
 func (v *validator) badOwn(flag, value, reason string) {

@@ -83,6 +83,10 @@ type Caps struct {
 	Pace int
 	// MaxBackends is how many backends of one Frontend are served; 0 is no limit.
 	MaxBackends int
+	// Unsupported says in a few words why the driver does not serve a Frontend, "" if it
+	// does; nil: it serves every one. Pure. It is reported as a problem of the Service,
+	// whose other Frontends are served.
+	Unsupported func(*model.Frontend) string
 }
 
 // Has tells whether a family is usable.

@@ -27,7 +27,7 @@ func (e *Engine) decide(keys []model.ServiceKey, s scope) {
 			e.dirty[k] = struct{}{}
 			continue
 		}
-		e.report(decision(k), e.withTooMany(k, &res))
+		e.report(decision(k), e.withUnserved(k, &res, e.withTooMany(k, &res)))
 		objs = slices.Grow(objs[:0], 4*len(res.Frontends))
 		for i := range res.Frontends {
 			if f := &res.Frontends[i]; slices.Contains(e.p.Families, f.Key.Family) {
@@ -68,6 +68,26 @@ func (e *Engine) withTooMany(k model.ServiceKey, res *policy.Result) []model.Pro
 	}
 	return append(slices.Clone(res.Problems), model.Problem{Object: "Service " + k.String(), Field: "spec.ports",
 		Reason: fmt.Sprintf("has %d endpoints, of which the first %d are served", most, e.p.MaxBackends)})
+}
+
+// withUnserved adds what the data plane does not serve, each reason once.
+func (e *Engine) withUnserved(k model.ServiceKey, res *policy.Result, problems []model.Problem) []model.Problem {
+	if e.p.Unsupported == nil {
+		return problems
+	}
+	out := slices.Clone(problems)
+	for i := range res.Frontends {
+		f := &res.Frontends[i]
+		why := e.p.Unsupported(f)
+		p := model.Problem{Object: "Service " + k.String(), Field: "spec.ports", Reason: "port " + f.Port + ": " + why}
+		if f.Port == "" {
+			p.Reason = why
+		}
+		if why != "" && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // result is policy's answer for one Service.

@@ -39,6 +39,8 @@ type Params struct {
 	ChunkOps int           // kernel operations per transaction while building (12 000)
 	// MaxBackends is how many backends of a Frontend the driver serves; 0 is no limit.
 	MaxBackends int
+	// Unsupported is dataplane.Caps.Unsupported.
+	Unsupported func(*model.Frontend) string
 	Now         func() time.Time
 	Log         *slog.Logger
 	// OnTurn is called after each turn that did or tried something, on the

@@ -75,9 +75,16 @@ func (s *Socket) control(f func(fd int) error) error {
 	return err
 }
 
-// SetReceiveBuffer sets the receive buffer to so many bytes, which the kernel doubles.
+// SetReceiveBuffer sets the receive buffer to so many bytes, which the kernel doubles. In a
+// user namespace, where nobody may go beyond net.core.rmem_max, it is as large as may be.
 func (s *Socket) SetReceiveBuffer(bytes int) error {
-	return s.control(func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes) })
+	return s.control(func(fd int) error {
+		err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes)
+		if errors.Is(err, unix.EPERM) {
+			return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)
+		}
+		return err
+	})
 }
 
 // Close closes the socket; whoever waits in Receive gets an error.

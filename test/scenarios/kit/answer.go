@@ -31,7 +31,7 @@ func (a answer) matches(rep netlab.Reply, r *run) error {
 	if len(a.backends) > 0 && !slices.Contains(a.backends, rep.Backend) && !slices.Contains(a.backends, named) {
 		return fmt.Errorf("%s answered, want only %s", named, strings.Join(a.backends, " "))
 	}
-	switch a.source {
+	switch a.sourceIn(r.mode) {
 	case "":
 		return nil
 	case "preserved":
@@ -51,19 +51,34 @@ func (a answer) matches(rep netlab.Reply, r *run) error {
 	return nil
 }
 
+// sourceIn is what the server must see in a mode.
+func (a answer) sourceIn(mode string) string {
+	if mode == userspace && a.source != "" {
+		return "masqueraded"
+	}
+	return a.source
+}
+
 // quiet checks a reply that must be a failure.
-func (a answer) quiet(rep netlab.Reply) error {
+func (a answer) quiet(rep netlab.Reply, r *run) error {
 	if rep.Outcome == netlab.Answered {
 		return fmt.Errorf("%s, want %s", rep, a.kind)
 	}
-	if a.kind != "fails" && string(rep.Outcome) != a.kind {
-		return fmt.Errorf("%s (%v), want %s", rep.Outcome, rep.Err, a.kind)
+	want := a.kind
+	if want == "untaken" {
+		want = "timeout"
+		if r.mode == userspace { // the address itself is here, so the kernel answers for its other ports
+			want = "refused"
+		}
+	}
+	if want != "fails" && string(rep.Outcome) != want {
+		return fmt.Errorf("%s (%v), want %s", rep.Outcome, rep.Err, want)
 	}
 	return nil
 }
 
 func (a answer) timeout(proto netlab.Protocol) time.Duration {
-	if (a.kind == "timeout" || a.kind == "fails") && proto != netlab.TCP {
+	if slices.Contains([]string{"timeout", "fails", "untaken"}, a.kind) && proto != netlab.TCP {
 		return quietTimeout
 	}
 	return requestTimeout
@@ -76,7 +91,7 @@ func parseAnswer(w []string) (a answer, err error) {
 	}
 	a.kind, w = w[0], w[1:]
 	switch a.kind {
-	case "refused", "timeout", "unreachable", "reset", "closed", "fails":
+	case "refused", "timeout", "unreachable", "reset", "closed", "fails", "untaken":
 	case "backend", "backends":
 		w, err = a.readBackends(w)
 	case "same":

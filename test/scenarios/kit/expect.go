@@ -63,7 +63,7 @@ func (e *flowExpectation) check(ctx context.Context, r *run) error {
 		f.last = rep.Backend
 		return nil
 	}
-	return e.answer.quiet(rep)
+	return e.answer.quiet(rep, r)
 }
 
 // metricExpectation sums the samples of one metric.

@@ -51,11 +51,11 @@ func (e *fromExpectation) asked(ctx context.Context, r *run, ask func() netlab.R
 		return e.shares(ask, r)
 	case "changes":
 		return e.changes(ctx, ask)
-	case "timeout", "fails":
-		return e.answer.quiet(ask())
+	case "timeout", "fails", "untaken":
+		return e.answer.quiet(ask(), r)
 	}
 	for range 3 { // a refusal must be steady
-		if err := e.answer.quiet(ask()); err != nil {
+		if err := e.answer.quiet(ask(), r); err != nil {
 			return err
 		}
 	}

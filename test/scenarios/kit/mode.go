@@ -21,8 +21,15 @@ func modeFlags(mode string) []string {
 	if backend != "" {
 		flags = append(flags, "--iptables-backend", backend)
 	}
+	if proxy == userspace {
+		flags = append(flags, "--userspace-addresses", "service")
+	}
 	return flags
 }
+
+// userspace is the mode that carries connections itself: an endpoint sees the node's address, whoever asked. Where a scenario
+// expects the client's own, the kit asks for the node's there, and for all the rest as in every mode.
+const userspace = "userspace"
 
 // chainsLeft reports what clean-up forgot in iptables mode.
 func chainsLeft(ctx context.Context, lab *netlab.Lab, mode string) error {
@@ -40,4 +47,12 @@ func chainsLeft(ctx context.Context, lab *netlab.Lab, mode string) error {
 		}
 	}
 	return nil
+}
+
+// unserved says why a mode has no answer to a variant, whatever its scenario says; "" if it has one.
+func unserved(mode string, v Variant) string {
+	if mode == userspace && v.Proto == "sctp" {
+		return "userspace mode does not carry SCTP, and says so of the Service"
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,7 +138,7 @@ func (cfg Config) work(ctx context.Context, queue <-chan job, report func(job, R
 		defer s.Leave()
 	}
 	for j := range queue {
-		res := Result{Variant: j.variant, Mode: j.mode, NotApplicable: j.variant.Scenario.NotApplicable(j.mode, cfg.SubjectName)}
+		res := Result{Variant: j.variant, Mode: j.mode, NotApplicable: cmp.Or(unserved(j.mode, j.variant), j.variant.Scenario.NotApplicable(j.mode, cfg.SubjectName))}
 		if res.NotApplicable == "" {
 			start := time.Now()
 			res.Err = cfg.one(ctx, lab, subject, j)

@@ -1,0 +1,140 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/addressplan"
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane/userspace"
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/kernel/link"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/relay"
+)
+
+// rootless is what userspace mode has besides its driver. A mode that has one writes
+// nothing to the kernel: no sysctl, no conntrack, nobody's rules are removed.
+type rootless struct {
+	plan   addressplan.Plan
+	relay  *relay.Relay
+	driver *userspace.Driver
+	table  *placeTable // nil without --userspace-map
+	warn   func(svc model.ServiceKey, reason, text string)
+}
+
+func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
+	log := newLogger(cfg.Logging).Logger
+	r := &rootless{warn: func(model.ServiceKey, string, string) {}}
+	p := userspace.Params{Log: log, OnBindError: func(svc model.ServiceKey, err error) { r.warn(svc, "FailedToListen", err.Error()) }}
+	var err error
+	if p.Plan, p.Routes, err = addresses(ctx, cfg.Userspace.Addresses); err != nil {
+		return opened{}, err
+	}
+	p.Notes = notes(p.Plan, cfg)
+	p.Relay = relay.New(relay.Params{MostOfOne: 2 * cfg.Userspace.ServiceConnections, EndGone: cfg.ResetGoneEndpoints, Log: log})
+	r.plan, r.relay, r.driver = p.Plan, p.Relay, userspace.New(p)
+	if cfg.Userspace.Map != "" {
+		r.table = &placeTable{file: cfg.Userspace.Map, plan: p.Plan, rows: map[model.FrontendKey]string{}}
+	}
+	return opened{driver: r.driver, reads: func() int { return 0 }, rootless: r}, nil
+}
+
+// addresses finds out where Services can be answered.
+func addresses(ctx context.Context, asked string) (addressplan.Plan, userspace.Routes, error) {
+	plan := addressplan.Plan{FirstPort: firstPort(ctx)}
+	if asked == "loopback" || asked == "" && !ownNamespace() {
+		return plan, nil, nil
+	}
+	routes, err := link.OpenLocals()
+	if err == nil {
+		probe := netip.AddrFrom4([4]byte{192, 0, 0, 8}) // nobody's (RFC 7600)
+		if err = routes.Add(probe); err == nil {
+			err = routes.Delete(probe)
+		}
+	}
+	if err != nil && asked == "" {
+		return plan, nil, nil
+	}
+	if err != nil {
+		return plan, nil, fmt.Errorf("--userspace-addresses service needs CAP_NET_ADMIN here: %w", err)
+	}
+	plan.Own = true
+	return plan, routes, nil
+}
+
+// ownNamespace tells whether this process is in a user namespace: what it may do
+// there, it may do to nobody else's network.
+func ownNamespace() bool {
+	ids, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(ids)), " ") != "0 0 4294967295"
+}
+
+// firstPort is the lowest port that may be bound, found out by trying.
+func firstPort(ctx context.Context) uint16 {
+	l, err := new(net.ListenConfig).ListenPacket(ctx, "udp", "127.0.0.1:1")
+	if err == nil {
+		_ = l.Close()
+		return 1
+	}
+	const usual = 1024
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+	if err != nil {
+		return usual
+	}
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 16)
+	if err != nil {
+		return usual
+	}
+	return uint16(n)
+}
+
+// notes are what the operator should know.
+func notes(p addressplan.Plan, cfg *config.Config) (out []string) {
+	if !p.Own {
+		out = append(out, "userspace mode: Services are answered on addresses in 127.0.0.0/8, NodePorts on localhost; --userspace-map FILE lists them")
+		if p.FirstPort > 1 {
+			out = append(out, fmt.Sprintf("userspace mode: this user may not bind ports below %d: they are moved up by 10000, 80 to 10080", p.FirstPort))
+		}
+	}
+	if m := cfg.DetectLocal.Mode; m == config.BridgeInterface || m == config.InterfaceNamePrefix {
+		out = append(out, fmt.Sprintf("userspace mode: detectLocalMode %s tells pods by the interface that a packet comes in by, which a socket does not know: every client counts as none", m))
+	}
+	return out
+}
+
+// addUserspace tells metrics, and Events, of what only this mode has.
+func (a *agent) addUserspace() error {
+	r := a.rootless
+	if a.recorder != nil {
+		r.warn = func(svc model.ServiceKey, reason, text string) { a.recorder.Warn(svc, reason, text) }
+	}
+	return a.metrics.Registerer().Register(&relayCollector{r})
+}
+
+// forNames gives an event as the DNS server must see it: names lead to where Services
+// are answered.
+func (a *agent) forNames(ev model.Event) model.Event {
+	if a.rootless == nil || ev.Service == nil {
+		return ev
+	}
+	ev.Service = &model.Keyed[model.ServiceKey, model.Service]{Key: ev.Service.Key, Value: a.rootless.plan.Service(ev.Service.Value)}
+	return ev
+}
+
+// mapAddresses keeps --userspace-map as the turn has left things.
+func (f *follower) mapAddresses(t *engine.Turn) {
+	r := f.a.rootless
+	if r == nil || r.table == nil {
+		return
+	}
+	if err := r.table.update(frontends(t.Decided), t.Gone); err != nil {
+		f.a.log.Warn("cannot write the file of --userspace-map; trying again with the next change", "error", err)
+	}
+}

@@ -1,0 +1,61 @@
+package app
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// relayCollector reads the relay's counters at each scrape. No label holds a
+// Service's name: a limit that is reached names its Service in the log.
+type relayCollector struct{ r *rootless }
+
+type relayRow struct {
+	name, help string
+	kind       prometheus.ValueType
+	value      float64
+	reason     string
+}
+
+// rows are the metrics of userspace mode, those of one name together.
+func (c *relayCollector) rows() []relayRow {
+	n := c.r.relay.Counts()
+	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
+	const over, overHelp = "fairlead_userspace_turned_away_total", "Connections turned away at a limit: of their Service (its share of what is free) or of the process."
+	return []relayRow{
+		{"fairlead_userspace_sockets", "Sockets that are open.", gauge, float64(c.r.driver.Sockets()), ""},
+		{"fairlead_userspace_sockets_waiting", "Sockets that wait for an address or port that somebody else has.", gauge, float64(c.r.driver.Waiting()), ""},
+		{"fairlead_userspace_connections", "TCP connections that are carried now.", gauge, float64(n.Connections), ""},
+		{"fairlead_userspace_udp_clients", "UDP clients that are remembered now.", gauge, float64(n.Flows), ""},
+		{"fairlead_userspace_accepted_total", "TCP connections and UDP clients taken.", counter, float64(n.Accepted), ""},
+		{"fairlead_userspace_retries_total", "Endpoints that did not take a connection, so that another was asked.", counter, float64(n.Retried), ""},
+		{"fairlead_userspace_refused_total", "Connections for which no endpoint was found.", counter, float64(n.Refused), ""},
+		{over, overHelp, counter, float64(n.OverService), "service"},
+		{over, overHelp, counter, float64(n.OverProcess), "process"},
+		{"fairlead_userspace_stalled_total", "Connections ended because a peer took or said nothing for too long.", counter, float64(n.Stalled), ""},
+		{"fairlead_userspace_bytes_total", "Bytes carried over TCP connections that have ended.", counter, float64(n.Bytes), ""},
+		{"fairlead_userspace_datagrams_lost_total", "Datagrams that were not carried.", counter, float64(n.Lost), ""},
+	}
+}
+
+func (c *relayCollector) desc(r relayRow) *prometheus.Desc {
+	var labels []string
+	if r.reason != "" {
+		labels = []string{"limit"}
+	}
+	return prometheus.NewDesc(r.name, r.help, labels, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (c *relayCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, r := range c.rows() {
+		out <- c.desc(r)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *relayCollector) Collect(out chan<- prometheus.Metric) {
+	for _, r := range c.rows() {
+		var values []string
+		if r.reason != "" {
+			values = []string{r.reason}
+		}
+		out <- prometheus.MustNewConstMetric(c.desc(r), r.kind, r.value, values...)
+	}
+}

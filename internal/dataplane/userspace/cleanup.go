@@ -1,0 +1,31 @@
+package userspace
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+)
+
+// Cleanup implements dataplane.Driver: every socket is closed, every route of ours
+// goes, also those of a process that was killed.
+func (d *Driver) Cleanup(ctx context.Context) error {
+	var ops []dataplane.Op
+	if err := d.Load(ctx, func(k dataplane.Key, value string) { ops = append(ops, dataplane.Op{Key: k, Have: value}) }); err != nil {
+		return err
+	}
+	slices.SortFunc(ops, func(a, b dataplane.Op) int { return int(b.Key.Kind) - int(a.Key.Kind) })
+	_, err := d.Apply(ctx, dataplane.Batch{Ops: ops})
+	return err
+}
+
+// CleanRoutes removes the routes that an agent of this mode has left, and says how many.
+func CleanRoutes(r Routes) (int, error) {
+	list, err := r.List()
+	problems := []error{err}
+	for _, a := range list {
+		problems = append(problems, r.Delete(a))
+	}
+	return len(list), errors.Join(problems...)
+}

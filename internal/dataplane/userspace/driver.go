@@ -1,0 +1,157 @@
+package userspace
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/addressplan"
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/relay"
+)
+
+// Name is the value of --proxy-mode.
+const Name = "userspace"
+
+// Routes make addresses local to this network namespace. See link.Locals.
+type Routes interface {
+	Add(netip.Addr) error
+	Delete(netip.Addr) error
+	List() ([]netip.Addr, error)
+}
+
+// Params configure a Driver.
+type Params struct {
+	Relay  *relay.Relay
+	Plan   addressplan.Plan
+	Routes Routes // nil unless Plan.Own
+	// OnBindError is called once for a socket that cannot be opened because of its
+	// address or port, until it can. It is tried again every Retry.
+	OnBindError func(svc model.ServiceKey, err error)
+	Retry       time.Duration // 0 = 5 s
+	Notes       []string      // for the operator, in Caps
+	Log         *slog.Logger  // nil = discard
+}
+
+// Driver is the data plane.
+type Driver struct {
+	p Params
+
+	mu      sync.Mutex // Watch's retries against the engine's calls
+	where   map[model.Family]string
+	targets map[string]*target
+	sockets map[string]*socket
+	broken  bool // an Apply failed half-way: what is held is not what was committed
+}
+
+var _ dataplane.Driver = (*Driver)(nil)
+
+// target is a Frontend that is held; value is its object's.
+type target struct {
+	*relay.Target
+	value   string
+	family  model.Family
+	service model.ServiceKey
+}
+
+// socket is a listener that is held, or waits for its port.
+type socket struct {
+	id     string
+	family model.Family
+	at     netip.AddrPort
+	proto  model.Protocol
+	target *target
+	open   *relay.Listener // nil: it waits
+	told   bool
+}
+
+// New makes a Driver that holds nothing.
+func New(p Params) *Driver {
+	if p.OnBindError == nil {
+		p.OnBindError = func(model.ServiceKey, error) {}
+	}
+	if p.Retry == 0 {
+		p.Retry = 5 * time.Second
+	}
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Driver{p: p, where: map[model.Family]string{}, targets: map[string]*target{}, sockets: map[string]*socket{}}
+}
+
+// Name implements dataplane.Driver.
+func (d *Driver) Name() string { return Name }
+
+// Width implements dataplane.Driver: there are no pools.
+func (d *Driver) Width(dataplane.Key) int { return 0 }
+
+// Linger implements dataplane.Driver.
+func (d *Driver) Linger(dataplane.Key) time.Duration { return 0 }
+
+// KeyString implements dataplane.Driver.
+func (d *Driver) KeyString(k dataplane.Key) string {
+	switch k.Kind {
+	case kindWhere:
+		return "whereabouts " + k.Family.String()
+	case kindRoute:
+		return "local route " + k.ID
+	case kindTarget:
+		return "frontend " + k.ID
+	case kindSocket:
+		return "socket " + k.ID
+	}
+	return k.String()
+}
+
+// Watch implements dataplane.Driver: nobody else can write sockets of this process.
+// What it does instead is to open those again that wait for their port.
+func (d *Driver) Watch(ctx context.Context, _ func()) error {
+	tick := time.NewTicker(d.p.Retry)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			d.retry()
+		}
+	}
+}
+
+func (d *Driver) retry() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.sockets {
+		if s.open != nil {
+			continue
+		}
+		if err := d.listen(s); err != nil {
+			d.p.Log.Debug("a socket still cannot be opened", "address", s.at, "error", err)
+		} else if s.open != nil {
+			d.p.Log.Info("listening after all", "service", s.target.service, "address", s.at)
+		}
+	}
+}
+
+// Waiting is how many sockets wait for a port that somebody else has.
+func (d *Driver) Waiting() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.sockets {
+		if s.open == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Sockets is how many sockets are open.
+func (d *Driver) Sockets() int {
+	waiting := d.Waiting()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.sockets) - waiting
+}

@@ -1,0 +1,88 @@
+package userspace
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/relay"
+)
+
+// The kinds, in the order in which they are made.
+const (
+	kindWhere  dataplane.Kind = iota + 2 // whose addresses are whose: relay.Whereabouts of one family
+	kindRoute                            // ID: an address that is local by it
+	kindTarget                           // ID: model.FrontendKey; Value: what was decided
+	kindSocket                           // ID: address, protocol, and the Frontend's ID
+)
+
+// present is the value of objects that have none.
+const present = "\x01"
+
+// Base implements dataplane.Driver.
+func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
+	for _, f := range []model.Family{model.IPv4, model.IPv6} {
+		var w relay.Whereabouts
+		for _, p := range view.Local.CIDRs {
+			if view.Local.Mode == model.DetectCIDR && model.FamilyOf(p.Addr()) == f {
+				w.Pods = append(w.Pods, p)
+			}
+		}
+		for _, a := range view.NodeAddrs {
+			if model.FamilyOf(a) == f {
+				w.Node = append(w.Node, a)
+			}
+		}
+		emit(dataplane.Object{Key: dataplane.Key{Kind: kindWhere, Family: f}, Value: encode(w)})
+	}
+}
+
+// Render implements dataplane.Driver. A Frontend without endpoints has no socket: the
+// kernel then refuses at once.
+func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
+	if Unsupported(f) != "" {
+		return
+	}
+	fam, id := f.Key.Family, f.Key.String()
+	if d.p.Plan.Own && f.Kind != model.NodePort && !slices.Contains(view.NodeAddrs, f.Key.Addr) {
+		emit(dataplane.Object{Key: dataplane.Key{Kind: kindRoute, Family: fam, ID: f.Key.Addr.String()}, Value: present})
+	}
+	if f.Verdict == model.Reject && (!f.LocalOnly || f.LocalVerdict == model.Reject) {
+		return
+	}
+	emit(dataplane.Object{Key: dataplane.Key{Kind: kindTarget, Family: fam, ID: id}, Value: encode(f)})
+	for _, at := range d.p.Plan.Sockets(f, view) {
+		emit(dataplane.Object{Key: dataplane.Key{Kind: kindSocket, Family: fam, ID: socketID(at, f.Key)}, Value: present})
+	}
+}
+
+// ViewChanged implements dataplane.Driver.
+func (d *Driver) ViewChanged(old, now *model.NodeView) bool {
+	return d.p.Plan.Own && !(slices.Equal(old.NodePortAddrs, now.NodePortAddrs) && slices.Equal(old.NodeAddrs, now.NodeAddrs))
+}
+
+// Unsupported says why this mode does not serve a Frontend; "" if it does.
+func Unsupported(f *model.Frontend) string {
+	switch {
+	case f.Key.Protocol == model.SCTP:
+		return "userspace mode does not carry SCTP"
+	case f.Key.Range():
+		return "userspace mode does not carry a range of ports: each port would take a socket"
+	}
+	return ""
+}
+
+func encode(v any) string {
+	out, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // values of our own types, none of which can fail
+	}
+	return string(out)
+}
+
+func socketID(at netip.AddrPort, k model.FrontendKey) string {
+	return fmt.Sprintf("%s/%s %s", at, k.Protocol, k)
+}

@@ -1,0 +1,69 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// localProtocol marks our routes (rtm_protocol), so that a process without memory
+// knows them for ours.
+const localProtocol = 250
+
+// Locals are addresses that this network namespace takes for its own without any link
+// having them: routes of type local by lo (Linux calls it AnyIP). Unlike addresses on
+// lo they carry a mark of whose they are, in both families, and nobody takes them for
+// addresses of the node. All need CAP_NET_ADMIN, except List.
+type Locals struct{ lo int }
+
+// OpenLocals finds lo in the network namespace of the calling thread. Every method must
+// be called in that namespace.
+func OpenLocals() (*Locals, error) {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return nil, fmt.Errorf("find lo: %w", err)
+	}
+	return &Locals{lo: lo.Attrs().Index}, nil
+}
+
+func (l *Locals) route(a netip.Addr) *netlink.Route {
+	return &netlink.Route{LinkIndex: l.lo, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Protocol: localProtocol,
+		Scope: netlink.SCOPE_HOST, Dst: netlink.NewIPNet(a.AsSlice())}
+}
+
+// Add makes an address local; one that is ours already stays.
+func (l *Locals) Add(a netip.Addr) error {
+	if err := netlink.RouteReplace(l.route(a)); err != nil {
+		return fmt.Errorf("add local route %s: %w", a, err)
+	}
+	return nil
+}
+
+// Delete takes an address away again; one that is not there is no error.
+func (l *Locals) Delete(a netip.Addr) error {
+	if err := netlink.RouteDel(l.route(a)); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("delete local route %s: %w", a, err)
+	}
+	return nil
+}
+
+// List gives the addresses that are local by our routes.
+func (l *Locals) List() (out []netip.Addr, err error) {
+	of := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: localProtocol, Type: unix.RTN_LOCAL}
+	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, of, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TYPE)
+	if err != nil {
+		return nil, fmt.Errorf("list local routes: %w", err)
+	}
+	for i := range list {
+		if list[i].Dst == nil {
+			continue
+		}
+		if a, ok := netip.AddrFromSlice(list[i].Dst.IP); ok {
+			out = append(out, a.Unmap())
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,59 @@
+package relay
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Why a connection is not taken.
+var (
+	errServiceFull = errors.New("the Service has as many connections as it may have")
+	errFull        = errors.New("this process has no file descriptors left for connections")
+)
+
+// budget shares the file descriptors out. A Service may hold as many as are still
+// free: one busy Service alone gets half of all, two get a third each, and whoever
+// comes later always finds some. No Service is named in advance and nothing is
+// reserved for one that sleeps.
+type budget struct {
+	mu   sync.Mutex
+	free int
+	most int // of one Service; 0: no further bound
+	held map[model.ServiceKey]int
+}
+
+// take takes n descriptors for a Service.
+func (b *budget) take(svc model.ServiceKey, n int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := b.held[svc]
+	switch {
+	case b.free < n:
+		return errFull
+	case held+n > b.free, b.most > 0 && held+n > b.most:
+		return errServiceFull
+	}
+	b.free -= n
+	b.held[svc] = held + n
+	return nil
+}
+
+// give gives n descriptors back.
+func (b *budget) give(svc model.ServiceKey, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free += n
+	if b.held[svc] -= n; b.held[svc] <= 0 {
+		delete(b.held, svc)
+	}
+}
+
+// set aside descriptors of listeners (or, negative, gives them back): they are not
+// refused, connections are.
+func (b *budget) aside(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free -= n
+}

@@ -1,0 +1,152 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/test/patience"
+)
+
+// TestMain: these tests bind addresses in 127.0.0.0/8 of a namespace of their own.
+func TestMain(m *testing.M) { os.Exit(netnstest.Main(m)) }
+
+// limit bounds each wait; what is well takes a fraction of it.
+func limit() time.Duration { return patience.Of(30 * time.Second) }
+
+func newRelay(t *testing.T, p Params) *Relay {
+	t.Helper()
+	if p.Descriptors == 0 {
+		p.Descriptors = 4096
+	}
+	r := New(p)
+	t.Cleanup(func() {
+		done := make(chan struct{})
+		go func() { r.Close(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(limit()):
+			t.Error("the relay does not end")
+		}
+	})
+	return r
+}
+
+// open listens for a Frontend on a port that the kernel chooses.
+func open(t *testing.T, tg *Target, host string, p model.Protocol) netip.AddrPort {
+	t.Helper()
+	l, err := tg.r.Listen(tg, netip.AddrPortFrom(netip.MustParseAddr(host), 0), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	if p == model.UDP {
+		return l.sock.(*net.UDPConn).LocalAddr().(*net.UDPAddr).AddrPort()
+	}
+	return l.sock.(*net.TCPListener).Addr().(*net.TCPAddr).AddrPort()
+}
+
+func frontend(backends ...model.Backend) model.Frontend {
+	f := model.Frontend{Service: model.ServiceKey{Namespace: "test", Name: "web"}, Kind: model.ClusterIP, Verdict: model.Forward, Backends: backends}
+	if len(backends) == 0 {
+		f.Verdict = model.Reject
+	}
+	return f
+}
+
+func backend(a netip.AddrPort) model.Backend {
+	return model.Backend{Addr: a.Addr(), Port: a.Port(), Weight: 1}
+}
+
+// tcpServer runs serve for each connection.
+func tcpServer(t *testing.T, host string, serve func(c *net.TCPConn)) model.Backend {
+	t.Helper()
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c.(*net.TCPConn))
+		}
+	}()
+	return backend(ln.Addr().(*net.TCPAddr).AddrPort())
+}
+
+// named says its own address, then all that it is sent.
+func named(t *testing.T, host string) model.Backend {
+	return tcpServer(t, host, func(c *net.TCPConn) {
+		all, _ := io.ReadAll(c) // until the client half-closes
+		_, _ = fmt.Fprintf(c, "%s %s", c.LocalAddr(), all)
+		_ = c.Close()
+	})
+}
+
+// nobody is an address that refuses: nothing is on this port in this namespace, and the
+// kernel gives it to nobody.
+func nobody() model.Backend { return backend(netip.MustParseAddrPort("127.0.0.1:9")) }
+
+// ask sends "hello" from an address and gives the whole answer.
+func ask(t *testing.T, from string, to netip.AddrPort) (string, error) {
+	t.Helper()
+	c, err := dial(t, from, to)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close() //nolint:errcheck // read to its end
+	if _, err := io.WriteString(c, "hello"); err != nil {
+		return "", err
+	}
+	if err := c.CloseWrite(); err != nil {
+		return "", err
+	}
+	all, err := io.ReadAll(c)
+	return string(all), err
+}
+
+func dial(t *testing.T, from string, to netip.AddrPort) (*net.TCPConn, error) {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	ctx, stop := context.WithTimeout(t.Context(), limit())
+	defer stop()
+	c, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	_ = c.SetDeadline(time.Now().Add(limit()))
+	return c.(*net.TCPConn), nil
+}
+
+func answered(b model.Backend) string { return b.AddrPort().String() + " hello" }
+
+// eventually waits until check finds nothing wrong.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(limit()); time.Now().Before(end); {
+		if err = check(); err == nil {
+			return
+		}
+		time.Sleep(2 * time.Millisecond) // between two looks
+	}
+	t.Fatal(err)
+}
+
+// turnedBack tells whether a connection was reset, whenever the client noticed.
+func turnedBack(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTCONN)
+}

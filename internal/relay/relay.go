@@ -1,0 +1,110 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Params configure a Relay.
+type Params struct {
+	// Descriptors is how many file descriptors listeners, connections and pipes may
+	// use together; 0 = what the process may open, but for a reserve.
+	Descriptors int
+	// MostOfOne bounds the descriptors of one Service besides the fair share; 0 = no
+	// further bound. A TCP connection has two, a UDP client one.
+	MostOfOne int
+	// EndGone ends connections to endpoints that exist no longer (--reset-gone-endpoints).
+	EndGone bool
+	Log     *slog.Logger // nil = discard
+}
+
+const (
+	reserve     = 128 // descriptors for everything else in the process
+	bufferBytes = 16 << 10
+	logEvery    = 10 * time.Second // least pause between two lines about one Service
+)
+
+// Relay is what all listeners share.
+type Relay struct {
+	p       Params
+	budget  budget
+	pipes   pipes
+	buffers sync.Pool // *[]byte of bufferBytes, for bytes that no pipe takes
+	grams   sync.Pool // *[]byte of maxDatagram
+	where   atomic.Pointer[Whereabouts]
+	counts  counts
+	work    sync.WaitGroup
+	ctx     context.Context // ends with the Relay
+	end     context.CancelFunc
+
+	mu     sync.Mutex
+	logged map[model.ServiceKey]time.Time
+}
+
+// New makes a Relay.
+func New(p Params) *Relay {
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	if p.Descriptors <= 0 {
+		p.Descriptors = available()
+	}
+	made := min(p.Descriptors/16, 256)
+	r := &Relay{p: p, logged: map[model.ServiceKey]time.Time{}}
+	r.budget = budget{free: p.Descriptors - 2*made, most: p.MostOfOne, held: map[model.ServiceKey]int{}}
+	r.pipes.left = made
+	r.buffers.New = func() any { b := make([]byte, bufferBytes); return &b }
+	r.grams.New = func() any { b := make([]byte, maxDatagram); return &b }
+	r.where.Store(&Whereabouts{})
+	r.ctx, r.end = context.WithCancel(context.Background())
+	return r
+}
+
+// available is what the process may open. Go has raised the soft limit to the hard one.
+func available() int {
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) != nil {
+		return 1024 - reserve
+	}
+	return max(64, int(min(lim.Cur, 1<<20))-reserve)
+}
+
+// SetWhereabouts tells whose addresses are whose. Filters of open listeners follow
+// when their Target is next set.
+func (r *Relay) SetWhereabouts(w Whereabouts) { r.where.Store(&w) }
+
+// Close ends all connections and waits for their goroutines. Listeners must have been
+// closed before.
+func (r *Relay) Close() {
+	r.end()
+	r.work.Wait()
+	r.pipes.close()
+}
+
+// complain logs about a Service, not too often: whoever overruns a limit must not
+// fill the log as well.
+func (r *Relay) complain(svc model.ServiceKey, what string, err error) {
+	now := time.Now()
+	r.mu.Lock()
+	last, known := r.logged[svc]
+	quiet := known && now.Sub(last) < logEvery
+	if !quiet {
+		r.logged[svc] = now
+		for k, at := range r.logged {
+			if now.Sub(at) >= logEvery {
+				delete(r.logged, k)
+			}
+		}
+	}
+	r.mu.Unlock()
+	if !quiet {
+		r.p.Log.Warn(what, "service", svc, "error", err)
+	}
+}

@@ -1,0 +1,215 @@
+package relay
+
+import (
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// maxStuck bounds the clients that session affinity remembers for one Frontend.
+const maxStuck = 1 << 16
+
+// Target is where the connections of one Frontend go.
+type Target struct {
+	r *Relay
+
+	mu        sync.Mutex
+	f         model.Frontend
+	pool      pool // of Backends
+	local     pool // of LocalBackends
+	stuck     map[netip.Addr]stuck
+	conns     map[*conn]struct{}
+	listeners map[*Listener]struct{}
+}
+
+// stuck is a client's endpoint under session affinity.
+type stuck struct {
+	at    netip.AddrPort
+	until time.Time
+}
+
+// pool is a list of endpoints from which to draw.
+type pool struct {
+	list   []model.Backend
+	sums   []int // running sums of weights; nil if all are 1
+	table  model.HashTable
+	hashed bool
+}
+
+func newPool(list []model.Backend, table model.HashTable, hashed bool) pool {
+	p := pool{list: list, table: table, hashed: hashed && len(table) > 0}
+	if slices.ContainsFunc(list, func(b model.Backend) bool { return b.Weight != 1 }) {
+		sum := 0
+		for i := range list {
+			sum += int(list[i].Weight)
+			p.sums = append(p.sums, sum)
+		}
+	}
+	return p
+}
+
+func (p *pool) has(a netip.AddrPort) bool {
+	return slices.ContainsFunc(p.list, func(b model.Backend) bool { return b.AddrPort() == a })
+}
+
+// first is where the search for an endpoint begins: drawn, or the client's own.
+func (p *pool) first(client netip.Addr) int {
+	switch {
+	case p.hashed:
+		return int(p.table[place(client, len(p.table))])
+	case p.sums == nil:
+		return rand.IntN(len(p.list))
+	}
+	i, _ := slices.BinarySearch(p.sums, rand.IntN(p.sums[len(p.sums)-1])+1)
+	return i
+}
+
+// Target makes a Target for a Frontend.
+func (r *Relay) Target(f model.Frontend) *Target {
+	t := &Target{r: r, stuck: map[netip.Addr]stuck{}, conns: map[*conn]struct{}{}, listeners: map[*Listener]struct{}{}}
+	t.take(f)
+	return t
+}
+
+func (t *Target) take(f model.Frontend) {
+	t.f = f
+	t.pool = newPool(f.Backends, f.HashTable, f.ConsistentHash)
+	t.local = newPool(f.LocalBackends, f.LocalHashTable, f.ConsistentHash)
+	if f.AffinityTimeout == 0 {
+		clear(t.stuck)
+	}
+}
+
+// Set gives the Target what was decided now: new connections follow it, running ones
+// go on, but for those to endpoints that exist no longer if Params.EndGone says so.
+func (t *Target) Set(f model.Frontend) {
+	t.mu.Lock()
+	t.take(f)
+	gone := t.gone()
+	t.mu.Unlock()
+	for _, c := range gone {
+		c.abort()
+	}
+	t.Refilter()
+}
+
+// Remove says that the Frontend is no more: all its endpoints are gone for it.
+func (t *Target) Remove() {
+	t.mu.Lock()
+	f := t.f
+	t.mu.Unlock()
+	f.Backends, f.LocalBackends, f.Others = nil, nil, nil
+	f.HashTable, f.LocalHashTable = nil, nil
+	t.Set(f)
+}
+
+// gone are the connections whose endpoint does not exist, if they are to be ended.
+func (t *Target) gone() (out []*conn) {
+	if !t.r.p.EndGone {
+		return nil
+	}
+	for c := range t.conns {
+		if !t.exists(c.at) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (t *Target) exists(a netip.AddrPort) bool {
+	return t.pool.has(a) || t.local.has(a) || slices.ContainsFunc(t.f.Others, func(o model.Other) bool { return o.Addr == a })
+}
+
+func (t *Target) service() model.ServiceKey {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.f.Service
+}
+
+// serves tells whether an endpoint may go on to get a client's datagrams.
+func (t *Target) serves(a netip.AddrPort) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pool.has(a) || t.local.has(a) ||
+		slices.ContainsFunc(t.f.Others, func(o model.Other) bool { return o.Serving && o.Addr == a })
+}
+
+// admits asks again what the socket's filter has asked before the connection was made.
+func (t *Target) admits(client, at netip.Addr) bool {
+	t.mu.Lock()
+	f := &t.f
+	list, any := admitted(f, t.r.where.Load(), at)
+	t.mu.Unlock()
+	return any || within(list, client)
+}
+
+// visit is a client that wants an endpoint, and those that did not take it.
+type visit struct {
+	client, at netip.Addr
+	failed     []netip.AddrPort
+}
+
+// pick chooses an endpoint, none of those that failed.
+func (t *Target) pick(v *visit, now time.Time) (netip.AddrPort, bool) {
+	inside := t.r.where.Load().inside(v.client, v.at)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := &t.pool
+	if t.f.LocalOnly && !inside {
+		p = &t.local
+	}
+	sticky := t.f.AffinityTimeout > 0
+	if s, ok := t.stuck[v.client]; ok && sticky && now.Before(s.until) && p.has(s.at) && !slices.Contains(v.failed, s.at) {
+		t.stuck[v.client] = stuck{s.at, now.Add(t.f.AffinityTimeout)}
+		return s.at, true
+	}
+	if len(p.list) == 0 {
+		return netip.AddrPort{}, false
+	}
+	from := p.first(v.client)
+	for i := range p.list {
+		at := p.list[(from+i)%len(p.list)].AddrPort()
+		if slices.Contains(v.failed, at) {
+			continue
+		}
+		if sticky {
+			t.remember(v.client, at, now)
+		}
+		return at, true
+	}
+	return netip.AddrPort{}, false
+}
+
+func (t *Target) remember(client netip.Addr, at netip.AddrPort, now time.Time) {
+	if _, known := t.stuck[client]; !known && len(t.stuck) >= maxStuck {
+		for c, s := range t.stuck {
+			if now.After(s.until) {
+				delete(t.stuck, c)
+			}
+		}
+		// None was over: some, no matter who, draw again next time. An eighth of them at
+		// once, so that a flood of clients does not pay for the search each time.
+		for c := range t.stuck {
+			if len(t.stuck) <= maxStuck/8*7 {
+				break
+			}
+			delete(t.stuck, c)
+		}
+	}
+	t.stuck[client] = stuck{at, now.Add(t.f.AffinityTimeout)}
+}
+
+// Refilter has the sockets follow new Whereabouts.
+func (t *Target) Refilter() {
+	t.mu.Lock()
+	open := slices.Collect(maps.Keys(t.listeners))
+	t.mu.Unlock()
+	for _, l := range open {
+		l.refilter()
+	}
+}

@@ -1,0 +1,43 @@
+package relay
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Whereabouts tells whose a client's address is: a pod's, this node's, or somebody
+// else's. Only externalTrafficPolicy Local and source ranges ask.
+type Whereabouts struct {
+	Pods []netip.Prefix
+	Node []netip.Addr
+}
+
+// inside tells whether a client is a pod or this node. What this node sends to an
+// address that is only here (a Service's, on lo) comes from that very address.
+func (w *Whereabouts) inside(client, at netip.Addr) bool {
+	return client == at || client.IsLoopback() || slices.Contains(w.Node, client) || within(w.Pods, client)
+}
+
+// prefixes are the clients that are inside.
+func (w *Whereabouts) prefixes(at netip.Addr) []netip.Prefix {
+	out := []netip.Prefix{single(at), netip.MustParsePrefix("127.0.0.0/8"), single(netip.IPv6Loopback())}
+	out = append(out, w.Pods...)
+	for _, a := range w.Node {
+		out = append(out, single(a))
+	}
+	return out
+}
+
+// guests are the clients that the source ranges let in: this node's own connections
+// to an address that is only here, too, if one of its addresses is in the ranges.
+func (w *Whereabouts) guests(f *model.Frontend, at netip.Addr) []netip.Prefix {
+	if at.IsLoopback() || slices.Contains(w.Node, at) ||
+		!slices.ContainsFunc(w.Node, func(a netip.Addr) bool { return within(f.SourceRanges, a) }) {
+		return f.SourceRanges
+	}
+	return append(slices.Clone(f.SourceRanges), single(at))
+}
+
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
