@@ -106,6 +106,9 @@ func reverseAddr(name string) (netip.Addr, bool) {
 	}
 	var text strings.Builder
 	for i := 62; i >= 0; i -= 2 {
+		if !strings.ContainsRune("0123456789abcdefABCDEF", rune(rest[i])) {
+			return netip.Addr{}, false // "%" would begin a zone, ":" cut a group short
+		}
 		text.WriteByte(rest[i])
 		if i%8 == 0 && i > 0 {
 			text.WriteByte(':')
