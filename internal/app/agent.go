@@ -25,18 +25,19 @@ import (
 
 // agent is the whole graph, built and not yet running.
 type agent struct {
-	cfg     *config.Config
-	log     logger
-	driver  dataplane.Driver
-	reads   func() int
-	caps    dataplane.Caps
-	mail    *mailbox.Mailbox
-	engine  *engine.Engine
-	metrics *metrics.Metrics
-	health  *health.Tracker
-	service *health.ServiceHealth
-	follow  *follower
-	memory  *memory
+	cfg        *config.Config
+	log        logger
+	driver     dataplane.Driver
+	reads      func() int
+	caps       dataplane.Caps
+	mail       *mailbox.Mailbox
+	engine     *engine.Engine
+	metrics    *metrics.Metrics
+	health     *health.Tracker
+	service    *health.ServiceHealth
+	follow     *follower
+	memory     *memory
+	inspection *inspection
 	// recorder writes Events to the API server; nil with a folder of manifests.
 	recorder *k8s.Recorder
 	status   func() k8s.Status // of the watch; nil with a folder of manifests
@@ -93,6 +94,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 		Sources: sources, MinSync: cfg.MinSyncPeriod, Audit: auditPeriod(cfg), Log: log.Logger, OnTurn: a.follow.turn, BeforeWrite: a.follow.aboutToWrite,
 		ChunkOps: a.caps.ChunkOps, Pace: a.caps.Pace, MaxBackends: a.caps.MaxBackends, Unsupported: a.caps.Unsupported,
 	})
+	a.inspection = newInspection(a, version)
 	a.addServers()
 	if err := a.addBeside(&plane); err != nil {
 		return nil, err

@@ -86,11 +86,10 @@ func dispatch(ctx context.Context, cfg *config.Config, version string) error {
 		return err
 	}
 	if socket != nil {
-		i := newInspection(a, version)
-		defer i.close()
-		i.serve(socket)
+		a.inspection.serve(socket)
 		a.add("control socket", socket.Run)
 	}
+	defer a.inspection.close()
 	return a.run(ctx)
 }
 

@@ -2,6 +2,8 @@ package app
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -56,7 +58,32 @@ func TestStatusAndExplain(t *testing.T) {
 	if !strings.Contains(p.log(), `msg="noted: the one endpoint is not ready" service=shop/pay`) {
 		t.Errorf("the log does not say what is noted:\n%s", p.log())
 	}
+	pages(t)
 	p.terminate()
+}
+
+// pages reads those of the metrics address.
+func pages(t *testing.T) {
+	t.Helper()
+	for path, want := range map[string]string{
+		"/status":                 "Services of which something is noted",
+		"/status?q=shop%2Fweb":    "Service shop/web is forwarded, to 1 endpoint",
+		"/status?q=w":             `href="/status?q=shop%2fweb"`,
+		"/status?q=10.96.0.11:80": "the one endpoint is not ready",
+		"/statusz":                "Binary version: fairlead v0.0.0-test",
+		"/flagz":                  "hostname-override=node-a",
+	} {
+		resp, err := http.Get("http://127.0.0.1:10249" + path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %v %s: no %q in:\n%s", path, err, resp.Status, want, body)
+		}
+	}
 }
 
 // TestNoteReasonsAreServed: policy names the reasons, metrics serves a row for each.

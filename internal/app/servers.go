@@ -14,7 +14,7 @@ import (
 func (a *agent) addServers() {
 	a.serve("healthz", a.cfg.Healthz, health.HealthHandler(a.health, a.metrics))
 	a.serve("metrics", a.cfg.Metrics, health.MetricsHandler(health.Mux{
-		Mode: a.cfg.Mode, OnPing: a.metrics.Pinged, Metrics: a.metrics.Handler(), SLIs: a.metrics.SLIHandler(), Configz: a.cfg.Configz,
+		Mode: a.cfg.Mode, OnPing: a.metrics.Pinged, Metrics: a.metrics.Handler(), SLIs: a.metrics.SLIHandler(), Configz: a.cfg.Configz, Pages: a.inspection.pages(),
 		Profiling: a.cfg.Profiling, SetVerbosity: func(v int) error { a.log.setVerbosity(v); return nil },
 	}))
 }

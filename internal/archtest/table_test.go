@@ -74,6 +74,8 @@ func edgeRows() []row {
 			why: "the control socket carries questions and answers and knows none of their subjects"},
 		{pkg: "internal/inspect", internal: []string{"model", "state", "policy", "engine", "dataplane"},
 			why: "answers are read from what was decided; nothing here decides or writes"},
+		{pkg: "internal/inspect/page", internal: []string{"inspect"},
+			why: "a page is written from an answer; what it shows, it is given"},
 		{pkg: "internal/inspect/cli", internal: []string{"control", "inspect"}, outside: []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"},
 			why: "the commands that ask are clients: they share nothing with the agent's process but the form of its answers"},
 		{pkg: "internal/metrics", internal: []string{"model"}, outside: []string{"github.com/prometheus/client_golang/"},

@@ -57,8 +57,12 @@ type Config struct {
 	// Warnings are for the operator, to be logged once, each a line.
 	Warnings []string
 
-	wire wire // what Configz shows
+	wire  wire     // what Configz shows
+	given []string // see Given
 }
+
+// Given are the flags that were given, NAME=VALUE, for people.
+func (c *Config) Given() []string { return c.given }
 
 // Client says how to reach the API server. With Kubeconfig and Master empty it
 // is the cluster that this pod runs in.

@@ -42,6 +42,7 @@ func (f *Flags) Load(p Params) (*Config, error) {
 	c.Warnings = append(c.Warnings, f.modeTaken(c)...)
 	c.Warnings = append(c.Warnings, f.withoutEffect(c, &w)...)
 	c.wire = w
+	f.fs.Visit(func(x *pflag.Flag) { c.given = append(c.given, x.Name+"="+x.Value.String()) })
 	if len(v.errs) > 0 {
 		return nil, errors.Join(v.errs...)
 	}

@@ -19,6 +19,7 @@ type Mux struct {
 	OnPing       func()       // called for each /healthz; may be nil
 	Profiling    bool         // /debug/pprof/ and /debug/flags/v
 	SetVerbosity func(v int) error
+	Pages        map[string]http.Handler // more, by pattern
 }
 
 // MetricsHandler serves kube-proxy's paths of the metrics server.
@@ -34,6 +35,9 @@ func MetricsHandler(m Mux) http.Handler {
 	})
 	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, m.Mode) })
 	mux.HandleFunc("/configz", m.configz)
+	for pattern, page := range m.Pages {
+		mux.Handle(pattern, page)
+	}
 	if m.Profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -1,0 +1,42 @@
+package page
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/inspect"
+)
+
+// TestPage: what others wrote is shown and never obeyed.
+func TestPage(t *testing.T) {
+	now := time.Now()
+	s := &inspect.Status{Node: "node-<a>", Now: now, Since: now, Troubled: 1, Problems: []string{"<script>alert(1)</script>"},
+		Source: inspect.Source{Name: "API server", Connected: true}, Kernel: inspect.InKernel{Synced: now, Healthy: true},
+		Noted: []inspect.Noted{{Reason: "none_ready", Services: 7, Some: []string{"shop/pay"}}}}
+	var b strings.Builder
+	err := New().Write(&b, Content{Status: s, Query: `"><script>`, Found: []string{"shop/web"}, More: 3, Explanation: &inspect.Explanation{Summary: "it is so"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"node-&lt;a&gt;", "Not well: 1 problems in the input", `href="/status?q=shop%2fpay"`, "and 3 more", "it is so", "prefers-color-scheme: dark", `role="search"`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in:\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "<script") || strings.Contains(b.String(), "http-equiv") {
+		t.Errorf("a script, or a refresh while somebody reads an answer:\n%s", b.String())
+	}
+}
+
+func TestTextPages(t *testing.T) {
+	var b strings.Builder
+	at := time.Date(2026, 11, 22, 2, 11, 0, 0, time.UTC)
+	Statusz(&b, Process{Version: "v1", Go: "go1.26", Started: at, Now: at.Add(90*time.Minute + 5*time.Second)})
+	Flagz(&b, []string{"v=2", "manifests=/x"})
+	for _, want := range []string{"kube-proxy statusz", "Started: Sun, 22 Nov 2026 02:11:00 UTC", "Up: 1 hr 30 min 05 sec", "Binary version: fairlead v1", "kube-proxy flagz", "manifests=/x\nv=2\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in:\n%s", want, b.String())
+		}
+	}
+}
