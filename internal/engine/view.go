@@ -35,14 +35,7 @@ func (v View) Holder(k model.FrontendKey) (holder model.ServiceKey, losers []mod
 
 // IsClusterIP tells whether any Service that has Frontends has the address as its
 // ClusterIP. It looks at all Services.
-func (v View) IsClusterIP(a netip.Addr) bool {
-	for k := range v.e.services.Keys() {
-		if svc := v.e.services.Served(k); svc != nil && svc.Proxied && slices.Contains(svc.ClusterIPs, a) {
-			return true
-		}
-	}
-	return false
-}
+func (v View) IsClusterIP(a netip.Addr) bool { return v.e.services.IsClusterIP(a) }
 
 // Held is a Service that the kernel refused, and that keeps its last good state.
 type Held struct {

@@ -3,6 +3,7 @@ package policy
 import (
 	"iter"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/fairlead/fairlead/internal/model"
@@ -70,6 +71,17 @@ func (s *Services) Served(key model.ServiceKey) *model.Service { return s.known[
 
 // Keys iterates over all Services, in no order.
 func (s *Services) Keys() iter.Seq[model.ServiceKey] { return maps.Keys(s.known) }
+
+// IsClusterIP tells whether any Service that has Frontends has the address as its
+// ClusterIP. It looks at all Services.
+func (s *Services) IsClusterIP(a netip.Addr) bool {
+	for _, x := range s.known {
+		if x.served != nil && x.served.Proxied && slices.Contains(x.served.ClusterIPs, a) {
+			return true
+		}
+	}
+	return false
+}
 
 // Decide gives the whole decision for one Service as it was last updated.
 func (s *Services) Decide(key model.ServiceKey, list []*model.Slice) Result {
