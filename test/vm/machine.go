@@ -17,12 +17,12 @@ import (
 
 // Config says what to run, and under which kernel.
 type Config struct {
-	Kernel string // a folder of Cache/kernels: "6.1" or "6.12"
-	Cache  string // what fetch.sh made
-	Init   string // the guest's PID 1, a static binary (package test/vm/init)
-	Order  Order  // Args, Dir, Env, Repo; the rest is filled in
-	Output io.Writer
-	Memory int // MiB; 0 = 1536
+	Kernel string   // a folder of Cache/kernels: "6.1" or "6.12"
+	Cache  string   // what fetch.sh made
+	Init   string   // the guest's PID 1, a static binary (package test/vm/init)
+	Order  Order    // Args, Dir, Env, Repo; the rest is filled in
+	Output *os.File // of the emulator too, which writes to it by itself
+	Memory int      // MiB; 0 = 1536
 	// Icount makes the guest's clock count instructions: what it times is then
 	// repeatable to 1-3 % whatever else this machine does, and only good for ratios.
 	Icount bool
