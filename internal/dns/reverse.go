@@ -98,7 +98,7 @@ func reverseAddr(name string) (netip.Addr, bool) {
 			return netip.Addr{}, false
 		}
 		ip, err := netip.ParseAddr(labels[3] + "." + labels[2] + "." + labels[1] + "." + labels[0])
-		return ip, err == nil
+		return ip, err == nil && ip.Is4() // "::%." would be an address with a zone
 	}
 	rest, ok := strings.CutSuffix(name, ".ip6.arpa.")
 	if !ok || len(rest) != 63 {
