@@ -59,19 +59,23 @@ func (i *inspection) serve(s *control.Socket) {
 func (i *inspection) status(ctx context.Context) *inspect.Status {
 	a := i.a
 	s := &inspect.Status{Version: i.version, Mode: a.cfg.Mode, Node: a.cfg.NodeName, PID: os.Getpid(), Since: i.since, Now: time.Now()}
-	a.memory.fill(s)
-	s.Source = a.sourceOf(s.Source.Err)
-	s.Kernel.Healthy = a.health.Healthy()
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
+	var services, slices, pending int
+	var waiting []string
 	err := a.engine.Inspect(ctx, func(v engine.View) {
-		s.Services, s.Slices, _ = v.State().Counts()
-		s.Kernel.Pending, s.Source.Waiting = v.Pending(), v.Waiting()
+		services, slices, _ = v.State().Counts()
+		pending, waiting = v.Pending(), v.Waiting()
 		for _, h := range v.Held() {
 			s.Refused = append(s.Refused, inspect.Refused{Service: h.Service.String(), Objects: h.Objects, Err: h.Err.Error(), Since: h.Since, RetryAt: h.RetryAt})
 		}
 	})
-	s.Kernel.Busy = err != nil
+	a.memory.fill(s) // after the engine has told of its last turn
+	s.Source = a.sourceOf(s.Source.Err)
+	s.Source.Waiting = waiting
+	if s.Kernel.Healthy, s.Kernel.Busy = a.health.Healthy(), err != nil; !s.Kernel.Busy {
+		s.Services, s.Slices, s.Kernel.Pending = services, slices, pending
+	}
 	s.Flows = readFlows()
 	s.Also = i.strangers(ctx)
 	s.Noted = a.memory.notes.Summary(3)

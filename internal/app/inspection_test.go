@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -33,6 +34,12 @@ func TestStatusAndExplain(t *testing.T) {
 	}
 	p := begin(t, agentArgs(folder(t, webService+brokenService), "--cluster-cidr", "10.244.0.0/16", "-v=2")...)
 	p.says("in sync")
+	eventually(t, "the first turn is told to its end", func() error {
+		if code, out := run(t, "status"); code != 0 {
+			return errors.New(out)
+		}
+		return nil
+	})
 	askAll(t, []asks{
 		{"status", 0, []string{"fairlead v0.0.0-test  mode nftables  node node-a", "services 2  slices 2", "In kernel    yes, since", "pending 0  refused 0  problems 0", "none_ready: 1 Services, such as shop/pay"}},
 		{"status -o yaml", 0, []string{"version: v0.0.0-test", "pending: 0"}},
