@@ -53,7 +53,7 @@ func (e *fromExpectation) explained(ctx context.Context, r *run, replies []netla
 	}
 	from := h.Addrs.Of(e.to.Addr())
 	for _, rep := range replies {
-		if rep.Own.IsValid() {
+		if rep.Own.IsValid() && r.mode != userspace { // there the node asks from the Service's address, which explain takes for a stranger's
 			from = rep.Own
 		}
 	}
@@ -99,7 +99,7 @@ func (e *fromExpectation) namesBackends(r *run, said *inspect.Explanation, repli
 	if err := e.namesAll(r, way, replies); err != nil {
 		return err
 	}
-	if way.Masquerade == inspect.Hairpin && way.Count > 1 { // it depends on who answered
+	if way.Masquerade == inspect.Hairpin && way.Count > 1 || r.mode == userspace { // it depends on who answered; or none is kept, whatever was decided
 		return nil
 	}
 	if kept := way.Masquerade == ""; e.answer.source == "preserved" && !kept || e.answer.source == "masqueraded" && kept {
