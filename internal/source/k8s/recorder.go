@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
@@ -85,28 +84,13 @@ func (r *Recorder) Warn(service model.ServiceKey, reason, message string) {
 	if m, ok := r.source.serviceMark(name{service.Namespace, service.Name}); ok && m.uid != (uid{}) {
 		ref.UID = m.uid.text()
 	}
-	r.warn(ref, reason, message)
-}
-
-// WarnNode records a Warning on our Node.
-func (r *Recorder) WarnNode(reason, message string) {
-	node := r.source.config.NodeName
-	// The UID is the name: kubelet's custom, which "kubectl describe node" knows.
-	r.warn(corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)}, reason, message)
-}
-
-func (r *Recorder) warn(ref corev1.ObjectReference, reason, message string) {
 	now := r.clock.Now()
 	if !r.allow(ref, reason+"\x00"+message, now) {
 		return
 	}
-	namespace := ref.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault // where the Events of a cluster's objects are
-	}
 	at := metav1.NewTime(now)
 	e := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", ref.Name, now.UnixNano())},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: ref.Namespace, Name: fmt.Sprintf("%s.%x", ref.Name, now.UnixNano())},
 		InvolvedObject: ref, Reason: reason, Message: message, Type: corev1.EventTypeWarning,
 		Source:         corev1.EventSource{Component: r.component, Host: r.host},
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,
