@@ -71,10 +71,10 @@ func (d *Driver) unmoved(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	if d.seen.knows() == 0 {
-		d.seen.compared(g)
+	if d.seen.Knows() == 0 {
+		d.seen.Compared(g)
 	}
-	if !d.seen.settled(ctx, g) {
+	if !d.seen.Settled(ctx, g) {
 		return fmt.Errorf("apply: %w", dataplane.ErrConflict)
 	}
 	return nil
@@ -236,10 +236,10 @@ const sends = 32
 // the news of that, and sends the same batch again.
 func (d *Driver) send(ctx context.Context, b *nft.Batch) error {
 	for range sends {
-		b.Expect = d.seen.knows()
+		b.Expect = d.seen.Knows()
 		g, err := d.p.NFT.Commit(ctx, b)
 		if err == nil {
-			d.seen.account(g)
+			d.seen.Account(g)
 			return nil
 		}
 		if !errors.Is(err, nft.ErrGeneration) {
@@ -249,7 +249,7 @@ func (d *Driver) send(ctx context.Context, b *nft.Batch) error {
 		if err != nil {
 			return err
 		}
-		if !d.seen.settled(ctx, now) && !d.seen.knows().After(b.Expect) {
+		if !d.seen.Settled(ctx, now) && !d.seen.Knows().After(b.Expect) {
 			break
 		}
 	}

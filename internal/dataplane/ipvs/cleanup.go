@@ -163,7 +163,7 @@ func (d *Driver) dropTables(ctx context.Context, of []model.Family) error {
 		if err != nil {
 			return fmt.Errorf("clean up: delete our tables: %w", err)
 		}
-		d.seen.compared(g)
+		d.seen.Compared(g)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ type Driver struct {
 	p        Params
 	families []model.Family
 	rules    map[string]func() []rule // by digest
-	seen     ledger
+	seen     nft.Ledger
 	sum      uint64 // of all that we believe to be in IPVS
 	unsure   bool   // an Apply failed on its way
 }

@@ -36,10 +36,10 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	if err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
-	if !d.seen.quiet(ctx, before, after) {
+	if !d.seen.Quiet(ctx, before, after) {
 		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
-	d.seen.compared(after)
+	d.seen.Compared(after)
 	d.sum, d.unsure = r.sum, false
 	if len(r.broken.Families) > 0 {
 		return &r.broken
@@ -136,7 +136,7 @@ func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why s
 	}
 	k := r.d.p.NFT
 	sets, err := k.Sets(ctx, t.Ref)
-	if err = r.d.seen.tolerate(err); err != nil {
+	if err = r.d.seen.Tolerate(err); err != nil {
 		return "", err
 	}
 	chains, err := k.Chains(ctx, t.Ref)
@@ -144,7 +144,7 @@ func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why s
 		return "", err
 	}
 	rules, err := k.Rules(ctx, t.Ref)
-	if err = r.d.seen.tolerate(err); err != nil {
+	if err = r.d.seen.Tolerate(err); err != nil {
 		return "", err
 	}
 	if why := damage(f, sets, chains); why != "" {

@@ -22,10 +22,10 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	defer func() {
 		stop()
 		<-audits
-		d.seen.unwatched()
+		d.seen.Unwatched()
 	}()
 	err := d.p.NFT.Watch(ctx, func(m nft.Move) {
-		if d.seen.hear(m.Generation, !m.Lost && !slices.ContainsFunc(m.Tables, isOurs)) {
+		if d.seen.Hear(m.Generation, !m.Lost && !slices.ContainsFunc(m.Tables, isOurs)) {
 			changed()
 		}
 	})
@@ -59,7 +59,7 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if d.unsure || !d.seen.settled(ctx, g) {
+	if d.unsure || !d.seen.Settled(ctx, g) {
 		return true, nil
 	}
 	r := reader{d: d, families: d.families}

@@ -15,12 +15,12 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	if len(b.Ops)+len(b.Rebuild) == 0 {
 		return dataplane.Applied{}, nil
 	}
-	if d.seen.knows() == 0 {
+	if d.seen.Knows() == 0 {
 		g, err := d.k.Generation(ctx)
 		if err != nil {
 			return dataplane.Applied{}, fmt.Errorf("apply: %w", err)
 		}
-		d.seen.compared(g)
+		d.seen.Compared(g)
 	}
 	d.plan.sort(b)
 	before := d.sizes

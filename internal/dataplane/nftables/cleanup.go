@@ -41,7 +41,7 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("clean up: delete our tables: %w", errors.Join(append(problems, err)...))
 		}
-		d.seen.compared(g)
+		d.seen.Compared(g)
 	}
 	return errors.Join(problems...)
 }

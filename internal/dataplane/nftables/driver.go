@@ -39,7 +39,7 @@ type Driver struct {
 	families []model.Family
 	chains   chainBook
 	batch    nft.Batch
-	seen     ledger
+	seen     nft.Ledger
 	plan     plan
 	sizes    setSizes
 }

@@ -51,10 +51,10 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	if err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
-	if !d.seen.quiet(ctx, gen, now) {
+	if !d.seen.Quiet(ctx, gen, now) {
 		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
-	d.seen.compared(now)
+	d.seen.Compared(now)
 	d.sizes = sizes
 	if rebuild != nil {
 		return rebuild

@@ -44,7 +44,7 @@ func (d *Driver) survey(ctx context.Context, f model.Family) (remains, error) {
 		return r, nil
 	}
 	chains, err := d.k.Chains(ctx, tableRef(f))
-	if err = d.tolerate(err); err != nil {
+	if err = d.seen.Tolerate(err); err != nil {
 		return r, err
 	}
 	r.chains = make(map[string]*nft.Hook, len(chains))
@@ -57,7 +57,7 @@ func (d *Driver) survey(ctx context.Context, f model.Family) (remains, error) {
 		}
 	}
 	sets, err := d.k.Sets(ctx, tableRef(f))
-	if err = d.tolerate(err); err != nil {
+	if err = d.seen.Tolerate(err); err != nil {
 		return r, err
 	}
 	r.sets = make(map[string]nft.Set, len(sets))

@@ -54,7 +54,7 @@ func (l *loader) table(ctx context.Context, t *nft.Table) error {
 func (l *loader) structure(ctx context.Context) error {
 	table := tableRef(l.f)
 	sets, err := l.d.k.Sets(ctx, table)
-	if err = l.d.tolerate(err); err != nil {
+	if err = l.d.seen.Tolerate(err); err != nil {
 		return err
 	}
 	l.sizes.read(l.f, sets)
@@ -86,7 +86,7 @@ func (l *loader) structure(ctx context.Context) error {
 // readRules sums up the rules of each chain.
 func (l *loader) readRules(ctx context.Context) error {
 	rules, err := l.d.k.Rules(ctx, tableRef(l.f))
-	if err = l.d.tolerate(err); err != nil {
+	if err = l.d.seen.Tolerate(err); err != nil {
 		return err
 	}
 	hooked := map[string]bool{}

@@ -14,9 +14,9 @@ import (
 // nothing in our tables are entered into the ledger and cost nothing more; only
 // those that do ring the bell, or a loss of news.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
-	defer d.seen.unwatched()
+	defer d.seen.Unwatched()
 	err := d.k.Watch(ctx, func(m nft.Move) {
-		if d.seen.hear(m.Generation, !m.Lost && !slices.ContainsFunc(m.Tables, isOurs)) {
+		if d.seen.Hear(m.Generation, !m.Lost && !slices.ContainsFunc(m.Tables, isOurs)) {
 			changed()
 		}
 	})
@@ -34,7 +34,7 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return !d.seen.settled(ctx, g), nil
+	return !d.seen.Settled(ctx, g), nil
 }
 
 // commitTries bounds how often one batch is sent: each refusal is a commit of a
@@ -51,10 +51,10 @@ func (d *Driver) commit(ctx context.Context) error {
 		}
 	}()
 	for range commitTries {
-		d.batch.Expect = d.seen.knows()
+		d.batch.Expect = d.seen.Knows()
 		g, err := d.k.Commit(ctx, &d.batch)
 		if err == nil {
-			d.seen.account(g)
+			d.seen.Account(g)
 			return nil
 		}
 		if !errors.Is(err, nft.ErrGeneration) {
@@ -65,18 +65,9 @@ func (d *Driver) commit(ctx context.Context) error {
 			return err
 		}
 		// A long commit has its generation before it is told of; then what came before it must do.
-		if !d.seen.settled(ctx, now) && !d.seen.knows().After(d.batch.Expect) {
+		if !d.seen.Settled(ctx, now) && !d.seen.Knows().After(d.batch.Expect) {
 			break
 		}
 	}
 	return nft.ErrGeneration
-}
-
-// tolerate takes the interruption of a dump for nothing if its cause will be
-// known: Load judges that in the end.
-func (d *Driver) tolerate(err error) error {
-	if errors.Is(err, nft.ErrInterrupted) && d.seen.isWatched() {
-		return nil
-	}
-	return err
 }

@@ -1,54 +1,52 @@
-package ipvs
+package nft
 
 import (
 	"context"
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// ledger keeps account of the rule set's generations: each was made by a commit
+// Ledger keeps account of the rule set's generations: each was made by a commit
 // that is ours, or a neighbour's that did nothing in our tables, or was followed by
 // a Load. Up to known all are accounted for, so what we believe is there is there.
-// The watcher's goroutine and the engine's both write it.
-type ledger struct {
+// A driver has one; the watcher's goroutine and the engine's both write it.
+type Ledger struct {
 	mu      sync.Mutex
-	known   nft.Generation              // 0: never looked
-	ahead   map[nft.Generation]struct{} // accounted-for generations beyond a gap that is not explained yet
-	bad     nft.Generation              // the last that only a Load can account for; 0: none
-	watched bool                        // neighbours' commits are being told
-	moved   chan struct{}               // closed at the next change of any of these
+	known   Generation              // 0: never looked
+	ahead   map[Generation]struct{} // accounted-for generations beyond a gap that is not explained yet
+	bad     Generation              // the last that only a Load can account for; 0: none
+	watched bool                    // neighbours' commits are being told
+	moved   chan struct{}           // closed at the next change of any of these
 }
 
 // maxAhead bounds ahead; to forget them costs a Load at most. It is what 1000
 // commits a second make while one lasts.
 const maxAhead = 1 << 14
 
-// patience is how long the news of a commit may take to arrive, on a node that has
+// ledgerPatience is how long the news of a commit may take to arrive, on a node that has
 // no processor to spare; the alternative is to read everything again. Microseconds
 // are usual.
-const patience = 250 * time.Millisecond
+const ledgerPatience = 250 * time.Millisecond
 
-func (l *ledger) changed() {
+func (l *Ledger) changed() {
 	if l.moved != nil {
 		close(l.moved)
 		l.moved = nil
 	}
 }
 
-// knows gives the generation up to which all is accounted for, 0 before the first
+// Knows gives the generation up to which all is accounted for, 0 before the first
 // look.
-func (l *ledger) knows() nft.Generation {
+func (l *Ledger) Knows() Generation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.known
 }
 
-// compared accounts for everything up to g. The watcher may have come further
+// Compared accounts for everything up to g. The watcher may have come further
 // since g was read.
-func (l *ledger) compared(g nft.Generation) {
+func (l *Ledger) Compared(g Generation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.known != 0 && !g.After(l.known) {
@@ -63,25 +61,25 @@ func (l *ledger) compared(g nft.Generation) {
 	l.advance()
 }
 
-// account accounts for the one commit that made g.
-func (l *ledger) account(g nft.Generation) {
+// Account accounts for the one commit that made g.
+func (l *Ledger) Account(g Generation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.accountLocked(g)
 }
 
-func (l *ledger) accountLocked(g nft.Generation) {
+func (l *Ledger) accountLocked(g Generation) {
 	if l.known != 0 && !g.After(l.known) {
 		return
 	}
 	if l.ahead == nil || len(l.ahead) >= maxAhead {
-		l.ahead = map[nft.Generation]struct{}{}
+		l.ahead = map[Generation]struct{}{}
 	}
 	l.ahead[g] = struct{}{}
 	l.advance()
 }
 
-func (l *ledger) advance() {
+func (l *Ledger) advance() {
 	for l.known != 0 {
 		next := l.known.Next()
 		if _, there := l.ahead[next]; !there {
@@ -93,9 +91,9 @@ func (l *ledger) advance() {
 	l.changed()
 }
 
-// hear takes the watcher's news: a commit that did nothing in our tables is
+// Hear takes the watcher's news: a commit that did nothing in our tables is
 // accounted for. Others are not, and it reports whether that is still news.
-func (l *ledger) hear(g nft.Generation, harmless bool) (news bool) {
+func (l *Ledger) Hear(g Generation, harmless bool) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watched = true
@@ -111,24 +109,24 @@ func (l *ledger) hear(g nft.Generation, harmless bool) (news bool) {
 	return true
 }
 
-// unwatched ends the news.
-func (l *ledger) unwatched() {
+// Unwatched ends the news.
+func (l *Ledger) Unwatched() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watched = false
 	l.changed()
 }
 
-// settled waits until everything up to g is accounted for, and reports false when
+// Settled waits until everything up to g is accounted for, and reports false when
 // that cannot be expected any more.
-func (l *ledger) settled(ctx context.Context, g nft.Generation) bool {
+func (l *Ledger) Settled(ctx context.Context, g Generation) bool {
 	return l.wait(ctx, func() bool { return !g.After(l.known) },
 		func() bool { return l.bad != 0 && l.bad.After(l.known) && !l.bad.After(g) })
 }
 
-// quiet waits until every commit after from and up to to is accounted for by
+// Quiet waits until every commit after from and up to to is accounted for by
 // itself, whatever was before.
-func (l *ledger) quiet(ctx context.Context, from, to nft.Generation) bool {
+func (l *Ledger) Quiet(ctx context.Context, from, to Generation) bool {
 	accounted := func() bool {
 		for g := from; g != to; {
 			g = g.Next()
@@ -143,8 +141,8 @@ func (l *ledger) quiet(ctx context.Context, from, to nft.Generation) bool {
 
 // wait waits for a condition of the ledger: bounded, and only while somebody
 // might make it true.
-func (l *ledger) wait(ctx context.Context, good, hopeless func() bool) bool {
-	deadline := time.NewTimer(patience)
+func (l *Ledger) wait(ctx context.Context, good, hopeless func() bool) bool {
+	deadline := time.NewTimer(ledgerPatience)
 	defer deadline.Stop()
 	over := false
 	for {
@@ -172,11 +170,11 @@ func (l *ledger) wait(ctx context.Context, good, hopeless func() bool) bool {
 	}
 }
 
-// tolerate takes the interruption of a dump for nothing if its cause will be known: Load judges that in the end.
-func (l *ledger) tolerate(err error) error {
+// Tolerate takes the interruption of a dump for nothing if its cause will be known: Load judges that in the end.
+func (l *Ledger) Tolerate(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if errors.Is(err, nft.ErrInterrupted) && l.watched {
+	if errors.Is(err, ErrInterrupted) && l.watched {
 		return nil
 	}
 	return err
