@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -235,8 +236,8 @@ func liveWithIPTables(told iptables.Observer) {
 	told.IPTablesRules("nat", model.IPv4, 7, 3)
 	told.IPTablesAudit(time.Millisecond, true)
 	told.IPTablesContended(1)
-	packets := uint64(0)
-	count := func() (uint64, error) { packets++; return packets, nil }
+	var packets atomic.Uint64 // two collectors ask at once
+	count := func() (uint64, error) { return packets.Add(1), nil }
 	told.IPTablesCounters(count, count)
 }
 

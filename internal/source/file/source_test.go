@@ -104,6 +104,13 @@ func (l *listener) until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// now lets see look at what was heard so far, while nothing more is.
+func (l *listener) now(see func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	see()
+}
+
 func (l *listener) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,10 +196,12 @@ func TestWatch(t *testing.T) {
 	write(t, dir, ".hidden.yaml", "not: [a manifest")
 	write(t, dir, "web.yaml~", "not: [a manifest")
 	l := start(t, dir, nil)
-	if len(l.services) != 1 || len(l.slices["default/web-1"].Endpoints) != 2 || l.node == nil || l.node.Name != "n1" ||
-		l.cidrs == nil || len(l.problems) != 0 {
-		t.Fatalf("first list: %+v", l)
-	}
+	l.now(func() {
+		if len(l.services) != 1 || len(l.slices["default/web-1"].Endpoints) != 2 || l.node == nil || l.node.Name != "n1" ||
+			l.cidrs == nil || len(l.problems) != 0 {
+			t.Fatalf("first list: %+v", l)
+		}
+	})
 	before := l.count()
 	write(t, dir, "a.yaml", service("web", "10.96.0.1")+"---\n"+slice("web-1", "web", "10.0.0.2"))
 	l.until(t, "one endpoint", func() bool { return len(l.slices["default/web-1"].Endpoints) == 1 })
@@ -222,9 +231,11 @@ func TestLastGoodContentStays(t *testing.T) {
 	l.until(t, "the line of the mistake", func() bool {
 		return slices.Equal(l.allProblems(), []string{"file web.yaml:10: mapping values are not allowed in this context"})
 	})
-	if len(l.services) != 3 || l.services["default/web"].ClusterIPs[0].String() != "10.96.0.1" {
-		t.Errorf("services are %v", l.services)
-	}
+	l.now(func() {
+		if len(l.services) != 3 || l.services["default/web"].ClusterIPs[0].String() != "10.96.0.1" {
+			t.Errorf("services are %v", l.services)
+		}
+	})
 	write(t, dir, "good.yaml", service("other", "10.96.0.10"))
 	l.until(t, "other files go on", func() bool { return l.services["default/other"].ClusterIPs[0].String() == "10.96.0.10" })
 	write(t, dir, "web.yaml", service("web", "10.96.0.3"))
@@ -254,9 +265,11 @@ func TestConfigMapMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := start(t, dir, nil)
-	if l.services["default/web"] == nil {
-		t.Fatal("not read through the links")
-	}
+	l.now(func() {
+		if l.services["default/web"] == nil {
+			t.Fatal("not read through the links")
+		}
+	})
 	for i := range 20 {
 		name, ip := fmt.Sprintf("..2026_2_%d", i), fmt.Sprintf("10.96.0.%d", 2+i)
 		version(name, service("web", ip)+"---\n"+service("old", "10.96.1.1"))
@@ -269,9 +282,11 @@ func TestConfigMapMount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(l.gone) > 0 || len(l.problems) > 0 {
-		t.Errorf("taken away: %v; problems %v", l.gone, l.problems)
-	}
+	l.now(func() {
+		if len(l.gone) > 0 || len(l.problems) > 0 {
+			t.Errorf("taken away: %v; problems %v", l.gone, l.problems)
+		}
+	})
 	// A version with less is whole as well: nothing of it is held back.
 	begin := time.Now()
 	version("..2026_3", service("web", "10.96.0.99"))
@@ -336,9 +351,11 @@ func TestEmptyForAMoment(t *testing.T) {
 	defer f.Close()
 	write(t, dir, "b.yaml", service("b", "10.96.0.2"))
 	l.until(t, "b", func() bool { return l.services["default/b"] != nil })
-	if l.services["default/a"] == nil {
-		t.Error("a was believed to be gone")
-	}
+	l.now(func() {
+		if l.services["default/a"] == nil {
+			t.Error("a was believed to be gone")
+		}
+	})
 	if _, err := f.WriteString(service("a", "10.96.0.3")); err != nil {
 		t.Fatal(err)
 	}
