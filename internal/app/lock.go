@@ -20,7 +20,7 @@ func takeNamespace(ctx context.Context, cfg *config.Config, version string, log 
 	who := control.Who{PID: os.Getpid(), Version: version, Mode: cfg.Mode, Node: cfg.NodeName, Since: time.Now()}
 	s, err := control.Take(ctx, who)
 	var squatted *control.SquattedError
-	if errors.As(err, &squatted) {
+	if errors.As(err, &squatted) || errors.Is(err, control.ErrHeld) {
 		log.Error("going on without the lock that keeps a second agent out", "error", err)
 		return nil, nil
 	}
@@ -35,6 +35,8 @@ func mayClean(ctx context.Context) error {
 	switch {
 	case errors.Is(err, control.ErrNoAgent), errors.As(err, &squatted):
 		return nil
+	case errors.Is(err, control.ErrHeld):
+		return fmt.Errorf("cannot tell whether an agent runs here: %w (fairlead cleanup --force does not ask)", err)
 	case err != nil:
 		return err
 	}

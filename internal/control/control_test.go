@@ -3,13 +3,8 @@ package control
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -87,80 +82,4 @@ func TestSilentAgent(t *testing.T) {
 	if w, err := Ask(ctx); err != nil || w.PID != os.Getpid() || w.Version != "" {
 		t.Errorf("got %+v, %v", w, err)
 	}
-}
-
-// TestAnotherUser may neither ask the agent nor pass for one.
-func TestAnotherUser(t *testing.T) {
-	if os.Getenv("FAIRLEAD_TEST_SQUAT") != "" {
-		squat(t)
-		return
-	}
-	netnstest.Enter(t)
-	exe, err := os.ReadFile("/proc/self/exe") // the build's folder may be closed to others
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("/tmp", "fairlead-control-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(dir+"/test", exe, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	s := take(t)
-	cmd := exec.Command(dir+"/test", "-test.run=^TestAnotherUser$")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "FAIRLEAD_TEST_SQUAT=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Pdeathsig: syscall.SIGKILL}
-	in, _ := cmd.StdinPipe()
-	out, _ := cmd.StdoutPipe()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = in.Close(); _ = cmd.Wait() }()
-	if got := readLine(out); got != "403 Forbidden" {
-		t.Errorf("a stranger's question is answered with %q", got)
-	}
-	_ = s.Close()
-	if _, err := io.WriteString(in, "squat\n"); err != nil {
-		t.Fatal(err)
-	}
-	if got := readLine(out); got != "bound" {
-		t.Fatalf("the squatter says %q", got)
-	}
-	var squatted *SquattedError
-	if _, err := Take(t.Context(), somebody); !errors.As(err, &squatted) || squatted.UID != 65534 || squatted.PID != cmd.Process.Pid {
-		t.Errorf("with a squatter: %v", err)
-	}
-}
-
-func readLine(r io.Reader) string {
-	var line []byte
-	for b := make([]byte, 1); ; {
-		if _, err := r.Read(b); err != nil || b[0] == '\n' {
-			return strings.TrimSpace(string(line))
-		}
-		line = append(line, b[0])
-	}
-}
-
-// squat is the other user.
-func squat(t *testing.T) {
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", Name)
-	}}}
-	resp, err := client.Get("http://fairlead/who")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	_, _ = os.Stdout.WriteString(resp.Status + "\n")
-	readLine(os.Stdin)
-	l, err := net.Listen("unix", Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	_, _ = os.Stdout.WriteString("bound\n")
-	readLine(os.Stdin)
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -21,10 +19,15 @@ const Name = "@fairlead"
 const (
 	// maxConns bounds what clients cost at a time; more of them wait.
 	maxConns = 16
+	// maxStrangers is how many of them may be of users who get a refusal only: more are
+	// closed at once, so that they cannot keep root waiting.
+	maxStrangers = 4
 	// askLimit bounds each request, on both sides.
 	askLimit = 5 * time.Second
 	// lastBreath is how long an agent that is ending may still hold the name.
 	lastBreath = time.Second
+	// queueLimit is how long a caller waits for room in the queue.
+	queueLimit = 2 * time.Second
 )
 
 // Socket is the lock on this network namespace, and the server behind it.
@@ -36,7 +39,7 @@ type Socket struct {
 
 // Take binds the socket and begins to answer /who with who. If another agent has
 // the namespace, the error is a *TakenError; if it is some other user's program
-// that holds the name, it is a *SquattedError.
+// that holds the name, it is a *SquattedError, or ErrHeld.
 func Take(ctx context.Context, who Who) (*Socket, error) {
 	l, err := listen(ctx)
 	if err != nil {
@@ -48,7 +51,7 @@ func Take(ctx context.Context, who Who) (*Socket, error) {
 		Handler: rootOnly(s.mux), MaxHeaderBytes: 16 << 10,
 		ReadTimeout: askLimit, WriteTimeout: askLimit, IdleTimeout: askLimit,
 	}
-	go func() { s.ended <- s.server.Serve(netutil.LimitListener(peerListener{l}, maxConns)) }()
+	go func() { s.ended <- s.server.Serve(netutil.LimitListener(newPeerListener(l), maxConns)) }()
 	return s, nil
 }
 
@@ -64,11 +67,14 @@ func listen(ctx context.Context) (net.Listener, error) {
 			return nil, fmt.Errorf("take the lock on this network namespace: %w", err)
 		}
 		who, err := Ask(ctx)
+		late := time.Now().After(end)
 		switch {
+		case errors.Is(err, ErrNoAgent) && late: // an agent listens as soon as it has the name
+			return nil, ErrHeld
 		case errors.Is(err, ErrNoAgent): // it has just ended
 		case err != nil:
 			return nil, err
-		case time.Now().After(end):
+		case late:
 			return nil, &TakenError{who}
 		}
 		select {
@@ -105,64 +111,3 @@ func (s *Socket) Run(ctx context.Context) error {
 
 // Close gives the socket back.
 func (s *Socket) Close() error { return s.server.Close() }
-
-// peerListener gives connections whose remote address is who called, by the kernel's
-// word: the one thing about a connection that every wrapper passes on.
-type peerListener struct{ net.Listener }
-
-func (l peerListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	p := peerConn{Conn: c, uid: -1}
-	if cred, err := peer(c); err == nil {
-		p.uid = peerUID(cred.Uid)
-	}
-	return p, nil
-}
-
-type peerConn struct {
-	net.Conn
-	uid peerUID
-}
-
-func (c peerConn) RemoteAddr() net.Addr { return c.uid }
-
-// peerUID is the user at the other end; -1 if the kernel would not say.
-type peerUID int
-
-func (peerUID) Network() string  { return "unix" }
-func (u peerUID) String() string { return strconv.Itoa(int(u)) }
-
-// rootOnly answers root and the agent's own user: what the agent knows of Services
-// is not for every process that shares the node's network.
-func rootOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if uid, err := strconv.Atoi(r.RemoteAddr); err != nil || !trusted(uid) {
-			http.Error(w, "only root may ask the agent", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
-
-// peer gives the process at the other end: who connected, or who listens.
-func peer(c net.Conn) (*unix.Ucred, error) {
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, fmt.Errorf("ask who is at the other end of a %T: no Unix socket", c)
-	}
-	raw, err := u.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return nil, err
-	}
-	return cred, credErr
-}

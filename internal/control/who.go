@@ -54,8 +54,13 @@ func (e *SquattedError) Error() string {
 	return fmt.Sprintf("pid %d of user %d holds the socket %s and is no agent", e.PID, e.UID, Name)
 }
 
+// ErrHeld says that nobody can be asked who holds the name: no caller gets through, as
+// with a program that took the name and does not listen, or never accepts. An agent
+// does neither.
+var ErrHeld = errors.New("a program that takes no callers holds the socket " + Name + ": it is no agent that works")
+
 // Ask asks the agent of this network namespace who it is. The error is ErrNoAgent
-// if there is none, a *SquattedError if what holds the socket can be none. An agent
+// if there is none, a *SquattedError or ErrHeld if what holds the socket can be none. An agent
 // that does not answer in time is known by its process number alone.
 func Ask(ctx context.Context) (Who, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
@@ -84,7 +89,7 @@ type AnswerError struct {
 func (e *AnswerError) Error() string { return e.Text }
 
 // Get asks the agent of this network namespace for a path, with its query, until ctx
-// ends. The error is ErrNoAgent, a *SquattedError or an *AnswerError.
+// ends. The error is ErrNoAgent, a *SquattedError, ErrHeld or an *AnswerError.
 func Get(ctx context.Context, path string) ([]byte, error) {
 	c, _, err := dial(ctx)
 	if err != nil {
@@ -97,7 +102,7 @@ func Get(ctx context.Context, path string) ([]byte, error) {
 // dial connects to the agent, here and not in the HTTP client, on the caller's own
 // thread: its network namespace is the one that is meant.
 func dial(ctx context.Context) (net.Conn, *unix.Ucred, error) {
-	c, err := new(net.Dialer).DialContext(ctx, "unix", Name)
+	c, err := knock(ctx)
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return nil, nil, ErrNoAgent
 	}
@@ -113,6 +118,25 @@ func dial(ctx context.Context) (net.Conn, *unix.Ucred, error) {
 		return nil, nil, fmt.Errorf("ask the agent of this network namespace: %w", err)
 	}
 	return c, cred, nil
+}
+
+// knock connects, and gives a full queue of callers a moment to become shorter. The
+// kernel does not wait for room, and says EAGAIN.
+func knock(ctx context.Context) (net.Conn, error) {
+	for end := time.Now().Add(queueLimit); ; {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", Name)
+		if !errors.Is(err, unix.EAGAIN) {
+			return c, err
+		}
+		if time.Now().After(end) {
+			return nil, ErrHeld
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(queueLimit / 100):
+		}
+	}
 }
 
 // maxAnswer bounds what is read.

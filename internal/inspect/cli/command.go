@@ -105,7 +105,7 @@ func failed(err error) error {
 	var squatted *control.SquattedError
 	var answer *control.AnswerError
 	switch {
-	case errors.Is(err, control.ErrNoAgent), errors.As(err, &squatted):
+	case errors.Is(err, control.ErrNoAgent), errors.Is(err, control.ErrHeld), errors.As(err, &squatted):
 		return &Error{NoAgent, err}
 	case errors.As(err, &answer) && answer.Status == http.StatusBadRequest:
 		return &Error{Usage, err}

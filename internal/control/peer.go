@@ -1,0 +1,97 @@
+package control
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// peerListener gives connections whose remote address is who called, by the kernel's
+// word: the one thing about a connection that every wrapper passes on.
+type peerListener struct {
+	net.Listener
+	strangers chan struct{} // one value for each stranger's connection
+}
+
+func newPeerListener(l net.Listener) peerListener {
+	return peerListener{Listener: l, strangers: make(chan struct{}, maxStrangers)}
+}
+
+func (l peerListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		p := &peerConn{Conn: c, uid: -1, leave: func() {}}
+		if cred, err := peer(c); err == nil {
+			p.uid = peerUID(cred.Uid)
+		}
+		if trusted(int(p.uid)) {
+			return p, nil
+		}
+		select {
+		case l.strangers <- struct{}{}:
+			p.leave = sync.OnceFunc(func() { <-l.strangers })
+			return p, nil
+		default:
+			_ = c.Close()
+		}
+	}
+}
+
+type peerConn struct {
+	net.Conn
+	uid   peerUID
+	leave func() // makes room for the next stranger
+}
+
+func (c *peerConn) RemoteAddr() net.Addr { return c.uid }
+
+func (c *peerConn) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}
+
+// peerUID is the user at the other end; -1 if the kernel would not say.
+type peerUID int
+
+func (peerUID) Network() string  { return "unix" }
+func (u peerUID) String() string { return strconv.Itoa(int(u)) }
+
+// rootOnly answers root and the agent's own user: what the agent knows of Services
+// is not for every process that shares the node's network.
+func rootOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if uid, err := strconv.Atoi(r.RemoteAddr); err != nil || !trusted(uid) {
+			http.Error(w, "only root may ask the agent", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
+
+// peer gives the process at the other end: who connected, or who listens.
+func peer(c net.Conn) (*unix.Ucred, error) {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, fmt.Errorf("ask who is at the other end of a %T: no Unix socket", c)
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return nil, err
+	}
+	return cred, credErr
+}
