@@ -24,7 +24,7 @@ kind: EndpointSlice
 metadata: {name: pay-1, namespace: shop, labels: {kubernetes.io/service-name: pay}}
 addressType: IPv4
 ports: [{name: http, port: 8080, protocol: TCP}]
-endpoints: [{addresses: [10.244.1.6], conditions: {ready: false}}]
+endpoints: [{addresses: [10.244.1.6], conditions: {ready: false}, zone: "z\e[31m"}]
 `
 
 // TestStatusAndExplain ask a real agent, as a user does.
@@ -47,7 +47,7 @@ func TestStatusAndExplain(t *testing.T) {
 		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "10.96.0.10:80/TCP", "10.244.1.5:8080", "unless it comes from a pod"}},
 		{"explain -n shop web:http --from 10.244.1.9", 0, []string{"From 10.244.1.9: a pod (in 10.244.0.0/16)"}},
 		{"explain 10.96.0.10:80", 0, []string{"Service shop/web is forwarded"}},
-		{"explain shop/pay", 1, []string{"Service shop/pay: 10.96.0.11:80/TCP is refused: no endpoint may be used (the one endpoint is not ready)", "10.244.1.6:8080", "not ready"}},
+		{"explain shop/pay", 1, []string{"Service shop/pay: 10.96.0.11:80/TCP is refused: no endpoint may be used (the one endpoint is not ready)", "10.244.1.6:8080", "not ready", `z\x1b[31m`}},
 		{"explain :30080", 1, []string{"Service shop/pay: *4:30080/TCP is refused"}},
 		{"explain 10.96.0.10:81/TCP", 1, []string{"10.96.0.10 is the ClusterIP of a Service that has no port 81: refused"}},
 		{"explain 192.0.2.1:80", 1, []string{"no Service has 192.0.2.1:80: fairlead leaves such packets alone"}},

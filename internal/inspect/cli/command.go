@@ -76,7 +76,11 @@ func (q *question) put(ctx context.Context, w io.Writer, v inspect.Texter) error
 	if err != nil {
 		return failed(err)
 	}
-	if err := json.Unmarshal(body, v); err != nil {
+	read := json.Unmarshal
+	if q.format == "text" {
+		read = readVisible
+	}
+	if err := read(body, v); err != nil {
 		return &Error{Unwell, fmt.Errorf("read the agent's answer: %w", err)}
 	}
 	return q.print(w, v)
@@ -113,6 +117,6 @@ func failed(err error) error {
 	return &Error{Unwell, err}
 }
 
-func unwell(text string) error { return &Error{Unwell, errors.New("not well: " + text)} }
+func unwell(text string) error { return &Error{Unwell, errors.New("not well: " + visible(text))} }
 
 func usage(format string, args ...any) error { return &Error{Usage, fmt.Errorf(format, args...)} }
