@@ -54,7 +54,9 @@ func TestTakeover(t *testing.T) {
 			w.run(w.ours(ours))
 			takeover.Eventually(t, "only rules of "+ours, func() error { return takeover.OnlyMode(t, s.lab.Node(), ours) })
 			traffic.More(t, 20)
-			traffic.Check(t, fmt.Sprintf("from kube-proxy in %s to %s", theirs, ours))
+			if !traffic.Check(t, fmt.Sprintf("from kube-proxy in %s to %s", theirs, ours)) {
+				t.Fatal(takeover.Rules(t, s.lab.Node()))
+			}
 		}
 	}
 	traffic.Stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,12 +130,20 @@ func (tr *Traffic) Counts() map[string]int {
 	return out
 }
 
-// Check fails the test for what was lost since the last Check or Lost.
-func (tr *Traffic) Check(t *testing.T, when string) {
+// Check fails the test for what was lost since the last Check or Lost, and tells whether nothing was.
+func (tr *Traffic) Check(t *testing.T, when string) bool {
 	t.Helper()
-	if lost := tr.Lost(); len(lost) > 0 {
-		t.Errorf("%s: %d lost, the first: %s, the last: %s", when, len(lost), lost[0], lost[len(lost)-1])
+	lost := tr.Lost()
+	if len(lost) > 0 {
+		t.Errorf("%s: %d lost, the last: %s, the first:\n%s", when, len(lost), lost[len(lost)-1], strings.Join(lost[:min(len(lost), 20)], "\n"))
 	}
+	return len(lost) == 0
+}
+
+// Rules lists what is in a host's kernel, with the packets that each rule has seen, and the TCP connections: for the report of a loss.
+func Rules(t *testing.T, h *netlab.Host) string {
+	t.Helper()
+	return Shell(t, h, "nft list ruleset; for p in iptables ip6tables; do echo \"$p-legacy\"; $p-legacy-save -c; done; conntrack -L -p tcp 2>/dev/null | tail -300")
 }
 
 // Lost gives what was lost since the last Check or Lost.
