@@ -105,7 +105,9 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 	a.add("health check node ports", a.service.Run)
 	a.add("engine", a.engine.Run)
 	if cfg.File != "" {
-		a.add("config file", func(ctx context.Context) error { return watchConfig(ctx, cfg.File, cfg.FileDigest) })
+		a.add("config file", func(ctx context.Context) error {
+			return watchConfig(ctx, configWatch{path: cfg.File, read: cfg.FileDigest, check: checkConfig, log: log.Logger})
+		})
 	}
 	return a, nil
 }
@@ -114,6 +116,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 // mode has instead.
 func (a *agent) addBeside(plane *opened) error {
 	if a.rootless != nil {
+		a.addLeftovers()
 		return a.addUserspace()
 	}
 	a.addConntrack()

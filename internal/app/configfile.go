@@ -4,11 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"github.com/spf13/pflag"
+
+	"github.com/fairlead/fairlead/internal/config"
 )
 
 // configLook is how often the config file is looked at without notification: of a
@@ -19,11 +23,28 @@ const configLook = 10 * time.Second
 // is written in place is empty first.
 const configSettle = 100 * time.Millisecond
 
+// configWatch says which file is watched, and what was read at the start.
+type configWatch struct {
+	path  string
+	read  [sha256.Size]byte
+	check func(path string) error // whether an agent would start with the file as it is now
+	log   *slog.Logger
+}
+
+// checkConfig reads a config file as the start does.
+func checkConfig(path string) error {
+	flags := config.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
+	_, err := flags.LoadFile(path, config.Params{Modes: modes(), Hostname: os.Hostname})
+	return err
+}
+
 // watchConfig ends with an error when the config file's content is not what was
 // read at the start any more, so that the process is started again with the new
-// one: kube-proxy's way. The folder is watched, for editors and ConfigMap mounts
-// replace the file.
-func watchConfig(ctx context.Context, path string, read [sha256.Size]byte) error {
+// one: kube-proxy's way. With a content that no agent would start with it goes on,
+// and says so once: a slip in a file must not take the node's proxy away. The
+// folder is watched, for editors and ConfigMap mounts replace the file.
+func watchConfig(ctx context.Context, c configWatch) error {
+	path, read := c.path, c.read
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", path, err)
@@ -34,6 +55,7 @@ func watchConfig(ctx context.Context, path string, read [sha256.Size]byte) error
 	}
 	seen, since, next := read, time.Now(), time.NewTimer(0)
 	defer next.Stop()
+	var refused [sha256.Size]byte
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,11 +74,17 @@ func watchConfig(ctx context.Context, path string, read [sha256.Size]byte) error
 			if now != seen {
 				seen, since = now, time.Now()
 			}
-			if now != read && time.Since(since) >= configSettle {
-				return fmt.Errorf("%s changed: ending, to be started again with it", path)
-			}
-			if now != read {
+			switch {
+			case now == read || now == refused:
+			case time.Since(since) < configSettle:
 				next.Reset(configSettle)
+			default:
+				if err := c.check(path); err != nil {
+					refused = now
+					c.log.Error("the config file has changed and cannot be used: going on with what was read before", "file", path, "error", err)
+					continue
+				}
+				return fmt.Errorf("%s changed: ending, to be started again with it", path)
 			}
 		}
 	}

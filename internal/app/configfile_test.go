@@ -3,12 +3,70 @@ package app
 import (
 	"context"
 	"crypto/sha256"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
+
+func accept(string) error { return nil }
+
+// watchOf watches a file of which "one" was read.
+func watchOf(path string, check func(string) error) configWatch {
+	return configWatch{path: path, read: sha256.Sum256([]byte("one")), check: check, log: slog.New(slog.DiscardHandler)}
+}
+
+// With a content that cannot be used the agent goes on, asks for it only once, and ends with the next one that can be.
+func TestConfigFileThatCannotBeUsed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+	write("one")
+	checked := make(chan error, 10)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- watchConfig(t.Context(), watchOf(file, func(path string) error {
+			err := checkConfig(path)
+			checked <- err
+			return err
+		}))
+	}()
+	for _, broken := range []string{"mode: [", good + "mode: turbo\n", ""} {
+		write(broken)
+		select {
+		case err := <-checked:
+			if err == nil {
+				t.Errorf("%q is taken", broken)
+			}
+		case err := <-ended:
+			t.Fatalf("%q ends the agent: %v", broken, err)
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%q is not looked at", broken)
+		}
+	}
+	write(good + "mode: iptables\n")
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "changed: ending") {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the mended file is ignored")
+	}
+	if n := len(checked); n != 1 {
+		t.Errorf("the mended file is looked at %d times; a broken one was looked at again", n)
+	}
+}
 
 // The process ends when the config file is not what was read any more, however
 // and whenever that came about, and for nothing else.
@@ -56,7 +114,7 @@ func TestConfigFileChanges(t *testing.T) {
 				c.before(t, dir)
 			}
 			ended := make(chan error, 1)
-			go func() { ended <- watchConfig(t.Context(), path(dir), sha256.Sum256([]byte("one"))) }()
+			go func() { ended <- watchConfig(t.Context(), watchOf(path(dir), accept)) }()
 			if c.then != nil {
 				write(t, filepath.Join(dir, "other"), "nothing to do with it")
 				write(t, path(dir), "one")
@@ -81,7 +139,7 @@ func TestConfigFileThatStays(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- watchConfig(ctx, file, sha256.Sum256([]byte("one"))) }()
+	go func() { ended <- watchConfig(ctx, watchOf(file, accept)) }()
 	for range 3 {
 		if err := os.WriteFile(file, []byte("one"), 0o600); err != nil {
 			t.Fatal(err)

@@ -30,6 +30,28 @@ func (a *agent) addTakeover(own takeover.Place) {
 	})
 }
 
+// addLeftovers says what others left here, for userspace mode, which removes nobody's rules: such rules catch connections before they
+// reach our listeners, and nobody keeps them up to date. Without the right to look nothing is found, and nothing of ours could be there.
+func (a *agent) addLeftovers() {
+	a.add("leftovers", func(ctx context.Context) error {
+		kernels, err := openKernels()
+		if err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		for owner, command := range map[string]string{takeover.Fairlead: "fairlead cleanup", takeover.KubeProxy: "fairlead cleanup --kube-proxy"} {
+			found, err := kernels.Find(ctx, owner)
+			if err != nil {
+				a.log.Debug("cannot find out what other proxies left", "error", err)
+			}
+			for i := range found {
+				a.log.Warn("rules of another mode are still here and catch connections before they reach this agent: stop it and remove them",
+					"what", found[i].String(), "command", command)
+			}
+		}
+		return nil
+	})
+}
+
 // openKernels opens every place where a proxy may have left rules. Where the
 // programs of iptables are not installed nothing can be done about its chains.
 func openKernels() (takeover.Kernels, error) {

@@ -49,6 +49,12 @@ func (f *Flags) Load(p Params) (*Config, error) {
 	return c, nil
 }
 
+// LoadFile is Load with --config as its only flag.
+func (f *Flags) LoadFile(path string, p Params) (*Config, error) {
+	f.file = path
+	return f.Load(p)
+}
+
 // settings gives the wire form with defaults, wherever it comes from.
 func (f *Flags) settings(c *Config, v *validator) (wire, error) {
 	var w wire

@@ -115,6 +115,9 @@ func (k Kernels) tables(ctx context.Context, owner string) ([]Leftover, error) {
 }
 
 func (k Kernels) drop(ctx context.Context, ref nft.TableRef) error {
+	if err := nft.EmptyHooks(ctx, k.NFT, ref); err != nil {
+		return err
+	}
 	var b nft.Batch
 	b.NewTable(ref, nil) // so that it is no error if somebody was faster
 	b.DelTable(ref)

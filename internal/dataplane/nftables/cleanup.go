@@ -33,6 +33,9 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 				problems = append(problems, err)
 				continue
 			}
+			if err := nft.EmptyHooks(ctx, d.k, tables[i].Ref); err != nil {
+				return fmt.Errorf("clean up: %w", err)
+			}
 			d.delTable(tables[i].Ref)
 		}
 	}

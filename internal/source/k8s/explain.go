@@ -20,7 +20,11 @@ import (
 func explain(server, resource string, err error) string {
 	var status apierrors.APIStatus
 	var certificate *tls.CertificateVerificationError
+	var other otherAnswer
 	switch {
+	case errors.As(err, &other):
+		return fmt.Sprintf("the server at %s answers a list of %s with a %s: it is no API server of Kubernetes, or something between changes its answers",
+			server, resource, string(other))
 	case errors.As(err, &certificate):
 		return fmt.Sprintf("the certificate of the API server at %s is not trusted (certificate-authority of the kubeconfig, or ca.crt of the service account): %v",
 			server, certificate.Err)

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -67,6 +70,24 @@ func TestConnectionRefused(t *testing.T) {
 	})
 }
 
+// An empty list of something else, as a proxy in between may give, is not taken for a cluster without Services.
+func TestListOfSomethingElse(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)
+	}))
+	defer server.Close()
+	l := start(t, nil, func(c *Config) { c.Master = server.URL })
+	want := "the server at " + server.URL + " answers a list of services with a PodList: it is no API server of Kubernetes, or something between changes its answers"
+	l.until(t, "what it answers", func() bool { return slices.Contains(l.problems, want) })
+	l.see(func() {
+		if l.synced() {
+			t.Error("synced with it")
+		}
+	})
+}
+
 // A server that takes the connection and says nothing is told, too, and long
 // before the connection attempt itself gives up.
 func TestNoAnswer(t *testing.T) {
@@ -94,7 +115,7 @@ func TestForgottenHistoryIsNoTrouble(t *testing.T) {
 	}
 	f.refuse["services"] = http.StatusGone
 	var answers []error
-	lw := &listWatch{client: s.clients.core, resource: "services", narrow: func(*metav1.ListOptions) {},
+	lw := &listWatch{client: s.clients.core, resource: "services", kind: "Service", narrow: func(*metav1.ListOptions) {},
 		answered: func(err error) { answers = append(answers, err) }, listError: func(error) {}}
 	if _, err := lw.Watch(metav1.ListOptions{ResourceVersion: "1"}); !isStale(err) {
 		t.Fatalf("watch: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -112,7 +113,7 @@ func (s *Source) reflector(ctx context.Context, r *resource) *cache.Reflector {
 		longest = optionalWait
 	}
 	lw := &listWatch{
-		client: r.client, resource: r.name, narrow: r.narrow,
+		client: r.client, resource: r.name, kind: reflect.TypeOf(r.expected).Elem().Name(), narrow: r.narrow,
 		answered:  func(err error) { s.answered(r, err) },
 		listError: func(err error) { s.listError(r, err) },
 	}

@@ -19,6 +19,7 @@ import (
 type listWatch struct {
 	client    rest.Interface
 	resource  string
+	kind      string // of one object, as Go calls it: "Service"
 	narrow    func(*metav1.ListOptions)
 	answered  func(error)
 	listError func(error) // told of errors of lists only
@@ -37,6 +38,9 @@ func (l *listWatch) request(o *metav1.ListOptions) *rest.Request {
 // ListWithContext lists.
 func (l *listWatch) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := l.request(&o).Do(ctx).Get()
+	if err == nil && reflect.TypeOf(list).Elem().Name() != l.kind+"List" {
+		list, err = nil, otherAnswer(reflect.TypeOf(list).Elem().Name())
+	}
 	if !isStale(err) {
 		l.answered(err)
 	}
@@ -63,6 +67,12 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	}
 	return w, err
 }
+
+// otherAnswer is what a server answered a list with, and is not that list. It must not be taken for an empty one.
+type otherAnswer string
+
+// Error implements error.
+func (o otherAnswer) Error() string { return "the answer is a " + string(o) }
 
 var errNoAnswer = errors.New("the connection is closed before an answer comes")
 
