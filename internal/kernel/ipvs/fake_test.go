@@ -27,7 +27,7 @@ func TestKernel(t *testing.T) {
 		}
 		k, err := Open(Config{NetNS: ns.FD()})
 		if errors.Is(err, ErrNoIPVS) {
-			t.Skip("this kernel has no IPVS: the emulated machines of test/vm have") // and scripts/test.sh runs it there
+			t.Skip("this kernel has no IPVS: the emulated machines of test/vm have") // make test runs it there: test/vm/tests.txt
 		}
 		if err != nil {
 			t.Fatal(err)
