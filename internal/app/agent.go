@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 type agent struct {
 	cfg        *config.Config
 	log        logger
+	place      string // the mode with the backend of iptables
 	driver     dataplane.Driver
 	reads      func() int
 	caps       dataplane.Caps
@@ -65,7 +67,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 	if err != nil {
 		return nil, err
 	}
-	a.driver, a.reads, a.rootless = plane.driver, plane.reads, plane.rootless
+	a.driver, a.reads, a.rootless, a.place = plane.driver, plane.reads, plane.rootless, cmp.Or(string(plane.place), cfg.Mode)
 	if a.caps, err = probe(ctx, a.driver); err != nil {
 		return nil, fmt.Errorf("proxy mode %s: %w", cfg.Mode, err)
 	}

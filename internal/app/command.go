@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fairlead/fairlead/internal/choose"
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/inspect/cli"
 	"github.com/fairlead/fairlead/internal/wait"
@@ -31,7 +32,7 @@ It changes only what changed, writes nothing on a restart, and repairs what
 others break.`
 	run := runCommand(version)
 	run.Use, run.Short, run.Long = "run", "Run the proxy (what fairlead does without a subcommand)", root.Long
-	root.AddCommand(run, cleanupCommand(), wait.Command(), versionCommand(version))
+	root.AddCommand(run, cleanupCommand(), probeCommand(), wait.Command(), versionCommand(version))
 	root.AddCommand(cli.Commands()...)
 	root.SuggestionsMinimumDistance = 2 // letters that a misspelt command may differ by
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggestFlag(cmd, err)} })
@@ -43,17 +44,21 @@ func runCommand(version string) *cobra.Command {
 	cmd.SetUsageFunc(groupedUsage)
 	flags := config.Register(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := flags.Load(config.Params{Modes: modes(), Hostname: os.Hostname})
+		pick := chooser{ctx: cmd.Context()}
+		cfg, err := flags.Load(config.Params{Modes: modesAndAuto(), Hostname: os.Hostname, Choose: pick.choose})
+		if errors.Is(err, errNotChosen) { // no fault of the settings
+			return err
+		}
 		if err != nil {
 			return usageError{err}
 		}
-		return dispatch(cmd.Context(), cfg, version)
+		return dispatch(cmd.Context(), cfg, pick.made, version)
 	}
 	return cmd
 }
 
 // dispatch does what the flags ask for: an action that ends, or to run.
-func dispatch(ctx context.Context, cfg *config.Config, version string) error {
+func dispatch(ctx context.Context, cfg *config.Config, made choose.Choice, version string) error {
 	log := newLogger(cfg.Logging)
 	switch {
 	case cfg.ShowVersion:
@@ -66,6 +71,9 @@ func dispatch(ctx context.Context, cfg *config.Config, version string) error {
 	}
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
+	}
+	if made.Mode != "" {
+		log.Info("mode chosen by --proxy-mode auto", "mode", made.Mode, "because", strings.Join(made.Because, "; "))
 	}
 	if cfg.InitOnly {
 		return initSysctls(cfg, log.Logger)

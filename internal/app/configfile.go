@@ -34,7 +34,7 @@ type configWatch struct {
 // checkConfig reads a config file as the start does.
 func checkConfig(path string) error {
 	flags := config.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
-	_, err := flags.LoadFile(path, config.Params{Modes: modes(), Hostname: os.Hostname})
+	_, err := flags.LoadFile(path, config.Params{Modes: modesAndAuto(), Hostname: os.Hostname})
 	return err
 }
 

@@ -33,14 +33,16 @@ func openIPTables(ctx context.Context, cfg *config.Config) (opened, error) {
 	count := kernel.NewCounter(withRestoreFaults(k))
 	p := iptables.Params{Kernel: count, TCPBeLiberal: cfg.Conntrack.TCPBeLiberal, AuditPeriod: cfg.SyncPeriod,
 		Contended: k.Contended, Log: newLogger(cfg.Logging).Logger}
+	closers := []func() error{k.Close}
 	if counters, err := nfacct.Open(nfacct.Config{}); err == nil {
 		p.Counters = counters
+		closers = append(closers, counters.Close)
 	} else {
 		p.Log.Warn("packets are not counted", "error", err) // as in kube-proxy, no reason not to start
 	}
 	reads := func() int { c := count.Counts(); return int(c.Reads + c.Stamps) }
 	d := iptables.New(p)
-	return opened{driver: d, reads: reads, place: takeover.PlaceOf(backend), observe: d.Observe}, nil
+	return opened{driver: d, reads: reads, place: takeover.PlaceOf(backend), observe: d.Observe, closers: closers}, nil
 }
 
 func openBackend(b kernel.Backend) (*kernel.Conn, error) {

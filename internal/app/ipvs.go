@@ -20,11 +20,11 @@ func openIPVS(_ context.Context, cfg *config.Config) (opened, error) {
 	}
 	k, err := kernelipvs.Open(kernelipvs.Config{})
 	if err != nil {
-		return opened{}, fmt.Errorf("proxy mode ipvs: %w", err)
+		return opened{}, errors.Join(fmt.Errorf("proxy mode ipvs: %w", err), rules.Close())
 	}
 	links, err := kernelipvs.OpenLink()
 	if err != nil {
-		return opened{}, err
+		return opened{}, errors.Join(err, k.Close(), rules.Close())
 	}
 	count, servers := nft.NewCounter(withFaults(rules)), kernelipvs.NewCounter(withServerFaults(k))
 	reads := func() int {
@@ -35,7 +35,8 @@ func openIPVS(_ context.Context, cfg *config.Config) (opened, error) {
 	s := cfg.IPVS
 	d := ipvs.New(ipvs.Params{NFT: count, IPVS: servers, Addresses: links, Scheduler: s.Scheduler, Exclude: s.ExcludeCIDRs, Drain: s.DrainGrace,
 		Timeouts: kernelipvs.Timeouts{TCP: s.TCP, TCPFin: s.TCPFin, UDP: s.UDP}, Audit: cfg.SyncPeriod})
-	return opened{driver: d, reads: reads, place: takeover.IPVS}, nil
+	closers := []func() error{rules.Close, k.Close, func() error { links.Close(); return nil }}
+	return opened{driver: d, reads: reads, place: takeover.IPVS, closers: closers}, nil
 }
 
 // withServers calls do with a driver that is for removing only. IPVS is opened just for that: to ask for it makes

@@ -28,8 +28,17 @@ type opened struct {
 	place takeover.Place
 	// observe names who is told of failures and sizes; nil: the driver has nothing to tell.
 	observe func(iptables.Observer)
+	// closers give back what the driver uses; an agent needs it until its end.
+	closers []func() error
 	// rootless is set for the mode that writes no kernel state.
 	rootless *rootless
+}
+
+// close gives everything back.
+func (o *opened) close() {
+	for _, c := range o.closers {
+		_ = c() // nothing is lost with it
+	}
 }
 
 func builtModes() []mode {
@@ -50,7 +59,7 @@ func openNFTables(context.Context, *config.Config) (opened, error) {
 	}
 	count := nft.NewCounter(withFaults(k))
 	reads := func() int { c := count.Counts(); return int(c.Reads + c.Generation) }
-	return opened{driver: nftables.New(nftables.Params{Kernel: count}), reads: reads, place: takeover.NFTables}, nil
+	return opened{driver: nftables.New(nftables.Params{Kernel: count}), reads: reads, place: takeover.NFTables, closers: []func() error{k.Close}}, nil
 }
 
 func openDriver(ctx context.Context, cfg *config.Config) (opened, error) {

@@ -68,6 +68,8 @@ func edgeRows() []row {
 			why: "takeover works beside the engine; whose a name is, the data planes tell it through app"},
 		{pkg: "internal/localhost", internal: []string{"model"},
 			why: "the listeners follow commits; the straight line must not wait for a socket"},
+		{pkg: "internal/choose",
+			why: "which mode is chosen is one rule over what others found out; it tries nothing itself"},
 		{pkg: "internal/health", internal: []string{"model"},
 			why: "health reads commits; it must be able to say that the engine hangs"},
 		{pkg: "internal/control", outside: []string{"golang.org/x/net/netutil", "golang.org/x/sys/unix"},

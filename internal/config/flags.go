@@ -97,7 +97,7 @@ func (f *Flags) addServers(fs *pflag.FlagSet) {
 
 func (f *Flags) addTraffic(fs *pflag.FlagSet) {
 	w := &f.wire
-	fs.StringVar(&w.Mode, "proxy-mode", w.Mode, "how Services are programmed: nftables, iptables, ipvs, or userspace, which needs no privilege")
+	fs.StringVar(&w.Mode, "proxy-mode", w.Mode, "how Services are programmed: nftables, iptables, ipvs, userspace, which needs no privilege, or auto, what fairlead probe recommends")
 	fs.StringVar(&w.ClusterCIDR, "cluster-cidr", "", "pod range of the cluster, or one of each family separated by a comma")
 	fs.StringVar(&w.DetectLocalMode, "detect-local-mode", w.DetectLocalMode, "how pod traffic is recognised: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix")
 	fs.StringVar(&w.DetectLocal.BridgeInterface, "pod-bridge-interface", "", "the bridge of --detect-local-mode=BridgeInterface")

@@ -23,12 +23,12 @@ func (f *Flags) Load(p Params) (*Config, error) {
 		ShowVersion: f.version != "" && f.version != "false", File: f.file,
 	}
 	v := &validator{fromFile: f.file != ""}
-	w, err := f.settings(c, v)
+	w, err := f.settings(c, v, p)
 	if err != nil {
 		return nil, err
 	}
 	v.fill(c, &w, p)
-	if f.iptablesBackend != "auto" {
+	if f.iptablesBackend != "auto" && c.IPTablesBackend == "" {
 		c.IPTablesBackend = f.iptablesBackend
 	}
 	if !slices.Contains([]string{"auto", "legacy", "nft"}, f.iptablesBackend) {
@@ -56,19 +56,23 @@ func (f *Flags) LoadFile(path string, p Params) (*Config, error) {
 }
 
 // settings gives the wire form with defaults, wherever it comes from.
-func (f *Flags) settings(c *Config, v *validator) (wire, error) {
-	var w wire
+func (f *Flags) settings(c *Config, v *validator, p Params) (wire, error) {
+	w, err := f.wire, error(nil)
 	if f.file != "" {
-		var err error
 		if w, c.Warnings, c.FileDigest, err = readFile(f.file); err != nil {
 			return w, err
 		}
 		f.read = w
+	}
+	if w.Mode, err = f.choose(c, cmp.Or(w.Mode, "nftables"), p); err != nil {
+		return w, err
+	}
+	if f.file != "" {
 		if ignored := f.overruled(); len(ignored) > 0 {
 			c.Warnings = append(c.Warnings, "ignored because --config is given: "+strings.Join(ignored, " "))
 		}
 	} else {
-		w = f.fromFlags(v)
+		f.fromFlags(v, &w)
 	}
 	if f.file == "" || f.fs.Changed("v") {
 		w.Logging.Verbosity = f.verbosity
@@ -88,11 +92,9 @@ func (f *Flags) settings(c *Config, v *validator) (wire, error) {
 
 // fromFlags puts the flags that are not fields of the file where the file has
 // them: periods and masquerading belong to the section of the chosen mode.
-func (f *Flags) fromFlags(v *validator) wire {
-	w := f.wire
+func (f *Flags) fromFlags(v *validator, w *wire) {
 	w.HealthzBindAddress = addressOf(f.fs, "healthz", f.healthz, f.healthzPort)
 	w.MetricsBindAddress = addressOf(f.fs, "metrics", f.metrics, f.metricsPort)
-	w.Mode = cmp.Or(w.Mode, "nftables")
 	sync, minSync := duration(f.syncPeriod), duration(f.minSyncPeriod)
 	switch w.Mode {
 	case "nftables":
@@ -113,7 +115,22 @@ func (f *Flags) fromFlags(v *validator) wire {
 		}
 		w.FeatureGates[name] = on
 	}
-	return w
+}
+
+// choose gives the mode to run in. What only looks at the settings, or removes rules of every
+// mode, needs none.
+func (f *Flags) choose(c *Config, asked string, p Params) (string, error) {
+	if p.Choose == nil || f.cleanup || f.writeTo != "" || c.ShowVersion {
+		return asked, nil
+	}
+	backend := f.iptablesBackend
+	if backend == "auto" {
+		backend = ""
+	}
+	chosen, err := p.Choose(asked, backend)
+	mode, backend, _ := strings.Cut(chosen, "-")
+	c.IPTablesBackend = backend
+	return mode, err
 }
 
 // addressOf is the listen address by flags; "" means the default here, and an

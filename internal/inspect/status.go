@@ -8,12 +8,14 @@ import (
 
 // Status is the answer of `fairlead status`.
 type Status struct {
-	Version string    `json:"version"`
-	Mode    string    `json:"mode"`
-	Node    string    `json:"node"`
-	PID     int       `json:"pid"`
-	Since   time.Time `json:"since"`
-	Now     time.Time `json:"now"`
+	Version string `json:"version"`
+	Mode    string `json:"mode"`
+	// Place is the mode with the backend of iptables: the words of `fairlead migrate --to`.
+	Place string    `json:"place"`
+	Node  string    `json:"node"`
+	PID   int       `json:"pid"`
+	Since time.Time `json:"since"`
+	Now   time.Time `json:"now"`
 
 	Source   Source     `json:"source"`
 	Services int        `json:"services"`

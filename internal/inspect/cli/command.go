@@ -67,8 +67,8 @@ func formats(cmd *cobra.Command, q *question) {
 
 // put asks, and prints the answer, which is read into v.
 func (q *question) put(ctx context.Context, w io.Writer, v inspect.Texter) error {
-	if q.format != "text" && q.format != "json" && q.format != "yaml" {
-		return &Error{Usage, fmt.Errorf("--output is %q, and must be text, json or yaml", q.format)}
+	if err := knownFormat(q.format); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.limit)
 	defer cancel()
@@ -83,13 +83,24 @@ func (q *question) put(ctx context.Context, w io.Writer, v inspect.Texter) error
 	if err := read(body, v); err != nil {
 		return &Error{Unwell, fmt.Errorf("read the agent's answer: %w", err)}
 	}
-	return q.print(w, v)
+	return Print(w, q.format, v)
 }
 
-func (q *question) print(w io.Writer, v inspect.Texter) error {
+func knownFormat(format string) error {
+	if format != "text" && format != "json" && format != "yaml" {
+		return &Error{Usage, fmt.Errorf("--output is %q, and must be text, json or yaml", format)}
+	}
+	return nil
+}
+
+// Print writes an answer as text, json or yaml.
+func Print(w io.Writer, format string, v inspect.Texter) error {
+	if err := knownFormat(format); err != nil {
+		return err
+	}
 	var out []byte
 	var err error
-	switch q.format {
+	switch format {
 	case "text":
 		v.Text(w)
 		return nil

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/choose"
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane"
+	kerneliptables "github.com/fairlead/fairlead/internal/kernel/iptables"
+	kernelipvs "github.com/fairlead/fairlead/internal/kernel/ipvs"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// tryLimit bounds how long one mode is tried: a kernel that is only busy is asked again
+// until then.
+const tryLimit = 20 * time.Second
+
+// Where a mode was tried, in words that follow "was tried".
+const (
+	apart = "in a network namespace of its own"
+	here  = "in this network namespace, since one of its own needs CAP_SYS_ADMIN"
+)
+
+// trial tries modes with the settings of cfg.
+type trial struct {
+	cfg   *config.Config
+	where string // of the last try that was not about userspace mode
+}
+
+// try opens a mode and has its driver probe, and gives everything back. It is done in a
+// new network namespace, so that not even tables that iptables makes by being asked, or
+// virtual servers of IPVS, come near the node's traffic.
+func (t *trial) try(ctx context.Context, mode string) choose.Try {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	var caps dataplane.Caps
+	probed := func() (err error) {
+		caps, err = probeMode(ctx, withMode(t.cfg, mode))
+		return err
+	}
+	var err error
+	if mode == choose.Userspace { // its sockets leave nothing behind, and a new namespace has no loopback address
+		err = probed()
+	} else {
+		err = t.inside(probed)
+	}
+	out := choose.Try{Mode: mode, Works: err == nil, Notes: caps.Notes}
+	switch {
+	case err == nil:
+		out.Why = strings.Join(strings.Fields(strings.Trim(fmt.Sprint(caps.Families), "[]")), " and ")
+	default:
+		out.Why, out.Unsure, out.Notes = oneLine(err), !certain(err), nil
+	}
+	return out
+}
+
+// inside runs f in a new network namespace, or here if none can be made.
+func (t *trial) inside(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread, and with it the namespace, ends with the goroutine
+		t.where = apart
+		if unix.Unshare(unix.CLONE_NEWNET) != nil {
+			t.where = here
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// withMode is cfg with another mode, given in the words of the package choose.
+func withMode(cfg *config.Config, mode string) *config.Config {
+	c := *cfg
+	c.Mode, c.IPTablesBackend, _ = strings.Cut(mode, "-")
+	return &c
+}
+
+func probeMode(ctx context.Context, cfg *config.Config) (dataplane.Caps, error) {
+	plane, err := openDriver(ctx, cfg)
+	if err != nil {
+		return dataplane.Caps{}, err
+	}
+	defer plane.close()
+	return probe(ctx, plane.driver)
+}
+
+// certain tells an error that says what is missing from one that may pass.
+func certain(err error) bool {
+	for _, e := range [...]error{dataplane.ErrUnsupported, kerneliptables.ErrNoPrograms, kernelipvs.ErrNoIPVS,
+		unix.EPERM, unix.EACCES, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// accelerate tries what would take open connections past the rules: a flowtable and a
+// rule that fills it, made and deleted in one transaction.
+func (t *trial) accelerate(ctx context.Context) choose.Try {
+	err := t.inside(func() error {
+		k, err := nft.Open(nft.Config{})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = k.Close() }()
+		table := nft.TableRef{Family: nft.IPv4, Name: "fairlead-probe"}
+		var b nft.Batch
+		b.NewTable(table, nil)
+		b.NewFlowtable(nft.Flowtable{Ref: table.Set("flows")})
+		b.NewChain(nft.ChainSpec{Ref: table.Chain("forward"), Hook: &nft.Hook{Type: "filter", Num: nft.HookForward}})
+		b.NewRule(nft.RuleSpec{Chain: table.Chain("forward"), Exprs: []nft.Expr{nft.FlowOffload("flows")}})
+		b.DelTable(table)
+		_, err = k.Commit(ctx, &b)
+		return err
+	})
+	out := choose.Try{Mode: "acceleration", Why: "this release does not use flowtables; the kernel has them"}
+	if err != nil {
+		out.Why = "the kernel has no flowtables (CONFIG_NF_FLOW_TABLE): " + oneLine(err)
+	}
+	return out
+}
