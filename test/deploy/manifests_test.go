@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -28,6 +29,8 @@ var operators = []string{"PodMonitor", "PrometheusRule"}
 type rendered struct {
 	daemonSet  *appsv1.DaemonSet
 	configMaps map[string]*corev1.ConfigMap
+	role       *rbacv1.ClusterRole
+	binding    *rbacv1.ClusterRoleBinding
 	kinds      []string
 }
 
@@ -69,6 +72,10 @@ func read(t *testing.T, text []byte) *rendered {
 			r.daemonSet = o
 		case *corev1.ConfigMap:
 			r.configMaps[o.Name] = o
+		case *rbacv1.ClusterRole:
+			r.role = o
+		case *rbacv1.ClusterRoleBinding:
+			r.binding = o
 		}
 	}
 	if r.daemonSet == nil {
@@ -229,6 +236,15 @@ func copyInto(t *testing.T, fs filesys.FileSystem, dir string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func fileText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // asYAML is how two objects are compared: fields that are empty in one and absent in the other mean the same.

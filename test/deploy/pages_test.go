@@ -24,6 +24,15 @@ case "$*" in
 esac
 `
 
+// helmProgram stands in for Helm, as kubectl does: the chart itself is rendered by the tests of chart_test.go.
+const helmProgram = `#!/bin/sh
+set -eu
+case "$*" in
+"install fairlead deploy/helm/fairlead -n kube-system -f "*) test -f "$3/Chart.yaml" && test -f "$7" ;;
+*) echo "no page has this command: helm $*" >&2; exit 1 ;;
+esac
+`
+
 // block is one fenced block of a page.
 type block struct {
 	page, text string
@@ -63,8 +72,10 @@ func blocks(t *testing.T) (all []block) {
 // TestPages runs every block of docs/operate on a node of the lab.
 func TestPages(t *testing.T) {
 	m := newMachine(t)
-	if err := os.WriteFile(filepath.Join(m.bin, "kubectl"), []byte(kubectl), 0o755); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{"kubectl": kubectl, "helm": helmProgram} {
+		if err := os.WriteFile(filepath.Join(m.bin, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	m.startAgent(t)
 	for i, b := range blocks(t) {
