@@ -106,6 +106,10 @@ type Frontend struct {
 	Guarded      bool
 	SourceRanges []netip.Prefix
 
+	// Offload is the Service's wish for acceleration: after so many packets a
+	// connection is taken past the rules; 0: after as many as the node has it, -1: never.
+	Offload int
+
 	// HealthCheckNodePort is the Service's, under externalTrafficPolicy Local; 0 =
 	// none. A data plane that shares its hooks with a host firewall lets it in.
 	HealthCheckNodePort uint16

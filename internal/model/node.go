@@ -27,7 +27,16 @@ func (n *Node) Equal(o *Node) bool {
 
 // HostAddrs are the addresses that the kernel's links carry right now, sorted,
 // loopback and link-local ones included.
-type HostAddrs struct{ Addrs []HostAddr }
+type HostAddrs struct {
+	Addrs []HostAddr
+	Links []Link // that are up, by name; nil where nobody asked for them
+}
+
+// Link is a network device. A later one may have the same name, but not the index.
+type Link struct {
+	Name  string
+	Index int
+}
 
 // HostAddr is one address of one link.
 type HostAddr struct {

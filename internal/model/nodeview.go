@@ -15,6 +15,7 @@ type NodeView struct {
 	LocalhostNodePorts bool
 	// ListenLocalhost: NodePorts are wanted on ::1 too, where only a program can answer.
 	ListenLocalhost bool
+	Links           []Link // devices that are up, by name
 }
 
 // LocalMode is kube-proxy's detectLocalMode.

@@ -42,7 +42,7 @@ const (
 func View(in ViewInputs) model.NodeView {
 	v := model.NodeView{
 		Local: in.detector(), MasqueradeAll: in.MasqueradeAll, MasqueradeBit: in.MasqueradeBit,
-		ServiceCIDRs: Minimal(in.CIDRs.Prefixes), NodeAddrs: in.nodeAddrs(),
+		ServiceCIDRs: Minimal(in.CIDRs.Prefixes), NodeAddrs: in.nodeAddrs(), Links: in.Host.Links,
 	}
 	v.NodePortAddrs = in.nodePortAddrs()
 	v.LocalhostNodePorts = slices.ContainsFunc(v.NodePortAddrs, func(a netip.Addr) bool { return a.Is4() && a.IsLoopback() })

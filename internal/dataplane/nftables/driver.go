@@ -30,6 +30,10 @@ type Params struct {
 	// Families are those to serve, both if empty. Probe takes away what the
 	// kernel cannot do.
 	Families []model.Family
+	// Ledger is kept together with another writer that has the same Kernel and a
+	// table beside ours (Beside tells which): we watch for both. nil: it is ours alone.
+	Ledger *nft.Ledger
+	Beside func(nft.TableRef) bool
 }
 
 // Driver is the nftables data plane. Its methods belong to one goroutine, but
@@ -39,7 +43,8 @@ type Driver struct {
 	families []model.Family
 	chains   chainBook
 	batch    nft.Batch
-	seen     nft.Ledger
+	seen     *nft.Ledger
+	watched  func(nft.TableRef) bool
 	plan     plan
 	sizes    setSizes
 }
@@ -51,7 +56,12 @@ func New(p Params) *Driver {
 	if len(p.Families) == 0 {
 		p.Families = []model.Family{model.IPv4, model.IPv6}
 	}
-	return &Driver{k: p.Kernel, families: p.Families, chains: newChainBook()}
+	d := &Driver{k: p.Kernel, families: p.Families, chains: newChainBook(), seen: p.Ledger}
+	if d.seen == nil {
+		d.seen = &nft.Ledger{}
+	}
+	d.watched = func(t nft.TableRef) bool { return isOurs(t) || p.Beside != nil && p.Beside(t) }
+	return d
 }
 
 // Name implements dataplane.Driver.

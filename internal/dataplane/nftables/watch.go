@@ -2,7 +2,6 @@ package nftables
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -16,7 +15,7 @@ import (
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	defer d.seen.Unwatched()
 	err := d.k.Watch(ctx, func(m nft.Move) {
-		if d.seen.Hear(m.Generation, !m.Lost && !slices.ContainsFunc(m.Tables, isOurs)) {
+		if d.seen.Hear(m.Generation, !m.Lost && !slices.ContainsFunc(m.Tables, d.watched)) {
 			changed()
 		}
 	})
@@ -37,37 +36,13 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	return !d.seen.Settled(ctx, g), nil
 }
 
-// commitTries bounds how often one batch is sent: each refusal is a commit of a
-// neighbour since we last heard of one.
-const commitTries = 32
-
-// commit sends the batch on condition that everything up to now is accounted for.
-// If a neighbour was faster it waits for the news of that and sends the same batch
-// again, for what it says about our tables is as true as before.
+// commit sends the batch, unless only a Load can account for what was written.
 func (d *Driver) commit(ctx context.Context) error {
 	defer func() {
 		if d.batch.Bytes() > keepBatch {
 			d.batch = nft.Batch{}
 		}
 	}()
-	for range commitTries {
-		d.batch.Expect = d.seen.Knows()
-		g, err := d.k.Commit(ctx, &d.batch)
-		if err == nil {
-			d.seen.Account(g)
-			return nil
-		}
-		if !errors.Is(err, nft.ErrGeneration) {
-			return err
-		}
-		now, err := d.k.Generation(ctx)
-		if err != nil {
-			return err
-		}
-		// A long commit has its generation before it is told of; then what came before it must do.
-		if !d.seen.Settled(ctx, now) && !d.seen.Knows().After(d.batch.Expect) {
-			break
-		}
-	}
-	return nft.ErrGeneration
+	_, err := d.seen.Commit(ctx, d.k, &d.batch)
+	return err
 }

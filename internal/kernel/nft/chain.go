@@ -121,3 +121,15 @@ func NormalizeExprs(raw []byte) []byte {
 	})
 	return out
 }
+
+// Counted is what the counters of a dumped rule say, all together.
+func (r *Rule) Counted() (packets uint64) {
+	eachExpr(r.Exprs, func(name string, data []byte) {
+		eachAttr(data, func(typ uint16, d []byte) {
+			if name == "counter" && typ == unix.NFTA_COUNTER_PACKETS {
+				packets += be64(d)
+			}
+		})
+	})
+	return packets
+}

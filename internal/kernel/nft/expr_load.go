@@ -71,6 +71,10 @@ func CtOriginalDest(f Family, dreg Reg) Expr {
 // CtOriginalDestPort loads `ct original proto-dst`.
 func CtOriginalDestPort(dreg Reg) Expr { return CtOriginal(unix.NFT_CT_PROTO_DST, dreg) }
 
+// CtPackets loads `ct packets`, both directions together, and takes two words. The kernel turns conntrack's accounting on for
+// the network namespace when such a rule comes; flows from before it have no counters.
+func CtPackets(dreg Reg) Expr { return Ct(unix.NFT_CT_PKTS, dreg) }
+
 // FibSourceType loads `fib saddr type` (unix.RTN_LOCAL and others, host order).
 func FibSourceType(dreg Reg) Expr {
 	return u32s("fib", unix.NFTA_FIB_DREG, uint32(dreg), unix.NFTA_FIB_RESULT, unix.NFT_FIB_RESULT_ADDRTYPE,

@@ -42,6 +42,12 @@ func SetBits(reg Reg, bits uint32) Expr { return Bitwise(reg, reg, HostU32(^bits
 // KeepBits is `reg and bits` on a 32-bit value in host order.
 func KeepBits(reg Reg, bits uint32) Expr { return Bitwise(reg, reg, HostU32(bits), HostU32(0)) }
 
+// BigEndian turns a number of n bytes from host order into the one in which Cmp tells greater from less.
+func BigEndian(reg Reg, n uint32) Expr {
+	return u32s("byteorder", unix.NFTA_BYTEORDER_SREG, uint32(reg), unix.NFTA_BYTEORDER_DREG, uint32(reg),
+		unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON, unix.NFTA_BYTEORDER_LEN, n, unix.NFTA_BYTEORDER_SIZE, n)
+}
+
 // InSet breaks the rule unless the key at sreg is in the set.
 func InSet(set string, sreg Reg) Expr { return lookup(set, sreg, nil, 0) }
 

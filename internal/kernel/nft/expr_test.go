@@ -24,6 +24,8 @@ var exprCases = []struct {
 	{`iifname "lo" accept`, e(Meta(unix.NFT_META_IIFNAME, Word(0)), Equal(Word(0), AppendIfName(nil, "lo")), SetVerdict(Accept()))},
 	{"meta mark set 0x00000007", e(Immediate(Word(0), HostU32(7)), MetaSet(unix.NFT_META_MARK, Word(0)))},
 	{"update @seen { ip saddr timeout 1m }", e(SourceAddr(IPv4, Word(0)), Update(UpdateSpec{Set: "seen", Key: Word(0), Timeout: time.Minute}))},
+	{"ct packets > 20 counter packets 0 bytes 0", e(CtPackets(Word(0)), BigEndian(Word(0), 8),
+		Cmp(unix.NFT_CMP_GT, Word(0), []byte{0, 0, 0, 0, 0, 0, 0, 20}), CountPackets())},
 	{"ct status snat", e(Ct(unix.NFT_CT_STATUS, Word(0)), KeepBits(Word(0), 16), NotEqual(Word(0), HostU32(0)))},
 }
 
@@ -52,6 +54,16 @@ func TestExpressions(t *testing.T) {
 				t.Errorf("nft prints %s", got)
 			}
 		})
+	}
+}
+
+// TestCounted: what a rule has counted is read from its row.
+func TestCounted(t *testing.T) {
+	k, table := ownNetns(t), TableRef{IPv4, "t"}
+	nftTool(t, "table ip t { chain c { ip daddr 10.0.0.1 counter packets 7 bytes 9 accept; counter packets 5 bytes 0; accept; }; }", "-f", "-")
+	rules, err := k.Rules(t.Context(), table)
+	if err != nil || len(rules) != 3 || rules[0].Counted() != 7 || rules[1].Counted() != 5 || rules[2].Counted() != 0 {
+		t.Errorf("%v: %+v", err, rules)
 	}
 }
 

@@ -1,0 +1,114 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// applyDevices makes devices follow the links, apart from all else: a device may be gone before we hear of it, and the kernel
+// refuses a whole transaction for it.
+func (s *side) applyDevices(ctx context.Context, ops []dataplane.Op) int {
+	n := 0
+	for i, f := range families() {
+		var add, remove []string
+		for _, op := range ops {
+			switch {
+			case op.Key.Kind != kindDevice || op.Key.Family != f:
+			case op.Want != "":
+				add = append(add, op.Key.ID)
+			case s.book.table[i]: // else the flowtable is going, or has gone
+				remove = append(remove, op.Key.ID)
+			}
+		}
+		if len(add)+len(remove) == 0 {
+			continue
+		}
+		done, err := s.setDevices(ctx, f, add, remove)
+		if err != nil {
+			s.fail("set the devices", err)
+		}
+		n += done
+	}
+	return n
+}
+
+// setDevices adds devices and removes those that are still there.
+func (s *side) setDevices(ctx context.Context, f model.Family, add, remove []string) (int, error) {
+	n := 0
+	if len(remove) > 0 {
+		there, err := s.devices(ctx, f)
+		if err != nil {
+			return 0, err
+		}
+		remove = slices.DeleteFunc(remove, func(d string) bool { return !slices.Contains(there, d) })
+	}
+	for _, d := range remove {
+		var b nft.Batch
+		b.DelFlowtable(flowRef(f), d)
+		if err := s.commit(ctx, &b); err != nil && !refusedAsAbsent(err) {
+			return n, err
+		}
+		n++
+	}
+	done, err := s.addDevices(ctx, f, add)
+	n += done
+	if err != nil {
+		return n, err
+	}
+	there, err := s.devices(ctx, f)
+	s.tell(func(st *Status) { st.Devices = len(there) })
+	return n, err
+}
+
+// addDevices adds those that the kernel takes.
+func (s *side) addDevices(ctx context.Context, f model.Family, add []string) (int, error) {
+	for len(add) > 0 {
+		var b nft.Batch
+		for i, d := range add {
+			b.Tag(i)
+			b.NewFlowtable(nft.Flowtable{Ref: flowRef(f), Devices: []string{d}, Counter: true}) // without Counter it would be switched off
+		}
+		err := s.commit(ctx, &b)
+		if err == nil {
+			return len(add), nil
+		}
+		var refused *nft.BatchError
+		if !errors.As(err, &refused) || len(refused.Tags) == 0 {
+			return 0, err
+		}
+		var left []string
+		for i, d := range add {
+			if !slices.Contains(refused.Tags, i) {
+				left = append(left, d)
+			}
+		}
+		s.tell(func(st *Status) { st.Refused["device"] += uint64(len(add) - len(left)) })
+		s.p.Log.Debug("devices that the kernel does not take into a flowtable", "error", err)
+		add = left
+	}
+	return 0, nil
+}
+
+func refusedAsAbsent(err error) bool {
+	var refused *nft.BatchError
+	return errors.As(err, &refused) && absent(refused.Errno)
+}
+
+// devices gives those that are in the flowtable.
+func (s *side) devices(ctx context.Context, f model.Family) ([]string, error) {
+	list, err := s.p.Flowtables(ctx, tableRef(f))
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if list[i].Ref.Name == flowtable {
+			return list[i].Devices, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,202 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// readings bounds how often the table is read until nobody wrote meanwhile.
+const readings = 4
+
+// errMoving: what was read may be part old, part new.
+var errMoving = errors.New("somebody changes the rules all the time")
+
+type found struct {
+	key   dataplane.Key
+	value string
+}
+
+// load reports what the kernel holds of us. If it cannot be read nothing is reported, and all is written again, which harms
+// nothing.
+func (s *side) load(ctx context.Context, emit func(dataplane.Key, string)) {
+	var err error
+	for range readings {
+		var r reader
+		if r, err = s.read(ctx); err == nil {
+			s.book = r.book
+			for _, x := range r.all {
+				emit(x.key, x.value)
+			}
+			s.tell(func(st *Status) { st.Devices = r.devices })
+			s.well()
+			return
+		}
+		if !errors.Is(err, errMoving) && !errors.Is(err, nft.ErrInterrupted) || ctx.Err() != nil {
+			break
+		}
+	}
+	if ctx.Err() == nil { // else the load is given up, and the driver stays as it was
+		s.book = newBook()
+		s.fail("read", err)
+	}
+}
+
+// read reads both tables once.
+func (s *side) read(ctx context.Context) (reader, error) {
+	r := reader{s: s, book: newBook()}
+	before, err := s.p.Kernel.Generation(ctx)
+	if err != nil {
+		return r, err
+	}
+	tables, err := s.p.Kernel.Tables(ctx)
+	if err != nil {
+		return r, err
+	}
+	for i, f := range families() {
+		for t := range tables {
+			if tables[t].Ref == tableRef(f) {
+				if err := r.table(ctx, i, &tables[t]); err != nil {
+					return r, err
+				}
+			}
+		}
+	}
+	after, err := s.p.Kernel.Generation(ctx)
+	if err != nil {
+		return r, err
+	}
+	if !s.seen.Quiet(ctx, before, after) {
+		return r, errMoving
+	}
+	if s.own {
+		s.seen.Compared(after)
+	}
+	return r, nil
+}
+
+// reader is one reading.
+type reader struct {
+	s       *side
+	all     []found
+	book    book
+	devices int
+}
+
+func (r *reader) table(ctx context.Context, i int, t *nft.Table) error {
+	f, k := families()[i], r.s.p.Kernel
+	put := func(kind dataplane.Kind, id, value string) {
+		r.all = append(r.all, found{dataplane.Key{Kind: kind, Family: f, ID: id}, value})
+	}
+	text, _ := commentOf(t.UserData)
+	if !strings.HasPrefix(text, "fairlead-offload ") || t.Flags&nft.TableOwner != 0 {
+		return fmt.Errorf("table %s %w: it does not carry our mark; if nothing needs it, remove it with: nft delete table %s", t.Ref, dataplane.ErrNotOurs, t.Ref)
+	}
+	sets, err := k.Sets(ctx, t.Ref)
+	if err = r.s.seen.Tolerate(err); err != nil {
+		return err
+	}
+	chains, err := k.Chains(ctx, t.Ref)
+	if err != nil {
+		return err
+	}
+	rules, err := k.Rules(ctx, t.Ref)
+	if err = r.s.seen.Tolerate(err); err != nil {
+		return err
+	}
+	flows, err := r.s.p.Flowtables(ctx, t.Ref)
+	if err != nil {
+		return err
+	}
+	r.book.table[i] = true
+	if text != layout || t.Flags&nft.TableDormant != 0 || damaged(f, sets, chains, flows) {
+		put(kindTable, "", "not as we make it") // then it is made anew
+		return nil
+	}
+	put(kindTable, "", layout)
+	for range chains {
+		put(kindChain, "", present)
+	}
+	r.rules(i, rules, put)
+	for n := range sets {
+		if sets[n].Flags&nft.SetAnonymous == 0 {
+			put(kindSet, sets[n].Ref.Name, present)
+			if err := r.set(ctx, i, sets[n].Ref, put); err != nil {
+				return err
+			}
+		}
+	}
+	return r.flows(flows, put)
+}
+
+// damaged tells whether something is there that cannot be put right object by object.
+func damaged(f model.Family, sets []nft.Set, chains []nft.Chain, flows []nft.Flowtable) bool {
+	return slices.ContainsFunc(sets, func(row nft.Set) bool {
+		spec, ours := setSpec(f, row.Ref.Name)
+		return row.Flags&nft.SetAnonymous == 0 && (!ours || !spec.Matches(row))
+	}) || slices.ContainsFunc(chains, func(row nft.Chain) bool {
+		return row.Ref.Name != chainName || row.Hook == nil || *row.Hook != *hook()
+	}) || slices.ContainsFunc(flows, func(row nft.Flowtable) bool {
+		return row.Ref.Name != flowtable || !row.Counter
+	})
+}
+
+// rules reports the rules by threshold. One that is not ours makes the chain be written anew.
+func (r *reader) rules(i int, rows []nft.Rule, put func(dataplane.Kind, string, string)) {
+	tags := map[string][]string{}
+	var order []string
+	for n := range rows {
+		text, _ := commentOf(rows[n].UserData)
+		threshold, ours := thresholdOf(text)
+		if !ours {
+			threshold, text = "foreign", "foreign"
+		} else {
+			r.book.rulesOf[i][threshold] = true
+		}
+		if tags[threshold] == nil {
+			order = append(order, threshold)
+		}
+		tags[threshold] = append(tags[threshold], text)
+	}
+	for _, threshold := range order {
+		put(kindRule, threshold, strings.Join(tags[threshold], ", "))
+	}
+}
+
+func (r *reader) set(ctx context.Context, i int, ref nft.SetRef, put func(dataplane.Kind, string, string)) error {
+	err := r.s.p.Kernel.Elements(ctx, ref, func(e *nft.Element) error {
+		put(kindMember, ref.Name+"|"+string(e.Key), present)
+		r.book.members[i][ref.Name]++
+		return ctx.Err()
+	})
+	return r.s.seen.Tolerate(err)
+}
+
+// flows reports the flowtable and its devices. A device that the kernel lists is the one that has the name now: another one of the
+// name would not be in it.
+func (r *reader) flows(list []nft.Flowtable, put func(dataplane.Kind, string, string)) error {
+	if len(list) == 0 {
+		return nil
+	}
+	put(kindFlowtable, "", present)
+	links, err := r.s.p.Links()
+	if err != nil {
+		return fmt.Errorf("list the links: %w", err)
+	}
+	r.devices = max(r.devices, len(list[0].Devices))
+	for _, d := range list[0].Devices {
+		index := 0
+		if at := slices.IndexFunc(links, func(l model.Link) bool { return l.Name == d }); at >= 0 {
+			index = links[at].Index
+		}
+		put(kindDevice, d, strconv.Itoa(index))
+	}
+	return nil
+}
