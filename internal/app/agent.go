@@ -40,6 +40,7 @@ type agent struct {
 	follow     *follower
 	memory     *memory
 	inspection *inspection
+	migration  *migration
 	// recorder writes Events to the API server; nil with a folder of manifests.
 	recorder *k8s.Recorder
 	status   func() k8s.Status // of the watch; nil with a folder of manifests
@@ -61,7 +62,7 @@ type task struct {
 
 // newAgent builds the graph. A SIGTERM that comes meanwhile ends ctx, and with it the
 // attempts to find out what the kernel can do.
-func newAgent(ctx context.Context, cfg *config.Config, log logger, version string) (*agent, error) {
+func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*agent, error) {
 	a := &agent{cfg: cfg, log: log, mail: mailbox.New(), memory: newMemory()}
 	plane, err := openDriver(ctx, cfg)
 	if err != nil {
@@ -74,7 +75,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 	for _, n := range a.caps.Notes {
 		log.Warn(n)
 	}
-	a.metrics = metrics.New(metrics.Params{Mode: cfg.Mode, Families: a.caps.Families, Version: version, Commit: commit(debug.ReadBuildInfo()),
+	a.metrics = metrics.New(metrics.Params{Mode: cfg.Mode, Families: a.caps.Families, Version: l.version, Commit: commit(debug.ReadBuildInfo()),
 		Gates: cfg.FeatureGates, Now: time.Now, Waiting: func() (services, slices int) { w := a.mail.Waiting(); return w.Services, w.Slices }})
 	if plane.observe != nil {
 		plane.observe(a.metrics)
@@ -83,7 +84,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 		Waiting: func() time.Time { return a.mail.Waiting().Oldest }, Now: time.Now})
 	a.service = health.NewServiceHealth(health.ServiceHealthParams{Families: a.caps.Families, Healthy: a.health.Healthy,
 		OnBindError: a.onHealthPortError, Log: log.Logger})
-	sources, err := a.addSource(version)
+	sources, err := a.addSource(l.version)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,8 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 		Sources: sources, MinSync: cfg.MinSyncPeriod, Audit: auditPeriod(cfg), Log: log.Logger, OnTurn: a.follow.turn, BeforeWrite: a.follow.aboutToWrite,
 		ChunkOps: a.caps.ChunkOps, Pace: a.caps.Pace, MaxBackends: a.caps.MaxBackends, Unsupported: a.caps.Unsupported,
 	})
-	a.inspection = newInspection(a, version)
+	a.migration = newMigration(a, l)
+	a.inspection = newInspection(a, l.version)
 	a.addServers()
 	if err := a.addBeside(&plane); err != nil {
 		return nil, err
@@ -106,6 +108,10 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, version strin
 	})
 	a.add("health check node ports", a.service.Run)
 	a.add("engine", a.engine.Run)
+	a.add("change of mode", a.migration.wait)
+	if l.told.underWay() {
+		a.add("new mode", a.migration.watch)
+	}
 	if cfg.File != "" {
 		a.add("config file", func(ctx context.Context) error {
 			return watchConfig(ctx, configWatch{path: cfg.File, read: cfg.FileDigest, check: checkConfig, log: log.Logger})

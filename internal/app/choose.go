@@ -68,27 +68,6 @@ func closeKernels(k takeover.Kernels) {
 	}
 }
 
-// errNotChosen says that --proxy-mode auto came to no mode.
-var errNotChosen = errors.New("--proxy-mode auto")
-
-// chooser answers config.Params.Choose.
-type chooser struct {
-	ctx  context.Context
-	made choose.Choice // for the log; zero if nobody asked
-}
-
-func (c *chooser) choose(asked, backend string) (string, error) {
-	if asked != auto {
-		return asked, nil
-	}
-	made, err := choice(c.ctx, &trial{cfg: plainConfig()}, backend)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", errNotChosen, err)
-	}
-	c.made = made
-	return made.Mode, nil
-}
-
 // plainConfig is what modes are tried with before the configuration is known: a try needs none of it.
 func plainConfig() *config.Config {
 	return &config.Config{SyncPeriod: 30 * time.Second}

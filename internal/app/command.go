@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fairlead/fairlead/internal/choose"
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/inspect/cli"
 	"github.com/fairlead/fairlead/internal/wait"
@@ -44,25 +43,25 @@ func runCommand(version string) *cobra.Command {
 	cmd.SetUsageFunc(groupedUsage)
 	flags := config.Register(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		pick := chooser{ctx: cmd.Context()}
-		cfg, err := flags.Load(config.Params{Modes: modesAndAuto(), Hostname: os.Hostname, Choose: pick.choose})
+		l := launch{ctx: cmd.Context(), flags: flags, version: version, told: toldChange()}
+		cfg, err := l.load("")
 		if errors.Is(err, errNotChosen) { // no fault of the settings
 			return err
 		}
 		if err != nil {
 			return usageError{err}
 		}
-		return dispatch(cmd.Context(), cfg, pick.made, version)
+		return dispatch(cmd.Context(), cfg, &l)
 	}
 	return cmd
 }
 
 // dispatch does what the flags ask for: an action that ends, or to run.
-func dispatch(ctx context.Context, cfg *config.Config, made choose.Choice, version string) error {
+func dispatch(ctx context.Context, cfg *config.Config, l *launch) error {
 	log := newLogger(cfg.Logging)
 	switch {
 	case cfg.ShowVersion:
-		fmt.Println("fairlead", version)
+		fmt.Println("fairlead", l.version)
 		return nil
 	case cfg.WriteConfigTo != "":
 		return writeConfig(cfg)
@@ -72,20 +71,27 @@ func dispatch(ctx context.Context, cfg *config.Config, made choose.Choice, versi
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
 	}
-	if made.Mode != "" {
-		log.Info("mode chosen by --proxy-mode auto", "mode", made.Mode, "because", strings.Join(made.Because, "; "))
-	}
+	l.tell(log.Logger)
 	if cfg.InitOnly {
 		return initSysctls(cfg, log.Logger)
 	}
-	socket, err := takeNamespace(ctx, cfg, version, log.Logger)
+	err := serve(ctx, cfg, log, l)
+	if c := l.next(ctx, err); c != nil {
+		return c.become()
+	}
+	return err
+}
+
+// serve runs an agent until ctx ends, a task fails or the mode is to change.
+func serve(ctx context.Context, cfg *config.Config, log logger, l *launch) error {
+	socket, err := takeNamespace(ctx, cfg, l.version, log.Logger)
 	if err != nil {
 		return err
 	}
 	if socket != nil {
 		defer func() { _ = socket.Close() }()
 	}
-	a, err := newAgent(ctx, cfg, log, version)
+	a, err := newAgent(ctx, cfg, log, l)
 	if err != nil && ctx.Err() != nil { // told to end before it began: nothing failed
 		log.Info("stopped before anything was written")
 		return nil
@@ -95,9 +101,11 @@ func dispatch(ctx context.Context, cfg *config.Config, made choose.Choice, versi
 	}
 	if socket != nil {
 		a.inspection.serve(socket)
+		a.migration.serve(socket)
 		a.add("control socket", socket.Run)
 	}
 	defer a.inspection.close()
+	l.done = a.migration.done
 	return a.run(ctx)
 }
 

@@ -70,6 +70,7 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 			s.Refused = append(s.Refused, inspect.Refused{Service: h.Service.String(), Objects: h.Objects, Err: h.Err.Error(), Since: h.Since, RetryAt: h.RetryAt})
 		}
 	})
+	s.Changed = a.migration.changed()
 	a.memory.fill(s) // after the engine has told of its last turn
 	s.Source = a.sourceOf(s.Source.Err)
 	s.Source.Waiting = waiting

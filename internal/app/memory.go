@@ -180,3 +180,10 @@ func strangersAmong(tables map[string]uint64, ours uint64) (out []inspect.Strang
 	}
 	return out
 }
+
+// lastError is that of the last write; "" if it went well.
+func (m *memory) lastError() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kernel.Err
+}

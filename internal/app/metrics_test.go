@@ -79,7 +79,7 @@ func realAgent(t *testing.T, args ...string) *agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := newAgent(t.Context(), cfg, newLogger(cfg.Logging), "v0.0.0-test")
+	a, err := newAgent(t.Context(), cfg, newLogger(cfg.Logging), &launch{version: "v0.0.0-test"})
 	if err != nil {
 		t.Fatal(err)
 	}

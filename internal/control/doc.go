@@ -3,6 +3,6 @@
 // socket @fairlead: abstract names belong to a network namespace, as rules do, and
 // the kernel gives the name back when the agent dies, whatever way it dies.
 //
-// app takes the socket before it opens anything else. Requests are HTTP, GET only,
-// from root only, and are answered on goroutines of the server.
+// app takes the socket before it opens anything else. Requests are HTTP,
+// from root only, GET but for what changes the agent (POST), and are answered on goroutines of the server.
 package control

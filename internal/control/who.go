@@ -71,7 +71,7 @@ func Ask(ctx context.Context) (Who, error) {
 	}
 	defer func() { _ = c.Close() }()
 	var who Who
-	if body, err := get(ctx, c, "/who"); err != nil || json.Unmarshal(body, &who) != nil {
+	if body, err := put(ctx, c, http.MethodGet, "/who"); err != nil || json.Unmarshal(body, &who) != nil {
 		who = Who{}
 	}
 	if cred.Pid != 0 { // 0: it lives where we have no number for it, and its own is all there is
@@ -90,13 +90,18 @@ func (e *AnswerError) Error() string { return e.Text }
 
 // Get asks the agent of this network namespace for a path, with its query, until ctx
 // ends. The error is ErrNoAgent, a *SquattedError, ErrHeld or an *AnswerError.
-func Get(ctx context.Context, path string) ([]byte, error) {
+func Get(ctx context.Context, path string) ([]byte, error) { return call(ctx, http.MethodGet, path) }
+
+// Post is Get for what changes something.
+func Post(ctx context.Context, path string) ([]byte, error) { return call(ctx, http.MethodPost, path) }
+
+func call(ctx context.Context, method, path string) ([]byte, error) {
 	c, _, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = c.Close() }()
-	return get(ctx, c, path)
+	return put(ctx, c, method, path)
 }
 
 // dial connects to the agent, here and not in the HTTP client, on the caller's own
@@ -142,11 +147,11 @@ func knock(ctx context.Context) (net.Conn, error) {
 // maxAnswer bounds what is read.
 const maxAnswer = 64 << 20
 
-func get(ctx context.Context, c net.Conn, path string) ([]byte, error) {
+func put(ctx context.Context, c net.Conn, method, path string) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return c, nil }, DisableKeepAlives: true,
 	}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fairlead"+path, nil)
+	r, err := http.NewRequestWithContext(ctx, method, "http://fairlead"+path, nil)
 	if err != nil {
 		return nil, err
 	}

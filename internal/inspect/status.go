@@ -17,6 +17,8 @@ type Status struct {
 	Since time.Time `json:"since"`
 	Now   time.Time `json:"now"`
 
+	// Changed is the last change of mode by `fairlead migrate`; nil: there was none.
+	Changed  *Changed   `json:"changed,omitempty"`
 	Source   Source     `json:"source"`
 	Services int        `json:"services"`
 	Slices   int        `json:"slices"`

@@ -15,6 +15,9 @@ type Texter interface{ Text(w io.Writer) }
 // Text writes the status block.
 func (s *Status) Text(w io.Writer) {
 	fmt.Fprintf(w, "fairlead %s  mode %s  node %s  up %s  pid %d\n", s.Version, s.Mode, s.Node, age(s.Now.Sub(s.Since)), s.PID)
+	if s.Changed != nil {
+		fmt.Fprintf(w, "%-12s %s\n", "Mode changed", s.Changed.text())
+	}
 	fmt.Fprintf(w, "%-12s %s%sservices %s  slices %s\n", "Source", pad(s.Source.text(s.Now), 48), "  ", number(s.Services), number(s.Slices))
 	fmt.Fprintf(w, "%-12s %s  pending %d  refused %d  problems %d\n", "In kernel", pad(s.Kernel.text(), 48), s.Kernel.Pending, len(s.Refused), s.Troubled)
 	fmt.Fprintf(w, "%-12s %s\n", "Repaired", s.Repairs.text())

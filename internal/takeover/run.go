@@ -18,6 +18,9 @@ type Params struct {
 	// InKernel is closed once everything that is wanted is in the kernel.
 	InKernel <-chan struct{}
 	Log      *slog.Logger
+	// Verify returns once our rules were compared with the kernel, or sees no need for it if there is
+	// nothing to remove; nothing goes before.
+	Verify func(ctx context.Context, toRemove bool) error
 	// Looks are the pauses between looks whether what was removed came back; the
 	// last one repeats.
 	Looks []time.Duration
@@ -55,7 +58,11 @@ func Run(ctx context.Context, p Params) error {
 		return nil
 	case <-p.InKernel:
 	}
-	p.removeAll(ctx)
+	list := p.found(ctx) // again: our own first write may have taken some of it over
+	if err := p.Verify(ctx, len(list) > 0); err != nil {
+		return nil //nolint:nilerr // ctx has ended
+	}
+	p.removeAll(ctx, list)
 	return p.watch(ctx)
 }
 
@@ -76,9 +83,9 @@ func (p *Params) found(ctx context.Context) []Leftover {
 	return out
 }
 
-func (p *Params) removeAll(ctx context.Context) {
+func (p *Params) removeAll(ctx context.Context, list []Leftover) {
 	p.drainedBy = time.Now().Add(p.Drain)
-	for _, l := range p.found(ctx) { // again: our own first write may have taken some of it over
+	for _, l := range list {
 		if l.retire == nil {
 			p.remove(ctx, &l)
 			continue

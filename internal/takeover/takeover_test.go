@@ -200,6 +200,8 @@ func TestOthersRulesStay(t *testing.T) {
 	}
 }
 
+func verified(context.Context, bool) error { return nil }
+
 // buffer is a log that may be read meanwhile.
 type buffer struct {
 	mu sync.Mutex
@@ -225,11 +227,16 @@ func TestRunWaitsForOurRules(t *testing.T) {
 	const kubeProxys = "nft add table ip kube-proxy"
 	b.sh(kubeProxys)
 	var log buffer
-	inKernel := make(chan struct{})
+	inKernel, asked, same := make(chan struct{}), make(chan bool, 1), make(chan struct{})
+	verify := func(_ context.Context, toRemove bool) error {
+		asked <- toRemove
+		<-same
+		return nil
+	}
 	run := func(leave bool) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		p := Params{Kernels: b.k, Own: NFTables, Leave: leave, InKernel: inKernel, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		p := Params{Kernels: b.k, Own: NFTables, Leave: leave, InKernel: inKernel, Verify: verify, Log: slog.New(slog.NewTextHandler(&log, nil)),
 			Looks: []time.Duration{10 * time.Millisecond}}
 		go func() { done <- b.ns.Do(func() error { return Run(ctx, p) }) }()
 		return func() {
@@ -249,6 +256,10 @@ func TestRunWaitsForOurRules(t *testing.T) {
 		t.Error("removed before our rules were in")
 	}
 	close(inKernel)
+	if toRemove := <-asked; !toRemove || !has() {
+		t.Errorf("removed before our rules were compared with the kernel; something to remove: %t", toRemove)
+	}
+	close(same)
 	b.says(&log, "removed what another proxy left")
 	if has() {
 		t.Error("not removed")
@@ -270,7 +281,7 @@ func TestOwnPlaceIsNotTold(t *testing.T) {
 	inKernel := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	p := Params{Kernels: b.k, Own: IPTablesNFT, InKernel: inKernel, Log: slog.New(slog.NewTextHandler(&log, nil)), Looks: []time.Duration{time.Hour}}
+	p := Params{Kernels: b.k, Own: IPTablesNFT, InKernel: inKernel, Verify: verified, Log: slog.New(slog.NewTextHandler(&log, nil)), Looks: []time.Duration{time.Hour}}
 	go func() { done <- b.ns.Do(func() error { return Run(ctx, p) }) }()
 	b.says(&log, "table ip kube-proxy")
 	close(inKernel)

@@ -45,7 +45,7 @@ func ExitCode(err error) (int, bool) {
 
 // Commands are all of them.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{statusCommand(), explainCommand(), traceCommand(), auditCommand()}
+	return []*cobra.Command{statusCommand(), explainCommand(), traceCommand(), auditCommand(), migrateCommand()}
 }
 
 const codes = `Exit code 0: well. 1: not well. 2: wrong usage. 3: no agent runs here.`
