@@ -70,6 +70,12 @@ type Driver interface {
 	KeyString(k Key) string
 }
 
+// Drainer is a Driver whose lingering objects may be done with before their time.
+type Drainer interface {
+	// Drained tells which of these nothing uses any more. It writes nothing. The engine's goroutine calls it.
+	Drained(ctx context.Context, lingering []Key) ([]Key, error)
+}
+
 // Caps is what Probe found, and how the driver likes to be used.
 type Caps struct {
 	Families []model.Family // usable ones, IPv4 first

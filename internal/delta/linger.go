@@ -1,6 +1,9 @@
 package delta
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // The layer of lingering: a key of a kind that lingers stays for a while after the
 // last owner has given it up.
@@ -29,6 +32,26 @@ func (t *Tracker[K, O]) Expire(now time.Time) {
 		if due.After(now) {
 			continue
 		}
+		delete(t.lingering, e)
+		t.want(e, "")
+	}
+}
+
+// Lingering iterates over the unused keys that wait, in no order.
+func (t *Tracker[K, O]) Lingering() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for e := range t.lingering {
+			if !yield(e.key) {
+				return
+			}
+		}
+	}
+}
+
+// Release queues the deletion of a key that lingers before its time. One that does not is left alone.
+func (t *Tracker[K, O]) Release(key K) {
+	e := t.entries[key]
+	if _, waits := t.lingering[e]; waits {
 		delete(t.lingering, e)
 		t.want(e, "")
 	}

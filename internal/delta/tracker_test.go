@@ -120,6 +120,26 @@ func TestLinger(t *testing.T) {
 	expectPending(t, tr, "l:1>")
 }
 
+// TestRelease: what lingers may go before its time, and nothing else may.
+func TestRelease(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("l", "1", "x", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Release("x")
+	tr.Release("nothing")
+	expectPending(t, tr)
+	tr.Set("a", objects("x", "1"), t0)
+	if got := slices.Collect(tr.Lingering()); !slices.Equal(got, []string{"l"}) {
+		t.Fatalf("lingering: %v", got)
+	}
+	tr.Release("x")
+	tr.Release("l")
+	expectPending(t, tr, "l:1>")
+	for range tr.Lingering() {
+		t.Fatal("it lingers still")
+	}
+}
+
 func TestReplaceActual(t *testing.T) {
 	tr := newTracker()
 	tr.Set("a", objects("x", "1", "y", "1", "l", "1", "p", "aabbcc"), t0)

@@ -32,6 +32,7 @@ func (e *Engine) step(ctx context.Context) error {
 	e.owed = time.Time{}
 	scope := e.scope(now)
 	e.departed(now)
+	e.drain(ctx, now) // of what began to linger before this turn
 	e.decideDirty(scope)
 	e.retryHeld(scope)
 	e.tr.Expire(now)

@@ -43,6 +43,7 @@ func (e *Engine) untilNext() time.Duration {
 		sooner(e.audit)
 	}
 	sooner(e.tr.NextExpiry())
+	sooner(e.nextDrain())
 	for _, q := range e.held {
 		sooner(q.retryAt)
 	}

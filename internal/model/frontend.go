@@ -101,6 +101,9 @@ type Frontend struct {
 	ConsistentHash            bool
 	HashTable, LocalHashTable HashTable
 
+	// IPVSScheduler is the one that the Service asks for, "" if it asks for none. Only IPVS has schedulers.
+	IPVSScheduler string
+
 	// Guarded: only SourceRanges may connect, nobody if there are none; everything
 	// else is dropped. Ranges are masked, sorted, none inside another.
 	Guarded      bool

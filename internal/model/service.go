@@ -71,6 +71,7 @@ type Extras struct {
 	PortRange      string         // fairlead.dev/port-range
 	NodePortRanges []netip.Prefix // fairlead.dev/nodeport-source-ranges
 	DNSPark        *time.Duration // fairlead.dev/dns-park; nil = not set
+	IPVSScheduler  string         // fairlead.dev/ipvs-scheduler; "" = the agent's
 }
 
 // MaxWeight is the largest weight of an endpoint (fairlead.dev/weights).
@@ -103,6 +104,6 @@ func (s *Service) Equal(o *Service) bool {
 func (e *Extras) equal(o *Extras) bool {
 	samePark := e.DNSPark == o.DNSPark || (e.DNSPark != nil && o.DNSPark != nil && *e.DNSPark == *o.DNSPark)
 	return samePark && e.Weights == o.Weights && e.ConsistentHash == o.ConsistentHash &&
-		e.PortRange == o.PortRange &&
+		e.PortRange == o.PortRange && e.IPVSScheduler == o.IPVSScheduler &&
 		slices.Equal(e.NodePortRanges, o.NodePortRanges)
 }

@@ -144,6 +144,8 @@ func TestPerPort(t *testing.T) {
 				"ClusterIP 10.96.0.1:53/TCP forward 10.1.0.1:8053",
 				"NodePort *4:30053/TCP forward 10.1.0.1:8053 | masquerade",
 				"ClusterIP 10.96.0.1:53/SCTP forward 10.1.0.1:8053"}},
+		{name: "a scheduler of IPVS", svc: model.Service{Extras: model.Extras{IPVSScheduler: "wlc"}}, eps: []string{"10.1.0.1"},
+			want: []string{"ClusterIP 10.96.0.1:80/TCP forward 10.1.0.1:8080 | scheduler wlc"}},
 		{name: "consistent hash", svc: model.Service{Extras: model.Extras{ConsistentHash: true}}, eps: []string{"10.1.0.1"},
 			want: []string{"ClusterIP 10.96.0.1:80/TCP forward 10.1.0.1:8080 | hash"}},
 		{name: "weights by address and host name", svc: weights("web-0=3, 10.1.0.2=0"), eps: eps,

@@ -176,6 +176,9 @@ func line(f *model.Frontend) string {
 	if f.AffinityTimeout != 0 {
 		fmt.Fprintf(&b, " | affinity %s", f.AffinityTimeout)
 	}
+	if f.IPVSScheduler != "" {
+		b.WriteString(" | scheduler " + f.IPVSScheduler)
+	}
 	if f.ConsistentHash {
 		b.WriteString(" | hash")
 	}

@@ -7,7 +7,7 @@ i=0
 while read -r binary package folder run; do
 	i=$((i + 1))
 	start=$SECONDS
-	(cd "$folder" && exec "$here/$binary" -test.v=test2json -test.paniconexit0 -test.timeout 5m -test.count "$3" -test.run "$run") >"$2/$i.out" 2>&1 || {
+	(cd "$folder" && exec "$here/$binary" -test.v=test2json -test.paniconexit0 -test.timeout $((15 * $3))m -test.count "$3" -test.run "$run") >"$2/$i.out" 2>&1 || {
 		failed=1
 		echo "FAIL $package $run"
 	}

@@ -1,6 +1,7 @@
 package dataplanetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -25,6 +26,8 @@ type Subject struct {
 	// Alone: what the driver holds is its process's own: nobody else can write it and no
 	// other process finds it, so Restart is not used, nor are Edits, Touch and Meddle.
 	Alone bool
+	// Steps is how many random changes are made in a row; 0: 120.
+	Steps int
 	// Edits each change something of the driver's that must then be repaired.
 	Edits []Edit
 	// Touch writes to the kernel beside the driver, but nothing of the driver's.
@@ -183,7 +186,7 @@ func testIncremental(t *testing.T, s, scratch *Subject) {
 	r := rand.New(rand.NewPCG(1, 2))
 	services := Catalogue(s.Families)
 	b := s.built(t)
-	for step := range 120 {
+	for step := range cmp.Or(s.Steps, 120) {
 		for range 1 + r.IntN(4) {
 			k := Mutate(r, services, s.Families)
 			b.Want(k, services[k]...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,46 @@ func TestDrain(t *testing.T) {
 	w.wants(t, tcp, map[byte]uint32{1: 1, 2: 1})
 }
 
+// TestDrained: what lingers is done with when its last connection has ended, each endpoint by itself, and a virtual server with
+// the last of them. What still gets connections is not.
+func TestDrained(t *testing.T) {
+	w := newWorld(t, Params{Drain: time.Hour})
+	f := dataplanetest.ClusterIP(model.IPv6, 0, 3)
+	w.Want(f.Service, f)
+	w.Sync(t)
+	key := ipvs.VirtualKey{Addr: f.Key.Addr, Protocol: 6, Port: 80}
+	a, b := f.Backends[0].AddrPort(), f.Backends[1].AddrPort()
+	w.ipvs.Connect(key, a, 1, 0)
+	w.ipvs.Connect(key, b, 0, 1)
+	release := func(want int, weights map[byte]uint32) {
+		t.Helper()
+		done, err := w.d.Drained(t.Context(), slices.Collect(w.Track.Lingering()))
+		if err != nil || len(done) != want {
+			t.Errorf("%d of %d objects are done with, want %d (%v)", len(done), len(slices.Collect(w.Track.Lingering())), want, err)
+		}
+		for _, k := range done {
+			w.Track.Release(k)
+		}
+		w.Sync(t)
+		w.wants(t, f, weights)
+	}
+	all := f.Backends
+	f.Backends = all[2:]
+	w.Want(f.Service, f)
+	w.Sync(t)
+	release(0, map[byte]uint32{0: 0, 1: 0, 2: 1})
+	w.ipvs.Connect(key, b, 0, 0)
+	release(1, map[byte]uint32{0: 0, 2: 1})
+	w.Want(f.Service)
+	w.Sync(t)
+	release(1, map[byte]uint32{0: 0}) // the third, which never had a connection
+	w.ipvs.Connect(key, a, 0, 0)
+	release(3, map[byte]uint32{}) // the first, the virtual server, and our account of it
+	if list, err := w.ipvs.Virtuals(t.Context()); err != nil || len(list) > 0 {
+		t.Errorf("virtual servers %v, %v", list, err)
+	}
+}
+
 // TestOneChangeCostsOneWrite: whatever else there is.
 func TestOneChangeCostsOneWrite(t *testing.T) {
 	w := newWorld(t, Params{Drain: time.Minute})
@@ -151,6 +192,8 @@ func TestSchedulers(t *testing.T) {
 		{"told", "sh", func(*model.Frontend) {}, ipvs.Virtual{Scheduler: "sh"}},
 		{"weights", "", func(f *model.Frontend) { f.Backends[0].Weight = 3 }, ipvs.Virtual{Scheduler: "wrr"}},
 		{"weights of least connections", "lc", func(f *model.Frontend) { f.Backends[0].Weight = 3 }, ipvs.Virtual{Scheduler: "wlc"}},
+		{"asked for", "rr", func(f *model.Frontend) { f.IPVSScheduler = "sed" }, ipvs.Virtual{Scheduler: "sed"}},
+		{"asked for, with weights", "sh", func(f *model.Frontend) { f.IPVSScheduler, f.Backends[0].Weight = "lc", 3 }, ipvs.Virtual{Scheduler: "wlc"}},
 		{"maglev", "mh", func(*model.Frontend) {}, ipvs.Virtual{Scheduler: "mh", Flags: ipvs.Sched2}},
 		{"consistent hash", "", func(f *model.Frontend) { f.ConsistentHash = true }, ipvs.Virtual{Scheduler: "mh", Flags: ipvs.Sched1}},
 		{"affinity", "", func(f *model.Frontend) { f.AffinityTimeout = time.Hour }, ipvs.Virtual{Scheduler: "rr", Flags: ipvs.Persistent, Timeout: time.Hour}},
@@ -201,6 +244,19 @@ func TestRetire(t *testing.T) {
 	w.Load(t)
 	w.Sync(t)
 	w.wants(t, f, map[byte]uint32{0: 1, 1: 1})
+}
+
+// TestUnknownSchedulerOfAService: what a Service asks for and the kernel lacks costs that Service alone.
+func TestUnknownSchedulerOfAService(t *testing.T) {
+	w := newWorld(t, Params{})
+	f := dataplanetest.ClusterIP(model.IPv4, 0, 2)
+	f.IPVSScheduler = "best"
+	w.Want(f.Service, f)
+	_, err := w.Apply(t.Context(), w.Pending())
+	var invalid *dataplane.InvalidError
+	if !errors.As(err, &invalid) || len(invalid.Keys) != 1 || !strings.Contains(invalid.Error(), "scheduler best") {
+		t.Errorf("scheduler best: %v", err)
+	}
 }
 
 // TestUnknownSchedulerIsSaid: the agent does not start with a scheduler that the kernel lacks.

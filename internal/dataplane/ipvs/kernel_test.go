@@ -13,7 +13,11 @@ import (
 
 // TestSuiteOnKernel runs where the kernel has IPVS: in the emulated machines of test/vm, once test/vm/tests.txt has a line for it.
 func TestSuiteOnKernel(t *testing.T) {
-	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject { return subject(t, kernelBed(t)) })
+	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
+		s := subject(t, kernelBed(t))
+		s.Steps = 30 // an emulated kernel is slow, and the model has made all of them
+		return s
+	})
 }
 
 // kernelBed moves the calling goroutine, for good, to a network namespace of its own.

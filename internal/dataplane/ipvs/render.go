@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -160,7 +161,7 @@ func (r *frontend) virtual(a netip.Addr, list []model.Backend) {
 
 // service is the value of a virtual server: scheduler, flags, seconds of persistence.
 func (r *frontend) service(list []model.Backend) string {
-	scheduler, flags, seconds := r.d.p.Scheduler, ipvs.Flags(0), int64(0)
+	scheduler, flags, seconds := cmp.Or(r.f.IPVSScheduler, r.d.p.Scheduler), ipvs.Flags(0), int64(0)
 	weighted := slices.ContainsFunc(list, func(b model.Backend) bool { return b.Weight != 1 })
 	switch {
 	case r.f.ConsistentHash: // without the client's port; another endpoint if the one that was drawn has no weight

@@ -98,8 +98,19 @@ func (f *Fake) PutReal(ctx context.Context, of VirtualKey, r Real) error {
 	if r.At.Port() == 0 || r.At.Addr().Is4() != of.Addr.Is4() {
 		return fmt.Errorf("put real server %s of %s: %w", r.At, of, unix.EINVAL)
 	}
-	v.reals[r.At] = Real{At: r.At, Weight: r.Weight}
+	now := v.reals[r.At] // its connections go on
+	now.At, now.Weight = r.At, r.Weight
+	v.reals[r.At] = now
 	return ctx.Err()
+}
+
+// Connect says how many connections a real server has.
+func (f *Fake) Connect(of VirtualKey, at netip.AddrPort, active, inactive uint32) {
+	if v := f.virtuals[of]; v != nil {
+		r := v.reals[at]
+		r.Active, r.Inactive = active, inactive
+		v.reals[at] = r
+	}
 }
 
 // DelVirtual implements Kernel.

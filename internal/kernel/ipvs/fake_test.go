@@ -27,7 +27,7 @@ func TestKernel(t *testing.T) {
 		}
 		k, err := Open(Config{NetNS: ns.FD()})
 		if errors.Is(err, ErrNoIPVS) {
-			t.Skip("this kernel has no IPVS: the emulated machines of test/vm have") // make test runs it there: test/vm/tests.txt
+			t.Skip("needs a kernel with IPVS: test/vm runs this test under two")
 		}
 		if err != nil {
 			t.Fatal(err)

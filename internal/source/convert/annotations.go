@@ -45,6 +45,8 @@ func extras(annotations map[string]string, r *report) model.Extras {
 			e.NodePortRanges = sourceRanges(value, field, r)
 		case "dns-park":
 			e.DNSPark = park(value, field, r)
+		case "ipvs-scheduler":
+			e.IPVSScheduler = scheduler(value, field, r)
 		default:
 			r.add(field, "unknown annotation: ignored")
 		}
@@ -98,6 +100,17 @@ func checkPortRange(item string) string {
 		return "the first port is above the last"
 	}
 	return ""
+}
+
+// scheduler reads the name of a scheduler of IPVS. Which ones there are, only the kernel knows: of one that it lacks
+// it is said when the Service is written.
+func scheduler(value, field string, r *report) string {
+	const longest = 15 // IP_VS_SCHEDNAME_MAXLEN, with its end
+	if value == "" || len(value) > longest || strings.Trim(value, "abcdefghijklmnopqrstuvwxyz") != "" {
+		r.add(field, "%q is no name of a scheduler of IPVS: they have up to %d small letters", value, longest)
+		return ""
+	}
+	return value
 }
 
 func sourceRanges(value, field string, r *report) []netip.Prefix {

@@ -42,7 +42,7 @@ func (d digester) service(s *model.Service, problems []model.Problem) uint64 {
 	if e.DNSPark != nil {
 		park = int64(*e.DNSPark)
 	}
-	writeAll(&h, []string{e.Weights, e.PortRange})
+	writeAll(&h, []string{e.Weights, e.PortRange, e.IPVSScheduler})
 	maphash.WriteComparable(&h, e.ConsistentHash)
 	maphash.WriteComparable(&h, park)
 	writeAll(&h, e.NodePortRanges)

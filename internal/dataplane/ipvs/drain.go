@@ -1,0 +1,60 @@
+package ipvs
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
+)
+
+var _ dataplane.Drainer = (*Driver)(nil)
+
+// Drained implements dataplane.Drainer: a real server without weight and without connections is done with, and so is a
+// virtual server that has no others. A connection that has ended counts for as long as IPVS remembers it, two minutes of TCP.
+func (d *Driver) Drained(ctx context.Context, lingering []dataplane.Key) ([]dataplane.Key, error) {
+	known := map[ipvs.VirtualKey]inUse{}
+	var out []dataplane.Key
+	for _, k := range lingering {
+		of, at := server(k)
+		used, read := known[of]
+		if !read {
+			reals, err := d.p.IPVS.Reals(ctx, of)
+			if err != nil {
+				return nil, fmt.Errorf("look for connections: %w", err)
+			}
+			used = busy(reals)
+			known[of] = used
+		}
+		if !used[at] {
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+// inUse are the real servers of a virtual one that are, and the zero value stands for any of them.
+type inUse map[netip.AddrPort]bool
+
+func busy(reals []ipvs.Real) inUse {
+	used := inUse{}
+	for _, r := range reals {
+		if r.Weight > 0 || r.Active+r.Inactive > 0 {
+			used[r.At], used[netip.AddrPort{}] = true, true
+		}
+	}
+	return used
+}
+
+// server tells of which virtual server a lingering object is, and of which real one, if it is of one.
+func server(k dataplane.Key) (of ipvs.VirtualKey, at netip.AddrPort) {
+	switch k.Kind {
+	case kindOwned:
+		return ownedKey(k.ID, k.Family), at
+	case kindReal:
+		return parseReal(k.ID, k.Family)
+	}
+	of, _ = parseVirtual(k.ID, k.Family)
+	return of, at
+}

@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+)
+
+// drainDriver is a data plane whose chains linger for an hour, unless they are idle.
+type drainDriver struct {
+	*memDriver
+	idle  bool // under the mutex of memDriver, as all that follows
+	err   error
+	asked [][]dataplane.Key
+}
+
+func (d *drainDriver) Linger(k dataplane.Key) time.Duration {
+	if k.Kind == kindChain {
+		return time.Hour
+	}
+	return 0
+}
+
+func (d *drainDriver) Drained(_ context.Context, lingering []dataplane.Key) ([]dataplane.Key, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, lingering)
+	if !d.idle {
+		return nil, d.err
+	}
+	return lingering, nil
+}
+
+func (d *drainDriver) state() (asked int, last []dataplane.Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.asked) > 0 {
+		last = d.asked[len(d.asked)-1]
+	}
+	return len(d.asked), last
+}
+
+// TestWhatIsDrainedGoesBeforeItsTime: and nobody is asked while nothing lingers, or more often than each drainPause.
+func TestWhatIsDrainedGoesBeforeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &drainDriver{memDriver: newMemDriver(), err: errors.New("no answer")}
+		b := newBench(d.memDriver, func(p *Params) { p.Driver = d })
+		chain := key(kindChain, "lb-3")
+		has := func() bool { return d.snapshot()[chain] != "" }
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 1, 2, 3), synced)
+			time.Sleep(time.Minute)
+			if n, _ := d.state(); n != 0 {
+				t.Fatalf("asked %d times about nothing", n)
+			}
+			b.put(sliceEvent(1, 1, 2))
+			time.Sleep(10*drainPause - time.Second)
+			if n, last := d.state(); n != 10 || !slices.Equal(last, []dataplane.Key{chain}) || !has() {
+				t.Fatalf("asked %d times, the last time about %v; it is there: %v", n, last, has())
+			}
+			d.mu.Lock()
+			d.idle = true
+			d.mu.Unlock()
+			time.Sleep(drainPause)
+			if n, _ := d.state(); n != 11 || has() {
+				t.Fatalf("asked %d times; it is there: %v", n, has())
+			}
+			time.Sleep(10 * drainPause)
+			if n, _ := d.state(); n != 11 {
+				t.Fatalf("asked %d times, also about nothing", n)
+			}
+		})
+	})
+}
