@@ -58,6 +58,8 @@ type agent struct {
 type task struct {
 	name string
 	run  func(context.Context) error
+	// late: it listens where the agent before it does, and begins when that has ended.
+	late bool
 }
 
 // newAgent builds the graph. A SIGTERM that comes meanwhile ends ctx, and with it the
@@ -106,7 +108,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*
 	a.add("host addresses", func(ctx context.Context) error {
 		return node.New(node.Config{Log: log.Logger}).Run(ctx, a.put)
 	})
-	a.add("health check node ports", a.service.Run)
+	a.addLate("health check node ports", a.service.Run)
 	a.add("engine", a.engine.Run)
 	a.add("change of mode", a.migration.wait)
 	if l.told.underWay() {
@@ -125,6 +127,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*
 func (a *agent) addBeside(plane *opened) error {
 	if a.rootless != nil {
 		a.addLeftovers()
+		a.addHandover()
 		return a.addUserspace()
 	}
 	a.addConntrack()
@@ -156,7 +159,11 @@ func probe(ctx context.Context, d dataplane.Driver) (dataplane.Caps, error) {
 }
 
 func (a *agent) add(name string, run func(context.Context) error) {
-	a.tasks = append(a.tasks, task{name, run})
+	a.tasks = append(a.tasks, task{name: name, run: run})
+}
+
+func (a *agent) addLate(name string, run func(context.Context) error) {
+	a.tasks = append(a.tasks, task{name: name, run: run, late: true})
 }
 
 // put hands a source's event to the engine; any goroutine may call it.
@@ -179,16 +186,23 @@ func (a *agent) put(ev model.Event) {
 func (a *agent) run(ctx context.Context) error {
 	logSysctls(a.log.Logger, a.prepareKernel())
 	a.log.Info("starting", "mode", a.cfg.Mode, "node", a.cfg.NodeName, "families", fmt.Sprint(a.caps.Families))
-	g, ctx := errgroup.WithContext(ctx)
+	g, tasks := errgroup.WithContext(ctx)
 	for _, t := range a.tasks {
 		g.Go(func() error {
-			if err := t.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			if t.late && !a.mayListen(tasks) {
+				return nil
+			}
+			if err := t.run(tasks); err != nil && !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("%s: %w", t.name, err)
 			}
 			return nil
 		})
 	}
 	err := g.Wait()
+	if errors.Is(err, errHandedOver) {
+		a.drain(ctx)
+		return nil
+	}
 	if a.rootless != nil {
 		a.log.Info("stopped; Services are refused until the next start")
 		return err

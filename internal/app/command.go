@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/control"
 	"github.com/fairlead/fairlead/internal/inspect/cli"
 	"github.com/fairlead/fairlead/internal/wait"
 )
@@ -84,9 +85,15 @@ func dispatch(ctx context.Context, cfg *config.Config, l *launch) error {
 
 // serve runs an agent until ctx ends, a task fails or the mode is to change.
 func serve(ctx context.Context, cfg *config.Config, log logger, l *launch) error {
-	socket, err := takeNamespace(ctx, cfg, l.version, log.Logger)
+	heir, err := heirOf(ctx, cfg)
 	if err != nil {
 		return err
+	}
+	var socket *control.Socket // an heir gets it when the agent before it has given it back
+	if !heir {
+		if socket, err = takeNamespace(ctx, cfg, l.version, log.Logger); err != nil {
+			return err
+		}
 	}
 	if socket != nil {
 		defer func() { _ = socket.Close() }()
@@ -98,6 +105,9 @@ func serve(ctx context.Context, cfg *config.Config, log logger, l *launch) error
 	}
 	if err != nil {
 		return err
+	}
+	if heir {
+		a.becomeHeir()
 	}
 	if socket != nil {
 		a.inspection.serve(socket)

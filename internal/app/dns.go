@@ -52,7 +52,7 @@ func (a *agent) addDNS(source string) error {
 		a.log.Warn("--dns-intercept is not done: it takes nftables rules, and userspace mode writes none")
 	}
 	if !cfg.Intercept || a.rootless != nil {
-		a.add("DNS server", serve)
+		a.addLate("DNS server", serve)
 		return nil
 	}
 	k, err := nft.Open(nft.Config{})

@@ -25,7 +25,7 @@ func (a *agent) serve(name string, addr netip.AddrPort, h http.Handler) {
 	}
 	s := health.NewServer(health.ServerParams{Name: name, Addr: addr, Handler: h, HardFail: a.cfg.BindAddressHardFail,
 		Profiles: name == "metrics" && a.cfg.Profiling, Log: a.log.Logger})
-	a.add(name+" server", func(ctx context.Context) error { return s.Run(ctx) })
+	a.addLate(name+" server", func(ctx context.Context) error { return s.Run(ctx) })
 }
 
 // onHealthPortError reports a healthCheckNodePort that cannot be bound, as

@@ -17,7 +17,8 @@ func (a *agent) addSource(version string) ([]string, error) {
 	cfg := a.cfg
 	headless := len(cfg.DNS.Addrs) > 0 // only DNS wants them
 	if cfg.Manifests != "" {
-		s := file.New(file.Config{Dir: cfg.Manifests, EmptyDeletes: cfg.ManifestsEmptyDeletes, NodeName: cfg.NodeName, Headless: headless, Log: a.log.Logger})
+		s := file.New(file.Config{Dir: cfg.Manifests, EmptyDeletes: cfg.ManifestsEmptyDeletes, NodeName: cfg.NodeName, Headless: headless,
+			LocalEndpoints: a.rootless != nil, Log: a.log.Logger})
 		a.add("manifests", func(ctx context.Context) error { return s.Run(ctx, a.put) })
 		return []string{file.Name, node.Name}, nil
 	}

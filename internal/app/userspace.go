@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/dataplane/userspace"
 	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/handover"
 	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/relay"
@@ -27,11 +28,15 @@ type rootless struct {
 	driver *userspace.Driver
 	table  *placeTable // nil without --userspace-map
 	warn   func(svc model.ServiceKey, reason, text string)
+
+	heir  bool          // it goes on in the place of an agent that runs
+	begun chan struct{} // closed when it listens, and nobody else does any more
+	given *handover.Given
 }
 
 func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
 	log := newLogger(cfg.Logging).Logger
-	r := &rootless{warn: func(model.ServiceKey, string, string) {}}
+	r := &rootless{begun: make(chan struct{}), warn: func(model.ServiceKey, string, string) {}}
 	p := userspace.Params{Log: log, OnBindError: func(svc model.ServiceKey, err error) { r.warn(svc, "FailedToListen", err.Error()) }}
 	var err error
 	if p.Plan, p.Routes, err = addresses(ctx, cfg.Userspace.Addresses); err != nil {

@@ -1,23 +1,33 @@
 package config
 
-import "github.com/spf13/pflag"
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
 
 // Userspace are the settings of userspace mode.
 type Userspace struct {
 	Addresses          string // "service" or "loopback"; "" = as the namespace allows
 	Map                string // file that says where each Service is answered; "" = none
 	ServiceConnections int    // most connections of one Service; 0 = its fair share only
+	// Takeover: go on in the place of an agent that runs, with its sockets.
+	Takeover bool
+	// DrainGrace is how long connections go on in a process that has handed over.
+	DrainGrace time.Duration
 }
 
 // userspaceNames are its flags; they hold beside --config too.
 func userspaceNames() []string {
-	return []string{"userspace-addresses", "userspace-map", "userspace-service-connections"}
+	return []string{"userspace-addresses", "userspace-map", "userspace-service-connections", "userspace-drain-grace", "takeover"}
 }
 
 func (u *Userspace) add(fs *pflag.FlagSet) {
 	fs.StringVar(&u.Addresses, "userspace-addresses", "auto", "where Services are answered in userspace mode: service, on their own addresses (needs CAP_NET_ADMIN and should have a network namespace of its own); loopback, on addresses in 127.0.0.0/8; or auto, the first in a user namespace that allows it, else the second")
 	fs.StringVar(&u.Map, "userspace-map", "", "file into which userspace mode writes where each Service is answered, a line for each port")
 	fs.IntVar(&u.ServiceConnections, "userspace-service-connections", 0, "most connections of one Service in userspace mode; 0: as many as file descriptors are still free")
+	fs.BoolVar(&u.Takeover, "takeover", false, "userspace mode: take the listening sockets over from the agent that runs here, which then ends with its last connection; nobody is refused meanwhile")
+	fs.DurationVar(&u.DrainGrace, "userspace-drain-grace", 15*time.Minute, "how long connections go on in an agent of userspace mode that has handed over to the next one; 0: they end at once")
 }
 
 // fill checks and takes over the settings.
@@ -32,6 +42,9 @@ func (u *Userspace) fill(v *validator) Userspace {
 	}
 	if out.ServiceConnections < 0 {
 		v.badOwn("userspace-service-connections", "a negative number", "must be 0 or more")
+	}
+	if out.DrainGrace < 0 {
+		v.badOwn("userspace-drain-grace", out.DrainGrace.String(), "must not be negative")
 	}
 	return out
 }

@@ -29,10 +29,10 @@ func (l peerListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		p := &peerConn{Conn: c, uid: -1, leave: func() {}}
-		if cred, err := peer(c); err == nil {
+		if cred, err := Peer(c); err == nil {
 			p.uid = peerUID(cred.Uid)
 		}
-		if trusted(int(p.uid)) {
+		if Trusted(int(p.uid)) {
 			return p, nil
 		}
 		select {
@@ -68,7 +68,7 @@ func (u peerUID) String() string { return strconv.Itoa(int(u)) }
 // is not for every process that shares the node's network.
 func rootOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if uid, err := strconv.Atoi(r.RemoteAddr); err != nil || !trusted(uid) {
+		if uid, err := strconv.Atoi(r.RemoteAddr); err != nil || !Trusted(uid) {
 			http.Error(w, "only root may ask the agent", http.StatusForbidden)
 			return
 		}
@@ -76,10 +76,11 @@ func rootOnly(next http.Handler) http.Handler {
 	})
 }
 
-func trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
+// Trusted tells whether a user may ask and be asked: root, and the agent's own.
+func Trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
 
-// peer gives the process at the other end: who connected, or who listens.
-func peer(c net.Conn) (*unix.Ucred, error) {
+// Peer gives the process at the other end: who connected, or who listens.
+func Peer(c net.Conn) (*unix.Ucred, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		return nil, fmt.Errorf("ask who is at the other end of a %T: no Unix socket", c)

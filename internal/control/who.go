@@ -114,8 +114,8 @@ func dial(ctx context.Context) (net.Conn, *unix.Ucred, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask the agent of this network namespace: %w", err)
 	}
-	cred, err := peer(c)
-	if err == nil && !trusted(int(cred.Uid)) {
+	cred, err := Peer(c)
+	if err == nil && !Trusted(int(cred.Uid)) {
 		err = &SquattedError{PID: int(cred.Pid), UID: int(cred.Uid)}
 	}
 	if err != nil {

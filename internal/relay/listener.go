@@ -2,9 +2,11 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,29 +23,36 @@ type Listener struct {
 		syscall.Conn
 		Close() error
 	}
+	flows *flows // of UDP
+	gate  gate
 }
 
 // Listen opens a socket for a Target.
 func (r *Relay) Listen(t *Target, at netip.AddrPort, p model.Protocol) (*Listener, error) {
+	return r.ListenAgain(t, at, p, Heritage{})
+}
+
+// ListenAgain goes on with a socket that another process had, if there is one.
+func (r *Relay) ListenAgain(t *Target, at netip.AddrPort, p model.Protocol, h Heritage) (*Listener, error) {
 	l := &Listener{t: t, at: at}
-	cfg := net.ListenConfig{Control: l.prepare, KeepAliveConfig: keepAlive()}
-	cfg.SetMultipathTCP(false) // its sockets do not splice
+	var serve func()
 	switch p {
 	case model.TCP:
-		ln, err := cfg.Listen(context.Background(), "tcp", at.String())
+		ln, err := l.listenTCP(h.Socket)
 		if err != nil {
 			return nil, err
 		}
-		l.sock = ln.(*net.TCPListener)
-		r.work.Go(func() { r.accept(l, ln.(*net.TCPListener)) })
+		l.sock = ln
+		l.gate.init(ln.SetDeadline)
+		serve = func() { r.accept(l, ln) }
 	case model.UDP:
-		pc, err := cfg.ListenPacket(context.Background(), "udp", at.String())
+		c, err := l.listenUDP(h.Socket)
 		if err != nil {
 			return nil, err
 		}
-		u := newFlows(l, pc.(*net.UDPConn))
-		l.sock = u.conn
-		r.work.Go(func() { u.receive(r.ctx) })
+		l.sock, l.flows = c, newFlows(l, c)
+		l.gate.init(c.SetReadDeadline)
+		serve = func() { l.flows.receive(r.ctx) }
 	default:
 		return nil, fmt.Errorf("%s is not carried", p)
 	}
@@ -51,8 +60,55 @@ func (r *Relay) Listen(t *Target, at netip.AddrPort, p model.Protocol) (*Listene
 	t.mu.Lock()
 	t.listeners[l] = struct{}{}
 	t.mu.Unlock()
-	l.refilter() // what the Target was told meanwhile
+	l.refilter() // what the Target was told meanwhile, or a socket's last owner was not
+	for _, f := range h.Flows {
+		l.flows.adopt(f)
+	}
+	r.work.Go(func() {
+		defer l.gate.leave()
+		serve()
+	})
 	return l, nil
+}
+
+func (l *Listener) config() *net.ListenConfig {
+	cfg := &net.ListenConfig{Control: l.prepare, KeepAliveConfig: keepAlive()}
+	cfg.SetMultipathTCP(false) // its sockets do not splice
+	return cfg
+}
+
+func (l *Listener) listenTCP(f *os.File) (*net.TCPListener, error) {
+	var ln net.Listener
+	var err error
+	if f == nil {
+		ln, err = l.config().Listen(context.Background(), "tcp", l.at.String())
+	} else {
+		ln, err = net.FileListener(f)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t, ok := ln.(*net.TCPListener); ok {
+		return t, nil
+	}
+	return nil, errors.Join(fmt.Errorf("the socket for %s is not TCP's", l.at), ln.Close())
+}
+
+func (l *Listener) listenUDP(f *os.File) (*net.UDPConn, error) {
+	var c net.PacketConn
+	var err error
+	if f == nil {
+		c, err = l.config().ListenPacket(context.Background(), "udp", l.at.String())
+	} else {
+		c, err = net.FilePacketConn(f)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := c.(*net.UDPConn); ok {
+		return u, nil
+	}
+	return nil, errors.Join(fmt.Errorf("the socket for %s is not UDP's", l.at), c.Close())
 }
 
 // prepare readies the socket before it is bound: no client that the filter keeps out
@@ -111,5 +167,7 @@ func (l *Listener) Close() error {
 	if was {
 		l.t.r.budget.aside(-1)
 	}
-	return l.sock.Close()
+	err := l.sock.Close()
+	l.gate.open()
+	return err
 }

@@ -33,6 +33,10 @@ func (r *Relay) accept(l *Listener, ln *net.TCPListener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			l.gate.wait()
+			continue
+		}
 		if err != nil { // out of descriptors or memory: others have used them
 			r.complain(l.t.service(), "cannot accept a connection", err)
 			select {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 const (
@@ -46,13 +48,16 @@ func newFlows(l *Listener, conn *net.UDPConn) *flows {
 // receive takes the clients' datagrams until the socket is closed; then their flows
 // end.
 func (u *flows) receive(ctx context.Context) {
-	stop := context.AfterFunc(ctx, func() { _ = u.conn.Close() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = u.l.Close() })()
 	buf := make([]byte, maxDatagram)
 	for {
 		n, client, err := u.conn.ReadFromUDPAddrPort(buf)
 		if errors.Is(err, net.ErrClosed) {
 			break
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			u.l.gate.wait()
+			continue
 		}
 		if err != nil {
 			continue // an ICMP error about an answer of ours
@@ -103,11 +108,17 @@ func (u *flows) flow(client netip.AddrPort) *flow {
 		u.r.budget.give(svc, 1)
 		return nil
 	}
+	u.r.counts.accepted.Add(1)
 	f = &flow{server: c.(*net.UDPConn), at: at, last: now}
+	u.start(client, f, svc)
+	return f
+}
+
+// start begins to carry a flow's answers; one descriptor has been taken for it.
+func (u *flows) start(client netip.AddrPort, f *flow, svc model.ServiceKey) {
 	u.mu.Lock()
 	u.by[client] = f
 	u.mu.Unlock()
-	u.r.counts.accepted.Add(1)
 	u.r.counts.flows.Add(1)
 	u.r.work.Go(func() {
 		u.answer(client, f)
@@ -115,7 +126,6 @@ func (u *flows) flow(client netip.AddrPort) *flow {
 		u.r.counts.flows.Add(-1)
 		u.r.budget.give(svc, 1)
 	})
-	return f
 }
 
 // answer carries one flow's datagrams back until it is idle, its endpoint refuses, or

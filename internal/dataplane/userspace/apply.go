@@ -23,6 +23,9 @@ import (
 func (d *Driver) Apply(_ context.Context, b dataplane.Batch) (dataplane.Applied, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.giving {
+		return dataplane.Applied{}, errHandingOver
+	}
 	ops := append(d.leftOver(b), b.Ops...)
 	slices.SortStableFunc(ops, func(x, y dataplane.Op) int { return cmp.Compare(turn(&x), turn(&y)) })
 	for i := range ops {
@@ -171,8 +174,13 @@ func (d *Driver) newSocket(k dataplane.Key) (*socket, error) {
 
 // listen opens a socket. A port that somebody else has, or an address that is not here,
 // is told once and waits; anything else is the caller's to try again.
-func (d *Driver) listen(s *socket) error {
-	l, err := d.p.Relay.Listen(s.target.Target, s.at, s.proto)
+func (d *Driver) listen(s *socket) error { return d.listenAgain(s, relay.Heritage{}) }
+
+func (d *Driver) listenAgain(s *socket, h relay.Heritage) error {
+	if d.waits {
+		return nil
+	}
+	l, err := d.p.Relay.ListenAgain(s.target.Target, s.at, s.proto, h)
 	switch {
 	case err == nil:
 		s.open, s.told = l, false

@@ -6,8 +6,10 @@
 // that makes a Service's address local (only in a network namespace of our own), a
 // Frontend with its endpoints, and a socket. Where the sockets are, package
 // addressplan decides. A restart begins from nothing, for sockets end with their
-// process; only the routes are found again.
+// process; only the routes are found again. With a handover (Hold, Begin) it begins with
+// the sockets of the process before it.
 //
 // The engine's goroutine calls everything but Watch, which tries again, on a
-// goroutine of its own, to open sockets whose port somebody else has.
+// goroutine of its own, to open sockets whose port somebody else has, and the handover's
+// methods, which have one too.
 package userspace

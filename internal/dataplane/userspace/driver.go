@@ -2,6 +2,7 @@ package userspace
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -44,6 +45,9 @@ type Driver struct {
 	where   map[model.Family]string
 	targets map[string]*target
 	sockets map[string]*socket
+	waits   bool // for Begin: no socket is opened before
+	legacy  legacy
+	giving  bool // Pause: nothing may change
 	broken  bool // an Apply failed half-way: what is held is not what was committed
 }
 
@@ -67,6 +71,9 @@ type socket struct {
 	open   *relay.Listener // nil: it waits
 	told   bool
 }
+
+// place is where the socket is, whoever is asked there.
+func (s *socket) place() string { return fmt.Sprintf("%s/%s", s.at, s.proto) }
 
 // New makes a Driver that holds nothing.
 func New(p Params) *Driver {
@@ -124,6 +131,9 @@ func (d *Driver) Watch(ctx context.Context, _ func()) error {
 func (d *Driver) retry() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.giving || d.waits {
+		return
+	}
 	for _, s := range d.sockets {
 		if s.open != nil {
 			continue

@@ -51,8 +51,12 @@ func parseVIP(s string) (netip.Addr, error) {
 }
 
 // parseEndpoint reads an address that connections are sent to: what the API
-// server allows in an EndpointSlice (ValidateEndpointIP).
-func parseEndpoint(s string) (netip.Addr, error) {
+// server allows in an EndpointSlice (ValidateEndpointIP), and loopback addresses
+// where the endpoints are processes of this machine.
+func (c *Converter) parseEndpoint(s string) (netip.Addr, error) {
+	if a, err := parseAddr(s); c.LocalEndpoints && err == nil && a.IsLoopback() {
+		return a, nil
+	}
 	a, err := parseVIP(s)
 	if err == nil && a.IsLinkLocalUnicast() {
 		return a, fmt.Errorf("%s is a link-local address", a)

@@ -19,6 +19,9 @@ const maxInterned = 1 << 16
 
 // Converter converts objects. See New.
 type Converter struct {
+	// LocalEndpoints allows endpoints on loopback addresses; set it before the first use.
+	LocalEndpoints bool
+
 	mu    sync.Mutex
 	names map[string]string
 	hints map[string]*model.Hints

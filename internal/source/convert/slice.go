@@ -92,7 +92,7 @@ func (c *Converter) endpoints(o *discoveryv1.EndpointSlice, family model.Family,
 			r.add(in("endpoints", i, "addresses"), "missing")
 			continue
 		}
-		a, err := parseEndpoint(e.Addresses[0])
+		a, err := c.parseEndpoint(e.Addresses[0])
 		if err != nil {
 			r.add(in("endpoints", i, "addresses[0]"), "%v", err)
 			continue

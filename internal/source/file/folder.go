@@ -65,9 +65,11 @@ type folder struct {
 }
 
 func newFolder(c Config) *folder {
+	read := convert.New()
+	read.LocalEndpoints = c.LocalEndpoints
 	return &folder{
 		dir: c.Dir, log: c.Log, seed: maphash.MakeSeed(), stampOf: stampOf, node: c.NodeName, empty: c.EmptyDeletes,
-		reader: &reader{convert: convert.New(), nodeName: c.NodeName, headless: c.Headless},
+		reader: &reader{convert: read, nodeName: c.NodeName, headless: c.Headless},
 		files:  make(map[string]*manifest), catalog: newCatalog(), ignored: make(map[string]bool),
 	}
 }

@@ -19,6 +19,9 @@ type Config struct {
 	Dir      string
 	NodeName string // only this Node's manifest is delivered
 	Headless bool   // deliver headless Services and their slices, and those of other proxies, for DNS
+	// LocalEndpoints allows endpoints on loopback addresses, which no API server does:
+	// only who connects from this machine itself can reach them.
+	LocalEndpoints bool
 	// EmptyDeletes: a folder without a manifest means that there is no Service; else
 	// it is taken for one that is not filled yet, and what an earlier run left stays.
 	EmptyDeletes bool

@@ -1,0 +1,140 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/control"
+	"github.com/fairlead/fairlead/internal/dataplane/userspace"
+	"github.com/fairlead/fairlead/internal/handover"
+)
+
+// errHandedOver ends the agent's tasks: another process goes on with its sockets.
+var errHandedOver = errors.New("handed over to the next agent")
+
+// heirOf tells whether this process is to go on in the place of an agent that runs.
+func heirOf(ctx context.Context, cfg *config.Config) (bool, error) {
+	if !cfg.Userspace.Takeover || cfg.Mode != userspace.Name {
+		return false, nil
+	}
+	who, err := control.Ask(ctx)
+	var squatted *control.SquattedError
+	switch {
+	case errors.Is(err, control.ErrNoAgent), errors.Is(err, control.ErrHeld), errors.As(err, &squatted):
+		return false, nil // a start like any other: takeNamespace has more to say of it
+	case err != nil:
+		return false, err
+	case who.Mode != userspace.Name:
+		return false, fmt.Errorf("cannot take over: %w, in mode %s, which hands nothing over", &control.TakenError{Who: who}, who.Mode)
+	}
+	return true, nil
+}
+
+// becomeHeir has the agent open no socket before it takes over.
+func (a *agent) becomeHeir() {
+	a.rootless.heir = true
+	a.rootless.driver.Hold()
+}
+
+// addHandover takes over, if the agent is an heir, and then gives what it has to the
+// next process that asks.
+func (a *agent) addHandover() {
+	r := a.rootless
+	a.add("handover", func(ctx context.Context) error {
+		if r.heir {
+			if err := a.inherit(ctx); err != nil {
+				return err
+			}
+		}
+		close(r.begun)
+		if r.heir {
+			a.control(ctx)
+		}
+		r.given = handover.Give(ctx, handover.Params{Giver: r.driver, Log: a.log.Logger})
+		if r.given == nil {
+			return nil
+		}
+		a.log.Info("handed over", "to", r.given.To, "connections", r.relay.Counts().Connections)
+		return errHandedOver
+	})
+}
+
+// mayListen waits until the agent before this one is out of the way; false: ctx has
+// ended before.
+func (a *agent) mayListen(ctx context.Context) bool {
+	if a.rootless == nil {
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-a.rootless.begun:
+		return true
+	}
+}
+
+// inherit waits until this process is ready, and takes over.
+func (a *agent) inherit(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.follow.inKernel:
+	}
+	d := a.rootless.driver
+	t, err := handover.Ask(ctx, 0, d.Inherit)
+	if errors.Is(err, handover.ErrNobody) { // it has ended meanwhile
+		a.log.Info("there is nobody left to take over from")
+		d.Begin()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.Begin()
+	t.Close()
+	if err := t.Wait(); err != nil {
+		a.log.Warn("the agent before this one has not freed its addresses yet", "pid", t.From, "error", err)
+	}
+	a.log.Info("took over", "from", t.From, "sockets", d.Sockets(), "clients", a.rootless.relay.Counts().Flows)
+	return nil
+}
+
+// control makes an heir the agent of its network namespace, as soon as the one before
+// it is gone.
+func (a *agent) control(ctx context.Context) {
+	for told := false; ; {
+		socket, err := takeNamespace(ctx, a.cfg, a.inspection.version, a.log.Logger)
+		if err == nil {
+			if socket != nil {
+				a.inspection.serve(socket)
+				a.migration.serve(socket)
+				context.AfterFunc(ctx, func() { _ = socket.Close() })
+			}
+			return
+		}
+		if !told {
+			told = true
+			a.log.Warn("not yet the agent of this network namespace; trying again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// drain carries the connections of an agent that has handed over to their end.
+func (a *agent) drain(ctx context.Context) {
+	r := a.rootless
+	r.given.Close() // whatever was in the next one's way is closed
+	left := r.relay.Drain(ctx, a.cfg.Userspace.DrainGrace)
+	if left > 0 {
+		a.log.Warn("stopped; connections were ended that had not", "connections", left, "grace", a.cfg.Userspace.DrainGrace)
+		return
+	}
+	a.log.Info("stopped; the last connection has ended")
+}

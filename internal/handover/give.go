@@ -1,0 +1,173 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/control"
+)
+
+// Giver is what has something to hand over. Its methods are called one at a time.
+type Giver interface {
+	// Pause stops taking anything new; nothing that it has may change any more.
+	Pause()
+	// Estate names everything; the Items' files are closed by who is told.
+	Estate(emit func(Item) error) error
+	// Resume undoes Pause: nobody has taken anything.
+	Resume()
+	// Release gives up what was handed over; another process has it.
+	Release()
+}
+
+// Params configure Give.
+type Params struct {
+	Giver Giver
+	Limit time.Duration // of each step of the other side; 0 = 20 s
+	Log   *slog.Logger
+}
+
+// Given is a handover that has happened. The other side waits for Close: then the
+// addresses of this process are to be free.
+type Given struct {
+	To   int // the process
+	conn *net.UnixConn
+}
+
+// Close tells the other side that nothing of ours is in its way.
+func (g *Given) Close() { _ = g.conn.Close() }
+
+// Give waits until another process has taken everything, or ctx ends: then it gives
+// nil. A handover that fails is logged, and changes nothing.
+func Give(ctx context.Context, p Params) *Given {
+	if p.Limit == 0 {
+		p.Limit = stepLimit
+	}
+	l := listen(ctx, p.Log)
+	if l == nil {
+		return nil
+	}
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	defer func() { _ = l.Close() }()
+	for {
+		c, err := l.AcceptUnix()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			p.Log.Warn("cannot accept a request to hand over", "error", err)
+			pause(ctx)
+			continue
+		}
+		g, err := give(c, p)
+		if err == nil {
+			return g
+		}
+		_ = c.Close()
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the process that asked for it has gone")
+		}
+		p.Log.Warn("a handover has failed: this agent goes on", "error", err)
+	}
+}
+
+// listen tries until it can: the agent before us may have the name for a moment.
+func listen(ctx context.Context, log *slog.Logger) *net.UnixListener {
+	for told := false; ctx.Err() == nil; pause(ctx) {
+		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: Name, Net: "unixpacket"})
+		if err == nil {
+			return l
+		}
+		if !told {
+			told = true
+			log.Warn("cannot be asked to hand over yet; trying again", "socket", Name, "error", err)
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+}
+
+func give(c *net.UnixConn, p Params) (*Given, error) {
+	who, err := control.Peer(c)
+	if err != nil {
+		return nil, err
+	}
+	if !control.Trusted(int(who.Uid)) {
+		return nil, fmt.Errorf("pid %d of user %d asks for it, who is not this agent's", who.Pid, who.Uid)
+	}
+	w := wire{c, p.Limit}
+	p.Giver.Pause()
+	err = sendAll(w, p.Giver)
+	if err == nil {
+		err = lastWord(w)
+	}
+	if err != nil {
+		p.Giver.Resume()
+		return nil, err
+	}
+	p.Giver.Release()
+	return &Given{To: int(who.Pid), conn: c}, nil
+}
+
+func sendAll(w wire, g Giver) error {
+	var batch []Item
+	size := 0
+	flush := func() error {
+		defer closeFiles(batch)
+		if len(batch) == 0 {
+			return nil
+		}
+		return w.send(batch)
+	}
+	err := g.Estate(func(it Item) error {
+		if n := len(it.Value); len(batch) == batchItems || size+n > batchBytes {
+			err := flush()
+			if batch, size = nil, 0; err != nil {
+				closeFiles([]Item{it})
+				return err
+			}
+		}
+		batch, size = append(batch, it), size+len(it.Value)
+		return nil
+	})
+	if err != nil {
+		closeFiles(batch)
+		return err
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	return w.say(wordEnd)
+}
+
+// lastWord waits until the other side has taken everything. When the time is over, what
+// it says later must not count: the kernel refuses further words first, and one that
+// came before that is heard. So both sides think the same.
+func lastWord(w wire) error {
+	err := w.hear(wordMine)
+	var late net.Error
+	if !errors.As(err, &late) || !late.Timeout() {
+		return err
+	}
+	raw, rawErr := w.c.SyscallConn()
+	if rawErr != nil {
+		return rawErr
+	}
+	_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RD) })
+	if w.hear(wordMine) == nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,90 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/control"
+)
+
+// ErrNobody says that there is nobody to take from.
+var ErrNobody = errors.New("no agent of userspace mode runs in this network namespace")
+
+// Taken is a handover that has happened, from the taker's side.
+type Taken struct {
+	From  int // the process
+	Items []Item
+	w     wire
+}
+
+// Ask takes everything that the agent of this network namespace has. usable is asked
+// whether it is of use, before it is taken. On an error the other side has kept all.
+// limit bounds each step; 0 = 20 s.
+func Ask(ctx context.Context, limit time.Duration, usable func([]Item) error) (*Taken, error) {
+	if limit == 0 {
+		limit = stepLimit
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "unixpacket", Name)
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil, ErrNobody
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the agent to hand over: %w", err)
+	}
+	t := &Taken{w: wire{c.(*net.UnixConn), limit}}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	err = t.take(usable)
+	if !stop() {
+		err = errors.Join(err, ctx.Err())
+	}
+	if err != nil {
+		closeFiles(t.Items)
+		_ = c.Close()
+		return nil, fmt.Errorf("take over from the agent that runs: %w", err)
+	}
+	return t, nil
+}
+
+func (t *Taken) take(usable func([]Item) error) error {
+	who, err := control.Peer(t.w.c)
+	if err != nil {
+		return err
+	}
+	if !control.Trusted(int(who.Uid)) {
+		return &control.SquattedError{PID: int(who.Pid), UID: int(who.Uid)}
+	}
+	t.From = int(who.Pid)
+	for {
+		list, err := t.w.receive()
+		if err != nil {
+			return err
+		}
+		if list == nil {
+			break
+		}
+		t.Items = append(t.Items, list...)
+	}
+	if err := usable(t.Items); err != nil {
+		return err
+	}
+	return t.w.say(wordMine)
+}
+
+// Close closes the Items' files: whoever needs one has its own by now.
+func (t *Taken) Close() { closeFiles(t.Items) }
+
+// Wait waits until the other process has freed its addresses, or has no time left.
+func (t *Taken) Wait() error {
+	defer func() { _ = t.w.c.Close() }()
+	err := t.w.hear("")
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+package handover
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Name is the socket's address; @ stands for the zero byte of an abstract one.
+const Name = "@fairlead-handover"
+
+const (
+	stepLimit  = 20 * time.Second // how long either side waits for the other's next message
+	batchItems = 64               // the kernel passes at most 253 descriptors at once
+	batchBytes = 32 << 10
+	maxMessage = 128 << 10
+)
+
+// The messages that are no batch.
+const (
+	wordGot  = "got"  // a batch has arrived
+	wordMine = "mine" // everything has arrived, and is taken
+	wordEnd  = "end"  // there is no further batch
+)
+
+// Item is one thing that passes.
+type Item struct {
+	Kind  string `json:"kind"`
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
+	// File goes with it; nil for none. Whoever has the Item closes it.
+	File    *os.File `json:"-"`
+	HasFile bool     `json:"file,omitempty"`
+}
+
+func closeFiles(list []Item) {
+	for i := range list {
+		if list[i].File != nil {
+			_ = list[i].File.Close()
+		}
+	}
+}
+
+// wire is a connection whose messages keep their bounds and may hold descriptors.
+type wire struct {
+	c     *net.UnixConn
+	limit time.Duration
+}
+
+func (w wire) say(word string) error {
+	_ = w.c.SetWriteDeadline(time.Now().Add(w.limit))
+	_, err := w.c.Write([]byte(word))
+	return err
+}
+
+// hear waits for one word.
+func (w wire) hear(want string) error {
+	_ = w.c.SetReadDeadline(time.Now().Add(w.limit))
+	buf := make([]byte, 64)
+	n, err := w.c.Read(buf)
+	if err != nil {
+		return err
+	}
+	if got := string(buf[:n]); got != want {
+		return fmt.Errorf("the other side says %q, want %q", got, want)
+	}
+	return nil
+}
+
+// send sends a batch and waits until it has arrived.
+func (w wire) send(list []Item) error {
+	var fds []int
+	for i := range list {
+		if list[i].HasFile = list[i].File != nil; list[i].HasFile {
+			fd, err := number(list[i].File)
+			if err != nil {
+				return err
+			}
+			fds = append(fds, fd)
+		}
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	_ = w.c.SetWriteDeadline(time.Now().Add(w.limit))
+	if _, _, err := w.c.WriteMsgUnix(text, unix.UnixRights(fds...), nil); err != nil {
+		return err
+	}
+	return w.hear(wordGot)
+}
+
+// receive gives the next batch; nil after the last one.
+func (w wire) receive() ([]Item, error) {
+	_ = w.c.SetReadDeadline(time.Now().Add(w.limit))
+	text, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*batchItems))
+	n, m, flags, _, err := w.c.ReadMsgUnix(text, oob)
+	if err != nil {
+		return nil, err
+	}
+	files, err := descriptors(oob[:m])
+	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		err = errors.New("a message is cut: this process may open too few files")
+	}
+	if err == nil && string(text[:n]) == wordEnd {
+		return nil, nil
+	}
+	var list []Item
+	if err == nil {
+		err = json.Unmarshal(text[:n], &list)
+	}
+	for i := range list {
+		if list[i].HasFile && len(files) > 0 {
+			list[i].File, files = files[0], files[1:]
+		} else if list[i].HasFile && err == nil {
+			err = fmt.Errorf("%s %s comes without its descriptor", list[i].Kind, list[i].Key)
+		}
+	}
+	for _, f := range files {
+		_ = f.Close()
+	}
+	if err == nil {
+		err = w.say(wordGot)
+	}
+	if err != nil {
+		closeFiles(list)
+		return nil, err
+	}
+	return list, nil
+}
+
+// number is a file's descriptor. File.Fd would make it blocking, and with it the one
+// that is still in use.
+func number(f *os.File) (fd int, err error) {
+	raw, err := f.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(n uintptr) { fd = int(n) })
+	}
+	return fd, err
+}
+
+func descriptors(oob []byte) (files []*os.File, err error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	for i := range messages {
+		fds, e := unix.ParseUnixRights(&messages[i])
+		err = errors.Join(err, e)
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "handed over"))
+		}
+	}
+	return files, err
+}

@@ -1,0 +1,116 @@
+package relay
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+)
+
+// Heritage is a socket that another process had, with the UDP clients that it knew.
+type Heritage struct {
+	Socket *os.File // nil: a new one is opened. The caller closes it.
+	Flows  []Flow
+}
+
+// Flow is a UDP client and its endpoint, as another process may go on with it.
+type Flow struct {
+	Client, At netip.AddrPort
+	Last       time.Time // of the last datagram
+	Answered   bool
+	Socket     *os.File `json:"-"` // towards the endpoint; the caller closes it
+}
+
+// Client is one that session affinity remembers.
+type Client struct {
+	Addr  netip.Addr
+	At    netip.AddrPort
+	Until time.Time
+}
+
+// Pause stops taking clients, returns when none is being taken, and leaves the socket
+// open: they wait. Neither Close nor another Pause may run at the same time.
+func (l *Listener) Pause() { l.gate.shut() }
+
+// Resume goes on after Pause.
+func (l *Listener) Resume() {
+	l.refilter() // another process may have set its own
+	l.gate.open()
+}
+
+// Socket gives a second descriptor of the socket.
+func (l *Listener) Socket() (*os.File, error) {
+	return l.sock.(interface{ File() (*os.File, error) }).File()
+}
+
+// Flows gives the UDP clients, with second descriptors of their sockets. Those whose
+// socket can not be had are left out: they begin anew.
+func (l *Listener) Flows() (out []Flow) {
+	if l.flows == nil {
+		return nil
+	}
+	l.flows.mu.Lock()
+	defer l.flows.mu.Unlock()
+	for client, f := range l.flows.by {
+		if s, err := f.server.File(); err == nil {
+			out = append(out, Flow{Client: client, At: f.at, Last: f.last, Answered: f.answered, Socket: s})
+		}
+	}
+	return out
+}
+
+// adopt goes on with another process's client; if it can not, the client begins anew.
+func (u *flows) adopt(old Flow) {
+	c, err := net.FileConn(old.Socket)
+	if err != nil {
+		return
+	}
+	server, ok := c.(*net.UDPConn)
+	svc := u.l.t.service()
+	if !ok || u.r.budget.take(svc, 1) != nil {
+		_ = c.Close()
+		return
+	}
+	u.start(old.Client, &flow{server: server, at: old.At, last: old.Last, answered: old.Answered}, svc)
+}
+
+// Remembered gives the clients of session affinity.
+func (t *Target) Remembered() (out []Client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for a, s := range t.stuck {
+		out = append(out, Client{a, s.at, s.until})
+	}
+	return out
+}
+
+// Recall takes in the clients that another process remembered.
+func (t *Target) Recall(list []Client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.f.AffinityTimeout == 0 {
+		return
+	}
+	for _, c := range list {
+		if len(t.stuck) < maxStuck {
+			t.stuck[c.Addr] = stuck{c.At, c.Until}
+		}
+	}
+}
+
+// Drain waits for the last connection, until the time is over or ctx ends, and gives how
+// many were left; they are ended. Listeners must have been closed before.
+func (r *Relay) Drain(ctx context.Context, grace time.Duration) (left int64) {
+	ctx, stop := context.WithTimeout(ctx, grace)
+	defer stop()
+	done := make(chan struct{})
+	go func() { r.work.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		left = r.counts.open.Load()
+	}
+	r.Close()
+	return left
+}
