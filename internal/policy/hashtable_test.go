@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -173,6 +174,18 @@ func TestHashTableIsTheSameEverywhere(t *testing.T) {
 const goldenSum = 0x51016fa7
 
 const goldenTable = "[1 2 1 1 1 0 1 2 1 2 1 0]"
+
+// The table of many endpoints is larger, and it, too, is the same in every build.
+func TestLargeHashTableIsTheSameEverywhere(t *testing.T) {
+	f := hashed(t, "", pods(rand.New(rand.NewPCG(9, 9)), 300)...)
+	sum := fnv.New32()
+	for _, place := range f.HashTable {
+		sum.Write(binary.BigEndian.AppendUint16(nil, place))
+	}
+	if got, want := sum.Sum32(), uint32(0xdc32d187); got != want || len(f.HashTable) != 16384 {
+		t.Errorf("the sum of a table of %d places is %#x, it was %#x: clients would move", len(f.HashTable), got, want)
+	}
+}
 
 func TestWhoHasAHashTable(t *testing.T) {
 	for _, c := range []struct {
