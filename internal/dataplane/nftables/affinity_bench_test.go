@@ -46,6 +46,16 @@ func BenchmarkManyClients(b *testing.B) {
 			bed.Want(dataplanetest.Service(7), benchFrontend(7, 9+i%2))
 			bed.Sync(b)
 		}},
+		{"endpoint leaves or comes back, and another Service with it", func(i int) {
+			popular.Backends = all[:8-i%2]
+			bed.Want(popular.Service, popular)
+			bed.Want(dataplanetest.Service(7), benchFrontend(7, 9+i%2))
+			bed.Sync(b)
+		}},
+		{"from 3 000 to 3 100 endpoints elsewhere, or back", func(i int) {
+			bed.Want(dataplanetest.Service(8), benchFrontend(8, 3_000+i%2*100))
+			bed.Sync(b)
+		}},
 		{"Load", func(int) { bed.Load(b) }},
 		{"rebuild", func(int) {
 			if _, err := bed.Anew(b.Context(), model.IPv4); err != nil {
