@@ -25,7 +25,7 @@ func insides() []inside {
 	return []inside{
 		{"5000 endpoints", 5_000, 1, 1, 200},
 		{"5000 endpoints, 3 addresses", 5_000, 1, 3, 200},
-		{"50000 endpoints", 50_000, 1, 1, 50},
+		{"50000 endpoints", 50_000, 1, 1, 200},
 		{"500 ports x 12 addresses", 10, 500, 12, 10},
 	}
 }
@@ -45,11 +45,20 @@ func (s *inside) service() *corev1.Service {
 	return o
 }
 
+// podsOfANode is how many endpoints may be on this node: kubelets run 110 pods, some are told to run 250.
+const podsOfANode = 250
+
 // slice is the slice that holds endpoint number first, with the endpoint moved for
 // the round; round 0 is the start.
 func (s *inside) slice(first, round int) *discoveryv1.EndpointSlice {
 	o := slice(1, first, min(perSlice, s.endpoints-first))
 	o.Name = fmt.Sprintf("svc-1-%d", first/perSlice)
+	there := "node1"
+	for i := range o.Endpoints {
+		if first+i >= podsOfANode {
+			o.Endpoints[i].NodeName = &there
+		}
+	}
 	if round > 0 {
 		o.Endpoints[0].Addresses[0] = fmt.Sprintf("172.16.%d.%d", round>>8&255, round&255)
 	}
