@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/conntrack"
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/offload"
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/health"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
@@ -50,6 +51,7 @@ type agent struct {
 	localhost *localhost.Listeners // nil without IPv6
 	loopback  *localhost.Listeners // the same on 127.0.0.1, in ipvs mode only
 	rootless  *rootless            // nil but in userspace mode
+	offload   *offload.Driver      // nil where connections are not accelerated
 	tasks     []task
 }
 
@@ -71,6 +73,9 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*
 		return nil, err
 	}
 	a.driver, a.reads, a.rootless, a.place = plane.driver, plane.reads, plane.rootless, cmp.Or(string(plane.place), cfg.Mode)
+	if a.offload = plane.offload; a.offload == nil && a.rootless == nil {
+		removeOffload(ctx, log.Logger)
+	}
 	if a.caps, err = probe(ctx, a.driver); err != nil {
 		return nil, fmt.Errorf("proxy mode %s: %w", cfg.Mode, err)
 	}
@@ -106,7 +111,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*
 		return nil, err
 	}
 	a.add("host addresses", func(ctx context.Context) error {
-		return node.New(node.Config{Log: log.Logger}).Run(ctx, a.put)
+		return node.New(node.Config{Log: log.Logger, Up: a.offload != nil}).Run(ctx, a.put)
 	})
 	a.addLate("health check node ports", a.service.Run)
 	a.add("engine", a.engine.Run)

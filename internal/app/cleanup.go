@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane/offload"
 	"github.com/fairlead/fairlead/internal/dataplane/userspace"
 	"github.com/fairlead/fairlead/internal/dns/intercept"
 	"github.com/fairlead/fairlead/internal/kernel/link"
@@ -85,6 +86,7 @@ func Cleanup(ctx context.Context, log *slog.Logger) error {
 	problems := []error{err}
 	found, err := cleaning{log, k, takeover.Fairlead, len(theirs) == 0}.run(ctx)
 	problems = append(problems, err)
+	problems = append(problems, offload.Remove(ctx, k.NFT))
 	if err := cleanupDNS(ctx); err != nil {
 		problems = append(problems, fmt.Errorf("clean up the DNS interception: %w", err))
 	}

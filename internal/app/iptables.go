@@ -42,7 +42,11 @@ func openIPTables(ctx context.Context, cfg *config.Config) (opened, error) {
 	}
 	reads := func() int { c := count.Counts(); return int(c.Reads + c.Stamps) }
 	d := iptables.New(p)
-	return opened{driver: d, reads: reads, place: takeover.PlaceOf(backend), observe: d.Observe, closers: closers}, nil
+	out := opened{driver: d, reads: reads, place: takeover.PlaceOf(backend), observe: d.Observe, closers: closers}
+	if cfg.Offload.Threshold > 0 {
+		out.besideIPTables(cfg, d, p.Log)
+	}
+	return out, nil
 }
 
 func openBackend(b kernel.Backend) (*kernel.Conn, error) {

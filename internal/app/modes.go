@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
+	"github.com/fairlead/fairlead/internal/dataplane/offload"
 	"github.com/fairlead/fairlead/internal/dataplane/userspace"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/takeover"
@@ -30,6 +31,8 @@ type opened struct {
 	observe func(iptables.Observer)
 	// closers give back what the driver uses; an agent needs it until its end.
 	closers []func() error
+	// offload is the acceleration beside the driver, and part of it; nil: there is none.
+	offload *offload.Driver
 	// rootless is set for the mode that writes no kernel state.
 	rootless *rootless
 }
@@ -52,14 +55,23 @@ func modes() (names []string) {
 	return names
 }
 
-func openNFTables(context.Context, *config.Config) (opened, error) {
+func openNFTables(_ context.Context, cfg *config.Config) (opened, error) {
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
 		return opened{}, fmt.Errorf("open a netlink socket to nftables: %w", err)
 	}
 	count := nft.NewCounter(withFaults(k))
 	reads := func() int { c := count.Counts(); return int(c.Reads + c.Generation) }
-	return opened{driver: nftables.New(nftables.Params{Kernel: count}), reads: reads, place: takeover.NFTables, closers: []func() error{k.Close}}, nil
+	out := opened{reads: reads, place: takeover.NFTables, closers: []func() error{k.Close}}
+	if cfg.Offload.Threshold == 0 {
+		out.driver = nftables.New(nftables.Params{Kernel: count})
+		return out, nil
+	}
+	ledger := &nft.Ledger{} // one socket, so one account
+	out.offload = beside(nftables.New(nftables.Params{Kernel: count, Ledger: ledger, Beside: offload.IsTable}), cfg,
+		offload.Params{Kernel: count, Flowtables: k.Flowtables, Ledger: ledger})
+	out.driver = out.offload
+	return out, nil
 }
 
 func openDriver(ctx context.Context, cfg *config.Config) (opened, error) {

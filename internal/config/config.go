@@ -44,6 +44,7 @@ type Config struct {
 	ResetGoneEndpoints bool // end TCP connections to endpoints that no longer exist
 	DNS                DNS
 	Userspace          Userspace
+	Offload            Offload
 
 	InitOnly      bool   // do the privileged sysctl part, then exit
 	Cleanup       bool   // remove every trace, then exit

@@ -30,7 +30,7 @@ func (f *Flags) withoutEffect(c *Config, w *wire) []string {
 		prefix = "featureGates."
 	}
 	for gate := range w.FeatureGates {
-		if _, known := c.FeatureGates[gate]; known && gate != "AllowServiceExternalIPs" {
+		if _, known := c.FeatureGates[gate]; known && gate != "AllowServiceExternalIPs" && gate != offloadGate {
 			names = append(names, prefix+gate)
 		}
 	}

@@ -36,6 +36,7 @@ func (f *Flags) Load(p Params) (*Config, error) {
 	}
 	c.Client.Master = f.master // not a field of the file; kube-proxy takes it in both cases
 	f.fillOwn(c, v)
+	f.fillOffload(c, &w, v)
 	f.switchOff(c)
 	c.NodeName = v.nodeName(w.HostnameOverride, p)
 	c.Warnings = append(c.Warnings, v.warnings...)

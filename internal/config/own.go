@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,11 +16,12 @@ type ownFlags struct {
 	manifestsEmpty string
 	dns            dnsFlags
 	userspace      Userspace
+	offload        offloadFlags
 }
 
 // ownNames are those that --config does not make void.
 func ownNames() []string {
-	return append(append(dnsNames(), userspaceNames()...), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "ipvs-drain-grace")
+	return append(slices.Concat(dnsNames(), userspaceNames(), offloadNames()), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "ipvs-drain-grace")
 }
 
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
@@ -30,6 +32,7 @@ func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.drainGrace, "ipvs-drain-grace", 15*time.Minute, "how long an endpoint that is gone keeps its open TCP and SCTP connections, while it gets no new ones; 0: it loses them at once; and how long those of ipvs mode go on after a change to another mode")
 	o.dns.add(fs)
 	o.userspace.add(fs)
+	o.offload.add(fs)
 }
 
 // fillOwn checks and takes over our own settings.

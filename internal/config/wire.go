@@ -45,6 +45,7 @@ type wire struct {
 	ConfigSyncPeriod            duration        `json:"configSyncPeriod"`
 	PortRange                   string          `json:"portRange"`
 	WindowsRunAsService         bool            `json:"windowsRunAsService,omitempty"`
+	OffloadPacketThreshold      *int32          `json:"offloadPacketThreshold,omitempty"` // Fairlead's; KEP-4963 names no field
 }
 
 type wireClient struct {

@@ -72,6 +72,7 @@ type Extras struct {
 	NodePortRanges []netip.Prefix // fairlead.dev/nodeport-source-ranges
 	DNSPark        *time.Duration // fairlead.dev/dns-park; nil = not set
 	IPVSScheduler  string         // fairlead.dev/ipvs-scheduler; "" = the agent's
+	Offload        int            // fairlead.dev/offload: packets; 0 = not set, -1 = never
 }
 
 // MaxWeight is the largest weight of an endpoint (fairlead.dev/weights).
@@ -103,7 +104,7 @@ func (s *Service) Equal(o *Service) bool {
 
 func (e *Extras) equal(o *Extras) bool {
 	samePark := e.DNSPark == o.DNSPark || (e.DNSPark != nil && o.DNSPark != nil && *e.DNSPark == *o.DNSPark)
-	return samePark && e.Weights == o.Weights && e.ConsistentHash == o.ConsistentHash &&
+	return samePark && e.Offload == o.Offload && e.Weights == o.Weights && e.ConsistentHash == o.ConsistentHash &&
 		e.PortRange == o.PortRange && e.IPVSScheduler == o.IPVSScheduler &&
 		slices.Equal(e.NodePortRanges, o.NodePortRanges)
 }

@@ -25,6 +25,7 @@ const (
 // Links is what is needed of kernel/link.
 type Links interface {
 	Addrs() ([]link.Addr, error)
+	Up() ([]link.Link, error)
 	Changed() <-chan struct{}
 	Close()
 }
@@ -34,6 +35,7 @@ var _ Links = (*link.Conn)(nil)
 // Config says how to watch.
 type Config struct {
 	Open   func() (Links, error) // nil = link.Open, in the namespace of the process
+	Up     bool                  // tell of the links that are up, too
 	Relist time.Duration         // how often to look without having been told; 0 = 30 s
 	Log    *slog.Logger          // nil = slog.Default
 }
@@ -41,7 +43,7 @@ type Config struct {
 // Watcher watches the machine's addresses. See New.
 type Watcher struct {
 	config Config
-	last   []model.HostAddr
+	last   model.HostAddrs
 	told   bool // last was delivered
 	sick   bool // the Problem of origin was delivered
 }
@@ -123,21 +125,30 @@ func (w *Watcher) list(links Links, sink func(model.Event)) error {
 	if err != nil {
 		return err
 	}
+	var up []link.Link
+	if w.config.Up {
+		if up, err = links.Up(); err != nil {
+			return err
+		}
+	}
 	now := time.Now()
 	if w.sick {
 		w.sick = false
 		sink(model.Event{Origin: origin, Received: now})
 	}
-	addrs := make([]model.HostAddr, len(list))
+	host := model.HostAddrs{Addrs: make([]model.HostAddr, len(list))}
 	for i, a := range list {
-		addrs[i] = model.HostAddr{Prefix: a.Prefix, Link: a.Link}
+		host.Addrs[i] = model.HostAddr{Prefix: a.Prefix, Link: a.Link}
 	}
-	if w.told && slices.Equal(addrs, w.last) {
+	for _, l := range up {
+		host.Links = append(host.Links, model.Link{Name: l.Name, Index: l.Index})
+	}
+	if w.told && slices.Equal(host.Addrs, w.last.Addrs) && slices.Equal(host.Links, w.last.Links) {
 		return nil
 	}
 	first := !w.told
-	w.last, w.told = addrs, true
-	event := model.Event{Host: &model.HostAddrs{Addrs: addrs}, Received: now}
+	w.last, w.told = host, true
+	event := model.Event{Host: &host, Received: now}
 	if !first {
 		event.Trigger = now
 	}

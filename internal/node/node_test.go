@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 type fakeLinks struct {
 	mu      sync.Mutex
 	addrs   []link.Addr
+	up      []link.Link
 	err     error // of Addrs
 	openErr error
 	changed chan struct{}
@@ -45,6 +47,12 @@ func (f *fakeLinks) Addrs() ([]link.Addr, error) {
 	return f.addrs, f.err
 }
 
+func (f *fakeLinks) Up() ([]link.Link, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.up, f.err
+}
+
 func (f *fakeLinks) Changed() <-chan struct{} { return f.changed }
 
 func (f *fakeLinks) Close() {
@@ -70,7 +78,7 @@ func run(t *testing.T, f *fakeLinks) *[]model.Event {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		done <- New(Config{Open: f.open, Log: slog.New(slog.DiscardHandler)}).Run(ctx, func(e model.Event) { events = append(events, e) })
+		done <- New(Config{Open: f.open, Up: f.up != nil, Log: slog.New(slog.DiscardHandler)}).Run(ctx, func(e model.Event) { events = append(events, e) })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -111,6 +119,37 @@ func TestAddressesThenSynced(t *testing.T) {
 			t.Errorf("a change gave %+v", (*events)[2:])
 		}
 	})
+}
+
+// Links are told of only where they are asked for. One of another index is another one.
+func TestLinksThatAreUp(t *testing.T) {
+	for _, asked := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeLinks{}
+			if asked {
+				f.up = []link.Link{{Name: "eth0", Index: 2}}
+			}
+			events := run(t, f)
+			f.mu.Lock()
+			f.up = []link.Link{{Name: "eth0", Index: 7}}
+			f.mu.Unlock()
+			f.changed <- struct{}{}
+			later(2 * settle)
+			var got []model.Link
+			for _, e := range *events {
+				if e.Host != nil {
+					got = append(got, e.Host.Links...)
+				}
+			}
+			want := []model.Link{{Name: "eth0", Index: 2}, {Name: "eth0", Index: 7}}
+			if !asked {
+				want = nil
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("asked %v: %+v", asked, *events)
+			}
+		})
+	}
 }
 
 // What the subscription misses, the periodic list finds.

@@ -184,7 +184,7 @@ func (in *Inputs) add(res *Result, f model.Frontend, ch *choice) {
 		return
 	}
 	svc := in.Service
-	f.Service, f.ConsistentHash, f.IPVSScheduler = svc.Key, svc.Extras.ConsistentHash, svc.Extras.IPVSScheduler
+	f.Service, f.ConsistentHash, f.IPVSScheduler, f.Offload = svc.Key, svc.Extras.ConsistentHash, svc.Extras.IPVSScheduler, svc.Extras.Offload
 	if f.Key.Range() { // by hash, a client has one endpoint for all its ports
 		f.ConsistentHash = f.ConsistentHash || svc.AffinityTimeout > 0
 	} else {

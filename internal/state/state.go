@@ -167,7 +167,7 @@ func (r *record) hinted() bool {
 }
 
 func (s *State) applyHost(h model.HostAddrs, c *Changes) {
-	if slices.Equal(s.host.Addrs, h.Addrs) {
+	if slices.Equal(s.host.Addrs, h.Addrs) && slices.Equal(s.host.Links, h.Links) {
 		c.NoOps++
 		return
 	}

@@ -107,6 +107,10 @@ func TestApply(t *testing.T) {
 		"host addresses and Service ranges touch the view only": {
 			{events: ev(svc("a"), hostAddr("10.0.0.1/8")), dirty: "a", view: true, keys: "a"},
 			{events: ev(hostAddr("10.0.0.1/8")), noops: 1, keys: "a"},
+			{events: ev(withLink(hostAddr("10.0.0.1/8"), 3)), view: true, keys: "a"},
+			{events: ev(withLink(hostAddr("10.0.0.1/8"), 4)), view: true, keys: "a"},
+			{events: ev(withLink(hostAddr("10.0.0.1/8"), 4)), noops: 1, keys: "a"},
+			{events: ev(hostAddr("10.0.0.1/8")), view: true, keys: "a"},
 			{events: ev(model.Event{CIDRs: &model.ServiceCIDRs{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}}}), view: true, keys: "a"},
 			{events: ev(model.Event{CIDRs: &model.ServiceCIDRs{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}}}), noops: 1, keys: "a"},
 		},
@@ -128,6 +132,12 @@ func TestApply(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withLink adds a device of this index.
+func withLink(e model.Event, index int) model.Event {
+	e.Host.Links = []model.Link{{Name: "eth0", Index: index}}
+	return e
 }
 
 func hostAddr(p string) model.Event {

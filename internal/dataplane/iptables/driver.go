@@ -122,5 +122,15 @@ func (d *Driver) saw(s iptables.Stamp) {
 	d.known.Store(&s)
 }
 
+// Beside is told of a commit to nf_tables by another part of this process, which did
+// nothing in tables of iptables, and of the generation that it made. If it came right
+// after what we know we know that too; else somebody wrote between, and is found out.
+// Only the goroutine of Apply may call it.
+func (d *Driver) Beside(generation uint32) {
+	if d.stamp.Precedes(generation) {
+		d.saw(iptables.Stamp{Generation: generation})
+	}
+}
+
 // doubt asks for a Load, soon.
 func (d *Driver) doubt() { d.unsure.Store(true) }

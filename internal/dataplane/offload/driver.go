@@ -22,6 +22,8 @@ type Params struct {
 	// Wrote is told the generation that a commit of ours made, for a driver beside that keeps account of generations in
 	// another way; may be nil.
 	Wrote func(nft.Generation)
+	// Prepare is called when the kernel has proved to have flowtables, before the first rule counts packets; may be nil.
+	Prepare func()
 	// Threshold: a connection of more packets, both directions together, is taken past the rules. 0: none is, and what
 	// is there of us is removed.
 	Threshold int

@@ -31,7 +31,14 @@ func (s *side) probe(ctx context.Context, usable []model.Family) (why string) {
 	}
 	var problem error
 	for _, f := range usable {
-		if err := s.try(ctx, f); err != nil {
+		if err := s.try(ctx, f, nil); err != nil { // a rule would make conntrack count, and not for nothing
+			problem = err
+			continue
+		}
+		if s.p.Prepare != nil && len(s.served) == 0 {
+			s.p.Prepare()
+		}
+		if err := s.try(ctx, f, s.rules(f, "")); err != nil {
 			problem = err
 			continue
 		}
@@ -49,8 +56,8 @@ func (s *side) probe(ctx context.Context, usable []model.Family) (why string) {
 	return why
 }
 
-// try makes all that is needed, in one transaction that takes it away again.
-func (s *side) try(ctx context.Context, f model.Family) error {
+// try makes what is needed, and these rules, in one transaction that takes it away again.
+func (s *side) try(ctx context.Context, f model.Family, rules []nft.RuleSpec) error {
 	t := nft.TableRef{Family: kernelFamily(f), Name: tableName + "-probe"}
 	var b nft.Batch
 	b.NewTable(t, nil)
@@ -61,7 +68,7 @@ func (s *side) try(ctx context.Context, f model.Family) error {
 		spec.Ref.Table = t
 		b.NewSet(spec)
 	}
-	for _, r := range s.rules(f, "") {
+	for _, r := range rules {
 		r.Chain = t.Chain(chainName)
 		b.NewRule(r)
 	}

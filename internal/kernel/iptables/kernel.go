@@ -75,6 +75,11 @@ type Stamp struct {
 	Tables     [5]TableStamp // nat, filter and mangle of IPv4, then nat and filter of IPv6
 }
 
+// Precedes tells whether one commit to nf_tables makes the given generation of this one.
+func (s Stamp) Precedes(generation uint32) bool {
+	return s.Generation != 0 && nextGeneration(s.Generation, 1) == generation
+}
+
 // TableStamp is what x_tables tells of a table without copying it.
 type TableStamp struct{ Entries, Size, Places uint32 }
 

@@ -13,6 +13,7 @@ const (
 	tcpCloseWait   = "net/netfilter/nf_conntrack_tcp_timeout_close_wait"
 	tcpBeLiberal   = "net/netfilter/nf_conntrack_tcp_be_liberal"
 	udpTimeout     = "net/netfilter/nf_conntrack_udp_timeout"
+	conntrackAcct  = "net/netfilter/nf_conntrack_acct"
 	udpStream      = "net/netfilter/nf_conntrack_udp_timeout_stream"
 )
 
@@ -88,6 +89,15 @@ func (c Conntrack) limit(cores int) int {
 // the change made, nil if none was needed.
 func EnsureRouteLocalnet(s Sysctl) *Change {
 	if ch, differs := ensure(s, routeLocalnet, 1); differs {
+		return &ch
+	}
+	return nil
+}
+
+// CountFlows lets conntrack count the packets of flows; flows from before are not counted.
+// It gives the change made, nil if none was needed.
+func CountFlows(s Sysctl) *Change {
+	if ch, differs := ensure(s, conntrackAcct, 1); differs {
 		return &ch
 	}
 	return nil

@@ -75,6 +75,16 @@ func TestWhatCannotBeSetIsReportedAndTheRestIsSet(t *testing.T) {
 	}
 }
 
+func TestCountFlows(t *testing.T) {
+	f := &Fake{Values: map[string]string{conntrackAcct: "0"}}
+	if c := CountFlows(f); c == nil || c.Err != nil || c.From != "0" || c.To != "1" {
+		t.Errorf("first: %+v", c)
+	}
+	if c := CountFlows(f); c != nil {
+		t.Errorf("second: %+v", c)
+	}
+}
+
 func TestEnsureRouteLocalnet(t *testing.T) {
 	f := kernel()
 	if c := EnsureRouteLocalnet(f); c == nil || c.Err != nil || c.From != "0" || c.To != "1" {

@@ -47,6 +47,8 @@ func extras(annotations map[string]string, r *report) model.Extras {
 			e.DNSPark = park(value, field, r)
 		case "ipvs-scheduler":
 			e.IPVSScheduler = scheduler(value, field, r)
+		case "offload":
+			e.Offload = offload(value, field, r)
 		default:
 			r.add(field, "unknown annotation: ignored")
 		}
@@ -115,6 +117,19 @@ func scheduler(value, field string, r *report) string {
 
 func sourceRanges(value, field string, r *report) []netip.Prefix {
 	return guards(field, strings.Split(value, ","), r)
+}
+
+// offload reads "off" or the number of packets after which connections are accelerated.
+func offload(value, field string, r *report) int {
+	if value == "off" {
+		return -1
+	}
+	n, err := strconv.ParseUint(value, 10, 31)
+	if err != nil || n == 0 {
+		r.add(field, "%q is neither off nor a number of packets from 1 on", value)
+		return 0
+	}
+	return int(n)
 }
 
 func park(value, field string, r *report) *time.Duration {

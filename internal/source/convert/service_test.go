@@ -272,6 +272,12 @@ func TestServiceAnnotations(t *testing.T) {
 			f("dns-park", `"5s" is not a duration in 0..4s`), got, model.Extras{}},
 		{"accelerate, which never had an effect", annotate("fairlead.dev/accelerate", "20"),
 			f("accelerate", "unknown annotation: ignored"), got, model.Extras{}},
+		{"offload off", annotate("fairlead.dev/offload", "off"), nil, got, model.Extras{Offload: -1}},
+		{"offload sooner", annotate("fairlead.dev/offload", " 4 "), nil, got, model.Extras{Offload: 4}},
+		{"offload at once", annotate("fairlead.dev/offload", "0"),
+			f("offload", `"0" is neither off nor a number of packets from 1 on`), got, model.Extras{}},
+		{"offload of too much", annotate("fairlead.dev/offload", "99999999999"),
+			f("offload", `"99999999999" is neither off nor a number of packets from 1 on`), got, model.Extras{}},
 		{"misspelt", annotate("fairlead.dev/wieghts", "1"), f("wieghts", "unknown annotation: ignored"), got, model.Extras{}},
 	})
 }

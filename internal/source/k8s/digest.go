@@ -45,6 +45,7 @@ func (d digester) service(s *model.Service, problems []model.Problem) uint64 {
 	writeAll(&h, []string{e.Weights, e.PortRange, e.IPVSScheduler})
 	maphash.WriteComparable(&h, e.ConsistentHash)
 	maphash.WriteComparable(&h, park)
+	maphash.WriteComparable(&h, e.Offload)
 	writeAll(&h, e.NodePortRanges)
 	writeAll(&h, problems)
 	return h.Sum64()

@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/iptables"
+	"github.com/fairlead/fairlead/internal/dataplane/offload"
+	"github.com/fairlead/fairlead/internal/kernel/link"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/kernel/sysctl"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// beside puts the acceleration beside a driver; p has what depends on that driver.
+func beside(d dataplane.Driver, cfg *config.Config, p offload.Params) *offload.Driver {
+	log := newLogger(cfg.Logging).Logger
+	p.Threshold, p.Include, p.Exclude, p.Log, p.Links = cfg.Offload.Threshold, cfg.Offload.Include, cfg.Offload.Exclude, log, upLinks
+	p.Prepare = func() {
+		if ch := sysctl.CountFlows(sysctl.New()); ch != nil && ch.Err == nil {
+			log.Info("set a sysctl: conntrack counts packets from now on; connections from before are not accelerated", "name", ch.Name, "from", ch.From, "to", ch.To)
+		} else if ch != nil {
+			logSysctls(log, []sysctl.Change{*ch})
+		}
+	}
+	if fault := offload.Fault(release()); fault != "" {
+		p.Threshold, p.Off = 0, fault
+	}
+	return offload.New(d, p)
+}
+
+// besideIPTables is for a driver that writes by programs: the acceleration has a socket of its own. Without nf_tables there
+// is none.
+func (o *opened) besideIPTables(cfg *config.Config, d *iptables.Driver, log *slog.Logger) {
+	k, err := nft.Open(nft.Config{})
+	if err != nil {
+		log.Warn("connections to Services are not accelerated: cannot open a netlink socket to nftables", "error", err)
+		return
+	}
+	o.offload = beside(d, cfg, offload.Params{Kernel: k, Flowtables: k.Flowtables, Wrote: func(g nft.Generation) { d.Beside(uint32(g)) }})
+	o.driver, o.closers = o.offload, append(o.closers, k.Close)
+}
+
+func upLinks() ([]model.Link, error) {
+	list, err := link.Up()
+	out := make([]model.Link, len(list))
+	for i, l := range list {
+		out[i] = model.Link{Name: l.Name, Index: l.Index}
+	}
+	return out, err
+}
+
+// removeLimit bounds how long the start waits for removeOffload.
+const removeLimit = 10 * time.Second
+
+// removeOffload removes what an earlier run with acceleration has left, where this one has none.
+func removeOffload(ctx context.Context, log *slog.Logger) {
+	ctx, stop := context.WithTimeout(ctx, removeLimit)
+	defer stop()
+	k, err := nft.Open(nft.Config{})
+	if err != nil {
+		return // then there is nothing of ours
+	}
+	if err := offload.Remove(ctx, k); err != nil {
+		log.Warn("connections may still be accelerated as an earlier run had it", "error", err)
+	}
+	_ = k.Close()
+}

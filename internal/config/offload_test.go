@@ -1,0 +1,50 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestOffload: the gate decides, then the flag, then the file; modes that cannot have it are told so, and start.
+func TestOffload(t *testing.T) {
+	const gate = "--feature-gates=KubeProxyAcceleration=true"
+	file := func(text string) string { return "--config=" + writeFile(t, header+text) }
+	inFile := "featureGates: {KubeProxyAcceleration: true}\noffloadPacketThreshold: 7\n"
+	for name, c := range map[string]struct {
+		args []string
+		want Offload
+		warn string
+	}{
+		"off by default":       {nil, Offload{}, ""},
+		"the gate":             {[]string{gate}, Offload{Threshold: 20}, ""},
+		"all alpha gates":      {[]string{"--feature-gates=AllAlpha=true"}, Offload{Threshold: 20}, ""},
+		"a threshold":          {[]string{gate, "--offload-packet-threshold=4"}, Offload{Threshold: 4}, ""},
+		"off":                  {[]string{gate, "--offload-packet-threshold=0"}, Offload{}, ""},
+		"without the gate":     {[]string{"--offload-packet-threshold=4"}, Offload{}, "needs --feature-gates=KubeProxyAcceleration=true"},
+		"in a file":            {[]string{file(inFile)}, Offload{Threshold: 7}, ""},
+		"the flag goes before": {[]string{file(inFile), "--offload-packet-threshold=9"}, Offload{Threshold: 9}, ""},
+		"iptables":             {[]string{gate, "--proxy-mode=iptables"}, Offload{Threshold: 20}, ""},
+		"ipvs": {[]string{gate, "--proxy-mode=ipvs"}, Offload{Why: "not in ipvs mode, whose connections would stall on the kernel's fast path"},
+			"not accelerated: not in ipvs mode"},
+		"devices": {[]string{gate, "--offload-interfaces=eth*,en*", "--offload-exclude-interfaces=eth9"},
+			Offload{Threshold: 20, Include: []string{"eth*", "en*"}, Exclude: []string{"eth9"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := mustLoad(t, c.args...)
+			if d := cmp.Diff(c.want, got.Offload); d != "" {
+				t.Error(d)
+			}
+			all := strings.Join(got.Warnings, "\n")
+			if told := strings.Contains(all, "accelerated"); told != (c.warn != "") || !strings.Contains(all, c.warn) || strings.Contains(all, "feature gates that") {
+				t.Errorf("warnings %q, want %q", all, c.warn)
+			}
+		})
+	}
+	for _, bad := range []string{"--offload-packet-threshold=-1", "--offload-packet-threshold=99999999999", "--offload-interfaces=a[", "--offload-exclude-interfaces=a["} {
+		if _, err := load(t, testParams(), bad); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+}
