@@ -33,6 +33,11 @@ lab: deps build
 demo: lab ## see it work: a lab of namespaces, real requests, repair, restart
 	@bin/fairlead-lab demo
 
+.PHONY: demo-rootless
+demo-rootless: build ## userspace mode on this machine as it is, without root: names, a dead backend, a restart
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/fairlead-lab ./cmd/fairlead-lab
+	@bin/fairlead-lab demo-rootless
+
 .PHONY: test
 test: deps build ## every test: unit, property, real kernel, real API server, stock kernels (SKIP_VM=1: without those)
 	@bash scripts/test.sh

@@ -1,5 +1,5 @@
 // Command fairlead-lab shows and proves what the agent does, in network namespaces of its own: `demo` for people, `conformance` for every
-// Service semantic in every mode. `make demo` and `make conformance` call it. It needs root.
+// Service semantic in every mode. `make demo` and `make conformance` call it. It needs root, but for `demo-rootless`.
 package main
 
 import (
@@ -16,7 +16,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := &cobra.Command{Use: "fairlead-lab", Short: "Try Fairlead in network namespaces", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(demoCommand(), conformanceCommand())
+	root.AddCommand(demoCommand(), rootlessCommand(), backendCommand(), conformanceCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead-lab:", err)
 		os.Exit(1)
