@@ -66,7 +66,7 @@ func hook(typ string, num nft.HookNum, prio int32) *nft.Hook {
 func chainDefs() []chainDef {
 	return []chainDef{
 		{name: chainReject, rules: rejectRules},
-		{name: chainMasquerade, rules: func(_ lang, v *model.NodeView) []rule { return []rule{join(mark(v), does(nft.Accept()))} }},
+		{name: chainMasquerade, rules: func(_ lang, v *model.NodeView) []rule { return []rule{join(nft.Mark(markBits(v)), does(nft.Accept()))} }},
 		{name: chainCluster, rules: clusterRules},
 		{name: chainLocal, rules: func(l lang, v *model.NodeView) []rule { return localRules(l, v, nft.Accept()) }},
 		{name: chainLocalDrop, rules: func(l lang, v *model.NodeView) []rule { return localRules(l, v, nft.Drop()) }},
@@ -97,7 +97,7 @@ func rejectRules(l lang, _ *model.NodeView) []rule {
 
 // clusterRules: what does not come from a pod is masqueraded, if it is known what a pod is (contract.md 4).
 func clusterRules(l lang, v *model.NodeView) []rule {
-	masquerade := join(mark(v), does(nft.Accept()))
+	masquerade := join(nft.Mark(markBits(v)), does(nft.Accept()))
 	if v.MasqueradeAll {
 		return []rule{masquerade}
 	}
@@ -118,7 +118,7 @@ func localRules(l lang, v *model.NodeView, others nft.Verdict) []rule {
 	for _, p := range l.fromPods(v) {
 		out = append(out, join(p, does(nft.Accept())))
 	}
-	return append(out, join(fromNode(), mark(v), does(nft.Accept())), does(others))
+	return append(out, join(nft.FromThisNode(), nft.Mark(markBits(v)), does(nft.Accept())), does(others))
 }
 
 // allowed: a positive match and a drop, because a negated one does not list.
@@ -161,19 +161,19 @@ func deadRules(l lang, v *model.NodeView) []rule {
 }
 
 func inputRules(lang, *model.NodeView) []rule {
-	return []rule{join(newConnection(), does(nft.Jump("dispatch")))}
+	return []rule{join(nft.NewConnection(), does(nft.Jump("dispatch")))}
 }
 
 func forwardRules(lang, *model.NodeView) []rule {
-	return []rule{join(newConnection(), does(nft.Jump("dead-addresses")))}
+	return []rule{join(nft.NewConnection(), does(nft.Jump("dead-addresses")))}
 }
 
 // outputRules: a connection of the node to an address on the device has that address as its source too.
 func outputRules(l lang, v *model.NodeView) []rule {
 	return []rule{
-		join(newConnection(), l.from("addresses"), mark(v)),
-		join(newConnection(), does(nft.Jump("dispatch"))),
-		join(newConnection(), does(nft.Jump("dead-addresses"))),
+		join(nft.NewConnection(), l.from("addresses"), nft.Mark(markBits(v))),
+		join(nft.NewConnection(), does(nft.Jump("dispatch"))),
+		join(nft.NewConnection(), does(nft.Jump("dead-addresses"))),
 	}
 }
 
@@ -184,7 +184,7 @@ func postroutingRules(l lang, v *model.NodeView) []rule {
 		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)), nft.MetaL4Proto(nft.Word(2 * l.addr)),
 		nft.DestPort(nft.Word(2*l.addr + 1)), in("hairpin"),
 	}
-	return []rule{join(marked(v), rule{nft.Masquerade()}), join(pair, rule{nft.Masquerade()})}
+	return []rule{join(nft.Unmark(markBits(v)), rule{nft.Masquerade()}), join(pair, rule{nft.Masquerade()})}
 }
 
 // Base implements dataplane.Driver.

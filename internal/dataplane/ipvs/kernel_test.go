@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// TestSuiteOnKernel runs where the kernel has IPVS: in the emulated machines of test/vm, once test/vm/tests.txt has a line for it.
+// TestSuiteOnKernel runs where the kernel has IPVS: in the emulated machines of test/vm.
 func TestSuiteOnKernel(t *testing.T) {
 	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
 		s := subject(t, kernelBed(t))
@@ -30,7 +30,7 @@ func kernelBed(t *testing.T) bed {
 	}
 	servers, err := ipvs.Open(ipvs.Config{NetNS: ns.FD()})
 	if errors.Is(err, ipvs.ErrNoIPVS) {
-		t.Skip("this kernel has no IPVS: the emulated machines of test/vm have") // make test does not run it there yet: it has passed once on each kernel, and test/vm/tests.txt wants ten times
+		t.Skip("needs a kernel with IPVS: test/vm runs this test under two")
 	}
 	if err != nil {
 		t.Fatal(err)

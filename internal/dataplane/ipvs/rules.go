@@ -61,32 +61,8 @@ func vmap(set string) rule { return rule{nft.LookupVerdict(set, nft.Word(0))} }
 
 func does(v nft.Verdict) rule { return rule{nft.SetVerdict(v)} }
 
-// newConnection matches the first packets of a connection.
-func newConnection() rule {
-	const ctStateNew = 8
-	return rule{nft.Ct(unix.NFT_CT_STATE, nft.Word(0)), nft.KeepBits(nft.Word(0), ctStateNew), nft.NotEqual(nft.Word(0), nft.HostU32(0))}
-}
-
-// mark asks postrouting for masquerade; other agents' bits of the mark stay as they are.
-func mark(v *model.NodeView) rule {
-	return rule{nft.MetaMark(nft.Word(0)), nft.SetBits(nft.Word(0), markBits(v)), nft.MetaSet(unix.NFT_META_MARK, nft.Word(0))}
-}
-
+// markBits ask postrouting for masquerade.
 func markBits(v *model.NodeView) uint32 { return 1 << (v.MasqueradeBit & 31) }
-
-// marked matches the bit and clears it.
-func marked(v *model.NodeView) rule {
-	bits := markBits(v)
-	return rule{
-		nft.MetaMark(nft.Word(0)), nft.KeepBits(nft.Word(0), bits), nft.NotEqual(nft.Word(0), nft.HostU32(0)),
-		nft.MetaMark(nft.Word(0)), nft.KeepBits(nft.Word(0), ^bits), nft.MetaSet(unix.NFT_META_MARK, nft.Word(0)),
-	}
-}
-
-// fromNode matches packets that carry one of this node's own addresses, a Service's on the device included.
-func fromNode() rule {
-	return rule{nft.FibSourceType(nft.Word(0)), nft.Equal(nft.Word(0), nft.HostU32(unix.RTN_LOCAL))}
-}
 
 // fromPods gives a rule for each way in which a packet can be a pod's: none if nothing is a pod.
 func (l lang) fromPods(v *model.NodeView) []rule {

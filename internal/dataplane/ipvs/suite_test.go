@@ -41,8 +41,8 @@ func subject(t *testing.T, b bed) *dataplanetest.Subject {
 		},
 		Families:   []model.Family{model.IPv4, model.IPv6},
 		Edits:      edits(b),
-		Touch:      func(t testing.TB) { touch(t, b.other) },
-		Meddle:     func(t testing.TB) { meddle(t, b.other) },
+		Touch:      func(t testing.TB) { dataplanetest.Touch(t, b.other) },
+		Meddle:     func(t testing.TB) { dataplanetest.Meddle(t, b.other, tableRef(model.IPv4).Chain("guard")) },
 		TellsApart: true,
 		Poison:     portRange,
 		Lingers: func(name string) bool {
@@ -59,7 +59,7 @@ func subject(t *testing.T, b bed) *dataplanetest.Subject {
 		rules.OnRead = func(method string) error {
 			if method == "Elements" {
 				rules.OnRead = nil
-				touch(t, b.other)
+				dataplanetest.Touch(t, b.other)
 			}
 			return nil
 		}
@@ -88,29 +88,6 @@ func overlapping(f model.Family) *model.Frontend {
 	return &fe
 }
 
-// commit writes as somebody else would: without a word about generations.
-func commit(t testing.TB, k nft.Kernel, fill func(b *nft.Batch)) {
-	t.Helper()
-	var b nft.Batch
-	fill(&b)
-	if _, err := k.Commit(t.Context(), &b); err != nil {
-		t.Fatalf("foreign write: %v", err)
-	}
-}
-
-func touch(t testing.TB, k nft.Kernel) {
-	t.Helper()
-	other := nft.TableRef{Family: nft.IPv4, Name: "somebody"}
-	commit(t, k, func(b *nft.Batch) { b.NewTable(other, nil); b.DelTable(other) })
-}
-
-func meddle(t testing.TB, k nft.Kernel) {
-	t.Helper()
-	commit(t, k, func(b *nft.Batch) {
-		b.NewRule(nft.RuleSpec{Chain: tableRef(model.IPv4).Chain("guard"), Exprs: []nft.Expr{nft.CountPackets()}})
-	})
-}
-
 // edits are what others do to what is ours.
 func edits(b bed) []dataplanetest.Edit {
 	v4, v6 := tableRef(model.IPv4), tableRef(model.IPv6)
@@ -119,7 +96,7 @@ func edits(b bed) []dataplanetest.Edit {
 		return ipvs.VirtualKey{Addr: f.Key.Addr, Protocol: uint8(f.Key.Protocol), Port: f.Key.Port}
 	}
 	write := func(fill func(b *nft.Batch)) func(testing.TB) {
-		return func(t testing.TB) { t.Helper(); commit(t, b.other, fill) }
+		return func(t testing.TB) { t.Helper(); dataplanetest.Commit(t, b.other, fill) }
 	}
 	does := func(err func(t testing.TB) error) func(testing.TB) {
 		return func(t testing.TB) {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/test/netlab"
@@ -100,7 +101,7 @@ func TestRepeatedPacketTeachesNothing(t *testing.T) {
 			if len(rememberedBy(t, tw.k, &fe, 1)) == 0 {
 				t.Fatal("the client is not remembered")
 			}
-			commit(t, tw.k, func(b *nft.Batch) { b.FlushSet(tableRef(f).Set(memoryOf(&fe).clients())) }) // its time ran out
+			dataplanetest.Commit(t, tw.k, func(b *nft.Batch) { b.FlushSet(tableRef(f).Set(memoryOf(&fe).clients())) }) // its time ran out
 			tw.bed.Load(t)
 			fe.Backends = tw.backends(t, f, "pod-a1")
 			sync()

@@ -32,7 +32,7 @@ func remember(t testing.TB, k nft.Kernel, fe *model.Frontend, clients int) {
 	key[0] = 172
 	const each = 5_000
 	for from := 0; from < clients; from += each {
-		commit(t, k, func(batch *nft.Batch) {
+		dataplanetest.Commit(t, k, func(batch *nft.Batch) {
 			for i := from; i < min(from+each, clients); i++ {
 				b := fe.Backends[i%len(fe.Backends)]
 				binary.BigEndian.PutUint32(key[len(key)-4:], 0xf0000000+uint32(i))
@@ -249,7 +249,7 @@ func rebuilds(t *testing.T, k nft.Kernel, b *dataplanetest.Bed) map[string]func(
 			b.Sync(t)
 		},
 		"another layout": func() {
-			commit(t, k, func(batch *nft.Batch) {
+			dataplanetest.Commit(t, k, func(batch *nft.Batch) {
 				batch.DelChain(tableRef(model.IPv4).Chain(layoutChain))
 				batch.NewChain(nft.ChainSpec{Ref: tableRef(model.IPv4).Chain("layout-99")})
 				batch.NewChain(nft.ChainSpec{Ref: tableRef(model.IPv4).Chain("of-that-layout")})
@@ -259,7 +259,7 @@ func rebuilds(t *testing.T, k nft.Kernel, b *dataplanetest.Bed) map[string]func(
 			b.Sync(t)
 		},
 		"a hook moved": func() {
-			commit(t, k, func(batch *nft.Batch) {
+			dataplanetest.Commit(t, k, func(batch *nft.Batch) {
 				c := tableRef(model.IPv4).Chain("nat-output")
 				batch.DelChain(c)
 				batch.NewChain(nft.ChainSpec{Ref: c, Hook: hook("filter", nft.HookInput, 7)})
@@ -268,7 +268,7 @@ func rebuilds(t *testing.T, k nft.Kernel, b *dataplanetest.Bed) map[string]func(
 			b.Sync(t)
 		},
 		"a set of another type": func() {
-			commit(t, k, func(batch *nft.Batch) {
+			dataplanetest.Commit(t, k, func(batch *nft.Batch) {
 				s := tableRef(model.IPv4).Set("hairpin")
 				batch.FlushChain(tableRef(model.IPv4).Chain("nat-postrouting"))
 				batch.DelSet(s)
@@ -321,7 +321,7 @@ func TestRebuildReplacesAStrangeMapOfClients(t *testing.T) {
 		strange := sticky(model.IPv4, model.ClusterIP, 3)
 		strange.Service, strange.Key.Port = dataplanetest.Service(2), 81
 		m := memoryOf(&strange)
-		commit(t, k, func(batch *nft.Batch) {
+		dataplanetest.Commit(t, k, func(batch *nft.Batch) {
 			batch.NewSet(nft.SetSpec{Ref: tableRef(model.IPv4).Set(m.clients()), Key: []nft.Part{nft.Addr4}, Data: []nft.Part{nft.Port}})
 		})
 		b.Load(t)

@@ -63,7 +63,7 @@ func jump(chain string) func(lang, *model.NodeView) []rule {
 }
 
 func jumpIfNew(chain string) func(lang, *model.NodeView) []rule {
-	return func(lang, *model.NodeView) []rule { return []rule{join(newConnection(), does(nft.Jump(chain)))} }
+	return func(lang, *model.NodeView) []rule { return []rule{join(nft.NewConnection(), does(nft.Jump(chain)))} }
 }
 
 // guard holds new connections to guarded Frontends against their source ranges,
@@ -128,7 +128,7 @@ func dispatch(l lang, v *model.NodeView) []rule {
 // clusterIPMasquerade marks connections to ClusterIPs that do not come from pods
 // (contract.md 4).
 func clusterIPMasquerade(l lang, v *model.NodeView) (rule, bool) {
-	set := mark(markBits(v))
+	set := nft.Mark(markBits(v))
 	if v.MasqueradeAll {
 		return join(l.to("cluster-ips"), set), true
 	}
@@ -148,14 +148,14 @@ func postrouting(l lang, v *model.NodeView) []rule {
 		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)), nft.MetaL4Proto(nft.Word(2 * l.addr)),
 	}
 	return []rule{
-		join(marked(markBits(v)), rule{nft.Masquerade()}),
+		join(nft.Unmark(markBits(v)), rule{nft.Masquerade()}),
 		join(translated(), pair, rule{nft.DestPort(nft.Word(2*l.addr + 1)), in("hairpin"), nft.Masquerade()}),
 		join(translated(), pair, rule{in("hairpin-ranges"), nft.Masquerade()}),
 	}
 }
 
 func learnIfNew(lang, *model.NodeView) []rule {
-	return []rule{join(newConnection(), translatedNow(), does(nft.Jump("learn")))}
+	return []rule{join(nft.NewConnection(), translatedNow(), does(nft.Jump("learn")))}
 }
 
 // learn finds the time for which the Frontend, named by the original

@@ -224,7 +224,7 @@ func foreignCommits(b *testing.B, watched bool) {
 	defer tick.Stop()
 	for b.Loop() {
 		<-tick.C
-		touch(b, other)
+		dataplanetest.Touch(b, other)
 	}
 	b.ReportMetric(float64((cpuTime()-start-(threadTime(b)-mine)).Microseconds())/float64(b.N), "cpu-us/op")
 	stop()

@@ -63,7 +63,7 @@ func (o outer) rules(l lang, podsAre *model.LocalDetector) []rule {
 	if isPod, some := l.fromPod(podsAre, false); some {
 		out = append(out, join(isPod, pods))
 	}
-	out = append(out, join(fromNode(), node))
+	out = append(out, join(nft.FromThisNode(), node))
 	if o.other == model.Forward {
 		return append(out, o.local.draws(l)...)
 	}

@@ -134,10 +134,10 @@ func (p *probe) expressions() {
 		chain string
 		rule  rule
 	}{
-		{feature{"conntrack matches", "CONFIG_NFT_CT"}, "dispatch", newConnection()},
+		{feature{"conntrack matches", "CONFIG_NFT_CT"}, "dispatch", nft.NewConnection()},
 		{feature{"numgen", "CONFIG_NFT_NUMGEN"}, "dispatch", rule{nft.RandomSlot(nft.Word(0), 2)}},
 		{feature{"jhash", "CONFIG_NFT_HASH"}, "dispatch", leaf{class: 1, hash: true}.draw(p.l, 1)},
-		{feature{"fib", "CONFIG_NFT_FIB_" + inet}, "dispatch", fromNode()}, // siderolabs/pkgs#951
+		{feature{"fib", "CONFIG_NFT_FIB_" + inet}, "dispatch", nft.FromThisNode()}, // siderolabs/pkgs#951
 		{feature{"dnat", "CONFIG_NFT_NAT"}, "nat-prerouting", leaf{class: 1}.draw(p.l, 1)},
 		{feature{"masquerade", "CONFIG_NFT_MASQ"}, "nat-postrouting", rule{nft.Masquerade()}},
 		{feature{"reject", "CONFIG_NFT_REJECT_" + inet}, "filter-forward", rule{nft.RejectPort(p.l.f)}},

@@ -79,11 +79,10 @@ func in(set string) nft.Expr { return nft.InSet(set, nft.Word(0)) }
 
 func does(v nft.Verdict) rule { return rule{nft.SetVerdict(v)} }
 
-// newConnection matches the first packets of a connection.
-func newConnection() rule { return ct(unix.NFT_CT_STATE, ctStateNew) }
-
 // translated matches packets whose destination we (or somebody) rewrote.
-func translated() rule { return ct(unix.NFT_CT_STATUS, ctStatusDNAT) }
+func translated() rule {
+	return rule{nft.Ct(unix.NFT_CT_STATUS, nft.Word(0)), nft.KeepBits(nft.Word(0), ctStatusDNAT), nft.NotEqual(nft.Word(0), nft.HostU32(0))}
+}
 
 // translatedNow matches the one packet of a flow whose destination was rewritten on
 // its way to this hook. The next ones, a SYN that was sent again among them, belong
@@ -94,39 +93,15 @@ func translatedNow() rule {
 }
 
 const (
-	ctStateNew        = 8
 	ctStatusConfirmed = 8
 	ctStatusDNAT      = 0x20
 )
-
-func ct(key, bits uint32) rule {
-	return rule{nft.Ct(key, nft.Word(0)), nft.KeepBits(nft.Word(0), bits), nft.NotEqual(nft.Word(0), nft.HostU32(0))}
-}
 
 // isProto matches a protocol. The counter keeps nft from dropping the match when
 // it lists a rule that implies it; without it the listing cannot be loaded
 // again (nftables.md E3).
 func isProto(p model.Protocol) rule {
 	return rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)}), nft.CountPackets()}
-}
-
-// mark sets the bit that asks postrouting for masquerade; other agents' bits of
-// the mark stay as they are.
-func mark(bits uint32) rule {
-	return rule{nft.MetaMark(nft.Word(0)), nft.SetBits(nft.Word(0), bits), nft.MetaSet(unix.NFT_META_MARK, nft.Word(0))}
-}
-
-// marked matches the bit and clears it.
-func marked(bits uint32) rule {
-	return rule{
-		nft.MetaMark(nft.Word(0)), nft.KeepBits(nft.Word(0), bits), nft.NotEqual(nft.Word(0), nft.HostU32(0)),
-		nft.MetaMark(nft.Word(0)), nft.KeepBits(nft.Word(0), ^bits), nft.MetaSet(unix.NFT_META_MARK, nft.Word(0)),
-	}
-}
-
-// fromNode matches packets that carry one of this node's own addresses.
-func fromNode() rule {
-	return rule{nft.FibSourceType(nft.Word(0)), nft.Equal(nft.Word(0), nft.HostU32(unix.RTN_LOCAL))}
 }
 
 // fromPod matches, or with not its opposite, what the detector calls local. It

@@ -116,7 +116,7 @@ func (c leaf) appendName(b []byte) []byte {
 func (c leaf) rules(l lang, markBits uint32) []rule {
 	var out []rule
 	if c.masquerade {
-		out = append(out, mark(markBits))
+		out = append(out, nft.Mark(markBits))
 	}
 	return append(out, c.draws(l)...)
 }

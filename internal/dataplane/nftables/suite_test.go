@@ -41,8 +41,8 @@ func subject(t *testing.T, k, other nft.Kernel, checked func(testing.TB)) *datap
 		Restart:    func() dataplane.Driver { return New(Params{Kernel: k}) },
 		Families:   []model.Family{model.IPv4, model.IPv6},
 		Edits:      edits(other),
-		Touch:      func(t testing.TB) { touch(t, other) },
-		Meddle:     func(t testing.TB) { meddle(t, other) },
+		Touch:      func(t testing.TB) { dataplanetest.Touch(t, other) },
+		Meddle:     func(t testing.TB) { dataplanetest.Meddle(t, other, tableRef(model.IPv4).Chain("guard")) },
 		TellsApart: true,
 		Poison:     overlapping,
 		Checked:    checked,
@@ -63,7 +63,7 @@ func subject(t *testing.T, k, other nft.Kernel, checked func(testing.TB)) *datap
 		faulty.OnRead = func(method string) error {
 			if method == "Elements" {
 				faulty.OnRead = nil
-				touch(t, other)
+				dataplanetest.Touch(t, other)
 			}
 			return nil
 		}
@@ -85,30 +85,6 @@ func overlapping(f model.Family) *model.Frontend {
 	return &fe
 }
 
-// commit writes as somebody else would: without a word about generations.
-func commit(t testing.TB, k nft.Kernel, fill func(b *nft.Batch)) {
-	t.Helper()
-	var b nft.Batch
-	fill(&b)
-	if _, err := k.Commit(t.Context(), &b); err != nil {
-		t.Fatalf("foreign write: %v", err)
-	}
-}
-
-func touch(t testing.TB, k nft.Kernel) {
-	t.Helper()
-	other := nft.TableRef{Family: nft.IPv4, Name: "somebody"}
-	commit(t, k, func(b *nft.Batch) { b.NewTable(other, nil); b.DelTable(other) })
-}
-
-// meddle puts a rule of somebody's into a chain of ours.
-func meddle(t testing.TB, k nft.Kernel) {
-	t.Helper()
-	commit(t, k, func(b *nft.Batch) {
-		b.NewRule(nft.RuleSpec{Chain: tableRef(model.IPv4).Chain("guard"), Exprs: []nft.Expr{nft.CountPackets()}})
-	})
-}
-
 // edits are what others do to our tables.
 func edits(k nft.Kernel) []dataplanetest.Edit {
 	v4, v6 := tableRef(model.IPv4), tableRef(model.IPv6)
@@ -116,7 +92,7 @@ func edits(k nft.Kernel) []dataplanetest.Edit {
 	id := string(appendID(nil, plain.Key))
 	key, shard := appendKey(nil, identVIP, id), shardNames[shardOf(id)]
 	write := func(fill func(b *nft.Batch)) func(testing.TB) {
-		return func(t testing.TB) { commit(t, k, fill) }
+		return func(t testing.TB) { dataplanetest.Commit(t, k, fill) }
 	}
 	hook := &nft.Hook{Type: "filter", Num: nft.HookInput, Priority: 7, Policy: nft.PolicyAccept}
 	drop := []nft.Expr{nft.SetVerdict(nft.Drop())}
@@ -197,7 +173,7 @@ func dropRule(t testing.TB, k nft.Kernel, table nft.TableRef, chain string, n in
 	for i := range rules {
 		if rules[i].Chain.Name == chain {
 			if n--; n < 0 {
-				commit(t, k, func(b *nft.Batch) { b.DelRule(rules[i].Chain, rules[i].Handle) })
+				dataplanetest.Commit(t, k, func(b *nft.Batch) { b.DelRule(rules[i].Chain, rules[i].Handle) })
 				return
 			}
 		}

@@ -39,7 +39,7 @@ func TestTableOfSomebodyElseIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kernels(t, func(t *testing.T, k nft.Kernel) {
 				ref := tableRef(model.IPv6)
-				commit(t, k, func(b *nft.Batch) {
+				dataplanetest.Commit(t, k, func(b *nft.Batch) {
 					b.NewTable(ref, mark)
 					b.NewChain(nft.ChainSpec{Ref: ref.Chain("precious")})
 				})
