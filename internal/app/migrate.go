@@ -58,17 +58,20 @@ func (m *migration) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if r.Method == http.MethodPost {
-		if plan.Cannot != "" {
-			http.Error(w, plan.Cannot, http.StatusConflict)
-			return
-		}
-		select {
-		case m.order <- &modeChange{To: plan.To, From: plan.From, At: time.Now()}:
-		default:
-		}
+	if r.Method == http.MethodGet {
+		control.Answer(w, plan)
+		return
+	}
+	if plan.Cannot != "" {
+		http.Error(w, plan.Cannot, http.StatusConflict)
+		return
 	}
 	control.Answer(w, plan)
+	_ = http.NewResponseController(w).Flush() // whoever asked has the answer before the agent, and with it the socket, ends
+	select {
+	case m.order <- &modeChange{To: plan.To, From: plan.From, At: time.Now()}:
+	default:
+	}
 }
 
 // wait ends the agent when a change is asked for.

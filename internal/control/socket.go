@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -96,6 +97,7 @@ func Answer(w http.ResponseWriter, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // so that an answer is whole as soon as it is flushed
 	_, _ = w.Write(body)
 }
 
