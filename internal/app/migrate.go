@@ -21,7 +21,7 @@ const (
 	// verifyLimit is how long a new mode has until its rules are in and verified.
 	verifyLimit = 2 * time.Minute
 	// planLimit bounds the answer of a dry run, in which modes are tried.
-	planLimit = 50 * time.Second
+	planLimit = 2 * tryLimit
 )
 
 // migration changes the mode of a running agent.

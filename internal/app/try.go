@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,8 +18,8 @@ import (
 )
 
 // tryLimit bounds how long one mode is tried: a kernel that is only busy is asked again
-// until then.
-const tryLimit = 20 * time.Second
+// until then, and one in an emulator may load its modules for half a minute.
+const tryLimit = probeLimit
 
 // Where a mode was tried, in words that follow "was tried".
 const (

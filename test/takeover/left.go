@@ -2,18 +2,24 @@ package takeover
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// OnlyMode tells what is left of other modes, and of kube-proxy, beside a mode of the kit.
+// OnlyMode tells what is left of other modes, and of kube-proxy, beside a mode of the kit. Virtual servers of IPVS that only drain count
+// as gone: they stay until the last of their connections has ended.
 func OnlyMode(t *testing.T, node *netlab.Host, mode string) error {
 	t.Helper()
 	tables := Shell(t, node, "nft list tables")
-	if strings.Contains(tables, "fairlead") != (mode == "nftables") || strings.Contains(tables, "kube-proxy") {
+	has := func(name string) bool { return strings.Contains(tables+"\n", " "+name+"\n") }
+	if has("fairlead") != (mode == "nftables") || has("kube-proxy") {
 		return fmt.Errorf("in %s mode, tables: %s", mode, tables)
+	}
+	if err := servers(t, node, mode, has("fairlead-ipvs")); err != nil {
+		return err
 	}
 	for _, backend := range []string{"nft", "legacy"} {
 		rules := Shell(t, node, fmt.Sprintf("for p in iptables ip6tables; do $p-%s-save 2>/dev/null; done", backend))
@@ -29,3 +35,25 @@ func OnlyMode(t *testing.T, node *netlab.Host, mode string) error {
 	}
 	return nil
 }
+
+// servers looks at what ipvs modes make.
+func servers(t *testing.T, node *netlab.Host, mode string, table bool) error {
+	t.Helper()
+	list := Shell(t, node, "cat /proc/net/ip_vs 2>/dev/null || true")
+	weights := serving.FindAllString(list, -1)
+	if mode == "ipvs" {
+		if !table || len(weights) == 0 {
+			return fmt.Errorf("in ipvs mode, our table: %t; virtual servers:\n%s", table, list)
+		}
+		return nil
+	}
+	if len(weights) > 0 {
+		return fmt.Errorf("in %s mode, virtual servers take new connections:\n%s", mode, list)
+	}
+	return nil
+}
+
+// serving matches a real server that has a weight, in the kernel's own list:
+//
+//	-> 0AF4010B:1F90      Masq    1      0          0
+var serving = regexp.MustCompile(`(?m)^\s+->\s+\S+\s+\S+\s+[1-9]`)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // ClusterIP and NodePort are where the Service of Manifests answers, in TCP and UDP.
@@ -18,14 +19,16 @@ var (
 	NodePort  = netip.MustParseAddrPort("172.18.0.2:30080")
 )
 
-// patience bounds a request. It is long, so that a busy machine loses none; a datagram is not sent again, so that a gap does.
-const patience = 20 * time.Second
+// requestLimit bounds a request. It is long, so that a busy machine loses none; a datagram is not sent again, so that a gap does.
+const requestLimit = 20 * time.Second
 
 // Traffic is what runs while rules are taken over: a TCP stream, a UDP flow from one port, and 200 requests a second, each a flow of its
 // own, half of them TCP and half UDP, to a ClusterIP and a NodePort.
 type Traffic struct {
 	client *netlab.Host
+	ctx    context.Context // ends with Stop
 	cancel context.CancelFunc
+	pause  time.Duration // between two requests
 	done   sync.WaitGroup
 
 	mu       sync.Mutex
@@ -38,23 +41,29 @@ type Traffic struct {
 func Start(t *testing.T, client *netlab.Host) *Traffic {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	tr := &Traffic{client: client, cancel: stop, answered: map[string]int{}}
+	tr := &Traffic{client: client, ctx: ctx, cancel: stop, pause: min(patience.Of(5*time.Millisecond), 100*time.Millisecond), answered: map[string]int{}}
+	tr.Open(t, "")
+	tr.done.Go(func() { tr.requests(ctx) })
+	t.Cleanup(tr.Stop)
+	return tr
+}
+
+// Open begins another stream and another UDP flow, with this behind their names.
+func (tr *Traffic) Open(t *testing.T, which string) {
+	t.Helper()
 	for name, proto := range map[string]netlab.Protocol{"stream": netlab.TCP, "UDP flow": netlab.UDP} {
-		flow, err := client.Open(ctx, proto, ClusterIP)
+		flow, err := tr.client.Open(tr.ctx, proto, ClusterIP)
 		if err != nil {
 			t.Fatal(err)
 		}
 		tr.done.Go(func() {
 			defer flow.Close()
-			for ctx.Err() == nil {
-				tr.note(ctx, name, flow.Ask)
-				pause(ctx, 10*time.Millisecond)
+			for tr.ctx.Err() == nil {
+				tr.note(tr.ctx, name+which, flow.Ask)
+				pause(tr.ctx, 2*tr.pause)
 			}
 		})
 	}
-	tr.done.Go(func() { tr.requests(ctx) })
-	t.Cleanup(tr.Stop)
-	return tr
 }
 
 // Stop ends it and waits for the requests that are under way.
@@ -63,11 +72,11 @@ func (tr *Traffic) Stop() {
 	tr.done.Wait()
 }
 
-// requests begins one each 5 ms, however long the others take.
+// requests begins one each 5 ms (on a slow machine more seldom), however long the others take.
 func (tr *Traffic) requests(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(tr.pause)
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		select {
@@ -85,7 +94,7 @@ func (tr *Traffic) requests(ctx context.Context) {
 
 // note makes one request, which is not cut short when the traffic ends, and counts it.
 func (tr *Traffic) note(ctx context.Context, name string, ask func(context.Context) netlab.Reply) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(requestLimit))
 	defer cancel()
 	began := time.Now()
 	reply := ask(limited)
@@ -169,16 +178,17 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Eventually waits until f succeeds, a minute at most.
+// Eventually waits until f succeeds, a minute at most on a usual machine.
 func Eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	limit := patience.Of(time.Minute)
+	for end := time.Now().Add(limit); ; {
 		err := f()
 		if err == nil {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within a minute: %v", what, err)
+			t.Fatalf("%s: not within %s: %v", what, limit, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -56,7 +56,7 @@ the agent are not changed: see the line Later.
 		},
 	}
 	formats(cmd, &q)
-	q.limit = time.Minute // modes are tried first
+	q.limit = 3 * time.Minute // modes are tried first
 	cmd.Flags().StringVar(&to, "to", "", "the mode to change to")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
 	return cmd
