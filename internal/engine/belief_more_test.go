@@ -54,7 +54,7 @@ func TestAuditsGoOnAfterTrouble(t *testing.T) {
 	}
 }
 
-// A comparison that failed is made up for, and does not give way then.
+// A comparison that failed is made up for, does not give way then, and tells what it finds.
 func TestAuditThatFailedDoesNotGiveWay(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		repaired := b.slowly()
@@ -67,6 +67,9 @@ func TestAuditThatFailedDoesNotGiveWay(t *testing.T) {
 		}
 		if !repaired() {
 			t.Error("the comparison was given up")
+		}
+		if !slices.ContainsFunc(b.turns(), func(t Turn) bool { return len(t.Drift) == 1 }) {
+			t.Error("what somebody else did is not told")
 		}
 	})
 }
