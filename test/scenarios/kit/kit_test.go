@@ -63,7 +63,9 @@ table {{if eq family "IPv4"}}ip{{else}}ip6{{end}} hand {
 
 const head = "families: ipv4 ipv6\nprotocols: tcp udp sctp\napply rules.nft\n"
 
-func runText(t *testing.T, lab *netlab.Lab, text string) []error {
+// runText runs a scenario. What it expects is looked at for as long as patience: what is
+// true may need long on a busy machine, and what is not costs that long.
+func runText(t *testing.T, lab *netlab.Lab, patience time.Duration, text string) []error {
 	t.Helper()
 	s, err := Parse("test", []byte(text+rules))
 	if err != nil {
@@ -71,7 +73,7 @@ func runText(t *testing.T, lab *netlab.Lab, text string) []error {
 	}
 	var errs []error
 	for _, v := range s.Variants() {
-		r := &run{v: v, lab: lab, subject: &script{dir: t.TempDir()}, mode: "nftables", patience: 100 * time.Millisecond, flows: map[string]*flow{}, traffic: map[string]*traffic{}}
+		r := &run{v: v, lab: lab, subject: &script{dir: t.TempDir()}, mode: "nftables", patience: patience, flows: map[string]*flow{}, traffic: map[string]*traffic{}}
 		errs = append(errs, r.do(t.Context()))
 	}
 	return errs
@@ -106,7 +108,7 @@ run node-a nft flush ruleset
   from client to {{vip 10}}:80: timeout
   prints node-a "nft list tables": lacks "hand"
 `
-	for i, err := range runText(t, newLab(t), text) {
+	for i, err := range runText(t, newLab(t), time.Minute, text) {
 		if err != nil {
 			t.Errorf("variant %d: %v", i, err)
 		}
@@ -140,7 +142,7 @@ func TestFalseExpectationsFail(t *testing.T) {
 		`from mars to {{vip 10}}:80: refused`:                                            "find host",
 	} {
 		text := strings.NewReplacer("tcp udp sctp", "tcp", "ipv4 ipv6", "ipv6").Replace(head) + "  " + line + "\n"
-		for _, err := range runText(t, lab, text) {
+		for _, err := range runText(t, lab, 100*time.Millisecond, text) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s\n  got %v\n  want an error with %q", line, err, want)
 			}
@@ -153,7 +155,7 @@ func TestFlowsKeepTheirConnection(t *testing.T) {
 	text := "protocols: tcp udp sctp\napply rules.nft\nopen f from pod-a2 to {{vip 10}}:80\n  flow f: backend pod-a1 pod-b1 source preserved\n" +
 		"run node-a nft flush chain {{if eq family \"IPv4\"}}ip{{else}}ip6{{end}} hand dispatch\n  flow f: same backend\nclose f\n" +
 		"apply rules.nft\nsend t from client to {{vip 10}}:80\n traffic t: lost 0 of 30\nclose t\n"
-	for i, err := range runText(t, newLab(t), text) {
+	for i, err := range runText(t, newLab(t), time.Minute, text) {
 		if err != nil {
 			t.Errorf("variant %d: %v", i, err)
 		}
