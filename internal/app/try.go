@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/choose"
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/offload"
 	kerneliptables "github.com/fairlead/fairlead/internal/kernel/iptables"
 	kernelipvs "github.com/fairlead/fairlead/internal/kernel/ipvs"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
@@ -124,9 +125,12 @@ func (t *trial) accelerate(ctx context.Context) choose.Try {
 		_, err = k.Commit(ctx, &b)
 		return err
 	})
-	out := choose.Try{Mode: "acceleration", Why: "this release does not use flowtables; the kernel has them"}
-	if err != nil {
+	out := choose.Try{Mode: "acceleration", Why: offload.Fault(release())}
+	switch {
+	case err != nil:
 		out.Why = "the kernel has no flowtables (CONFIG_NF_FLOW_TABLE): " + oneLine(err)
+	case out.Why == "":
+		out.Works, out.Why = true, "in nftables and iptables modes, with --feature-gates=KubeProxyAcceleration=true"
 	}
 	return out
 }
