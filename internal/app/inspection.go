@@ -90,11 +90,12 @@ func (i *inspection) explain(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	var out inspect.Explanation
-	if !i.inspect(w, r, func(v engine.View) { out = inspect.Explain(ask, v) }) {
+	out, err := i.explanation(r.Context(), ask)
+	if err != nil {
+		busy(w)
 		return
 	}
-	control.Answer(w, &out)
+	control.Answer(w, out)
 }
 
 // trace answers /trace, with the query of /explain.
@@ -134,10 +135,14 @@ func (i *inspection) inspect(w http.ResponseWriter, r *http.Request, f func(engi
 	ctx, cancel := context.WithTimeout(r.Context(), engineLimit)
 	defer cancel()
 	if err := i.a.engine.Inspect(ctx, f); err != nil {
-		http.Error(w, "the engine is at work, and has not answered within "+engineLimit.String()+": ask again", http.StatusServiceUnavailable)
+		busy(w)
 		return false
 	}
 	return true
+}
+
+func busy(w http.ResponseWriter) {
+	http.Error(w, "the engine is at work, and has not answered within "+engineLimit.String()+": ask again", http.StatusServiceUnavailable)
 }
 
 // strangers lists the tables of other proxies in nftables. A table has a number that

@@ -32,11 +32,34 @@ func openIPVS(_ context.Context, cfg *config.Config) (opened, error) {
 		n, _ := servers.Counts()
 		return int(c.Reads + c.Generation + n)
 	}
+	look, closeLook, err := lookAtServers()
+	if err != nil {
+		links.Close()
+		return opened{}, errors.Join(err, k.Close(), rules.Close())
+	}
 	s := cfg.IPVS
-	d := ipvs.New(ipvs.Params{NFT: count, IPVS: servers, Addresses: links, Scheduler: s.Scheduler, Exclude: s.ExcludeCIDRs, Drain: s.DrainGrace,
+	d := ipvs.New(ipvs.Params{NFT: count, IPVS: servers, Addresses: links, Look: look, Scheduler: s.Scheduler, Exclude: s.ExcludeCIDRs, Drain: s.DrainGrace,
 		Timeouts: kernelipvs.Timeouts{TCP: s.TCP, TCPFin: s.TCPFin, UDP: s.UDP}, Audit: cfg.SyncPeriod})
-	closers := []func() error{rules.Close, k.Close, func() error { links.Close(); return nil }}
+	closers := append(closeLook, rules.Close, k.Close, func() error { links.Close(); return nil })
 	return opened{driver: d, reads: reads, place: takeover.IPVS, closers: closers}, nil
+}
+
+// lookAtServers opens further sockets of the same sorts, for answers beside the engine.
+func lookAtServers() (look ipvs.Look, closers []func() error, err error) {
+	rules, err := nft.Open(nft.Config{})
+	if err != nil {
+		return look, nil, fmt.Errorf("open a netlink socket to look at nftables: %w", err)
+	}
+	k, err := kernelipvs.Open(kernelipvs.Config{})
+	if err != nil {
+		return look, nil, errors.Join(fmt.Errorf("proxy mode ipvs: %w", err), rules.Close())
+	}
+	links, err := kernelipvs.OpenLink()
+	if err != nil {
+		return look, nil, errors.Join(err, rules.Close(), k.Close())
+	}
+	closers = []func() error{rules.Close, k.Close, func() error { links.Close(); return nil }}
+	return ipvs.Look{NFT: rules, IPVS: k, Addresses: links}, closers, nil
 }
 
 // withServers calls do with a driver that is for removing only. IPVS is opened just for that: to ask for it makes

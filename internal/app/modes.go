@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/fairlead/fairlead/internal/config"
@@ -60,15 +61,19 @@ func openNFTables(_ context.Context, cfg *config.Config) (opened, error) {
 	if err != nil {
 		return opened{}, fmt.Errorf("open a netlink socket to nftables: %w", err)
 	}
+	finder, err := nft.Open(nft.Config{})
+	if err != nil {
+		return opened{}, errors.Join(fmt.Errorf("open a netlink socket to look at nftables: %w", err), k.Close())
+	}
 	count := nft.NewCounter(withFaults(k))
 	reads := func() int { c := count.Counts(); return int(c.Reads + c.Generation) }
-	out := opened{reads: reads, place: takeover.NFTables, closers: []func() error{k.Close}}
+	out := opened{reads: reads, place: takeover.NFTables, closers: []func() error{k.Close, finder.Close}}
 	if cfg.Offload.Threshold == 0 {
-		out.driver = nftables.New(nftables.Params{Kernel: count})
+		out.driver = nftables.New(nftables.Params{Kernel: count, Finder: finder})
 		return out, nil
 	}
 	ledger := &nft.Ledger{} // one socket, so one account
-	out.offload = beside(nftables.New(nftables.Params{Kernel: count, Ledger: ledger, Beside: offload.IsTable}), cfg,
+	out.offload = beside(nftables.New(nftables.Params{Kernel: count, Finder: finder, Ledger: ledger, Beside: offload.IsTable}), cfg,
 		offload.Params{Kernel: count, Flowtables: k.Flowtables, Ledger: ledger})
 	out.driver = out.offload
 	return out, nil

@@ -47,14 +47,14 @@ func (i *inspection) page(p *page.Page, w http.ResponseWriter, r *http.Request) 
 		ask := inspect.Question{Text: c.Query, Device: link.Device}
 		subject, bad := inspect.ParseSubject(c.Query, "")
 		ask.Subject = subject
-		if !i.inspect(w, r, func(v engine.View) {
-			if bad == nil {
-				e := inspect.Explain(ask, v)
-				c.Explanation = &e
-			}
-			c.Found, c.More = search(v, c.Query)
-		}) {
+		if !i.inspect(w, r, func(v engine.View) { c.Found, c.More = search(v, c.Query) }) {
 			return
+		}
+		if bad == nil {
+			if c.Explanation, bad = i.explanation(r.Context(), ask); bad != nil {
+				busy(w)
+				return
+			}
 		}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

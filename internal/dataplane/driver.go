@@ -8,7 +8,7 @@ import (
 )
 
 // Driver is one data plane. All methods are called from the engine's goroutine,
-// except that Watch runs in its own.
+// except that Watch runs in its own, and Compare in anybody's.
 type Driver interface {
 	// Name is the value of --proxy-mode.
 	Name() string
@@ -46,6 +46,13 @@ type Driver interface {
 	// fails otherwise, ctx's end included, the driver is as it was: the engine
 	// gives up an audit when a change comes, applies that and audits later.
 	Load(ctx context.Context, emit func(Key, string)) error
+
+	// Compare reads these Objects by their keys, one by one and nothing of others, and
+	// calls differs for each that is there otherwise than its Value says; found is ""
+	// for one that is absent, else it means nothing to others. It is for a look at one
+	// Service: of a pool of very many slots it reads the first ones. It writes nothing,
+	// remembers nothing, and any goroutine may call it beside the other methods.
+	Compare(ctx context.Context, want []Object, differs func(k Key, found string)) error
 
 	// Apply does all of the batch or nothing of it, if the kernel allows.
 	// On success Applied counts the kernel operations. On failure the error is

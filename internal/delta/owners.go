@@ -153,3 +153,16 @@ func (t *Tracker[K, O]) isNew(r *record[K, O]) bool {
 func (r *record[K, O]) isThere() bool {
 	return !slices.ContainsFunc(r.wants, func(e *entry[K, O]) bool { return e.have != e.want })
 }
+
+// Owned gives what an owner wants, and what is there of it.
+func (t *Tracker[K, O]) Owned(owner O) []Diff[K] {
+	r := t.owners[owner]
+	if r == nil {
+		return nil
+	}
+	out := make([]Diff[K], 0, len(r.wants))
+	for _, e := range r.wants {
+		out = append(out, Diff[K]{Key: e.key, Have: e.have, Want: e.want, Group: e.group})
+	}
+	return out
+}

@@ -200,6 +200,16 @@ func (d *memDriver) Changed(context.Context) (bool, error) {
 	return d.moved, nil
 }
 
+func (d *memDriver) Compare(_ context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
+	there := d.snapshot()
+	for i := range want {
+		if is := there[want[i].Key]; is != want[i].Value {
+			differs(want[i].Key, is)
+		}
+	}
+	return nil
+}
+
 func (d *memDriver) Cleanup(context.Context) error { return nil }
 
 func (d *memDriver) KeyString(k dataplane.Key) string { return k.String() }

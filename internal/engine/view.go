@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/policy"
 	"github.com/fairlead/fairlead/internal/state"
@@ -61,6 +62,21 @@ func (v View) Pending() int { return v.e.tr.PendingCount() }
 
 // Waiting gives the sources that have not delivered everything yet.
 func (v View) Waiting() []string { return slices.Sorted(maps.Keys(v.e.waiting)) }
+
+// Objects gives what a Service makes in the data plane, or the zero key what is there
+// whatever the Services are: each as it was decided, in written those that have been
+// committed so, in pending those that wait.
+func (v View) Objects(k model.ServiceKey) (written, pending []dataplane.Object) {
+	for _, d := range v.e.tr.Owned(k) {
+		o := dataplane.Object{Key: d.Key, Value: d.Want}
+		if d.Have == d.Want {
+			written = append(written, o)
+		} else {
+			pending = append(pending, o)
+		}
+	}
+	return written, pending
+}
 
 // String sums up, for logs.
 func (v View) String() string {

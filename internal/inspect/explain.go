@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/model"
@@ -24,6 +25,7 @@ type Explanation struct {
 	Keys      []Key      `json:"keys,omitempty"`
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	More      int        `json:"moreEndpoints,omitempty"` // that are not listed
+	Kernel    *Agreement `json:"inKernel,omitempty"`      // nil: it was not looked at
 }
 
 // Key is one thing that a packet may be sent to, and what becomes of it.
@@ -44,6 +46,12 @@ type Endpoint struct {
 	Why   string `json:"why,omitempty"` // it gets none
 	Port  string `json:"port,omitempty"`
 	Slice string `json:"slice"`
+}
+
+// Key gives the Service that the answer is about; the zero key if there is none.
+func (e *Explanation) ServiceKey() model.ServiceKey {
+	ns, name, _ := strings.Cut(e.Service, "/")
+	return model.ServiceKey{Namespace: ns, Name: name}
 }
 
 // Question is what `fairlead explain` is asked.

@@ -116,6 +116,9 @@ func (e *Explanation) Text(w io.Writer) {
 	for _, d := range e.Defaults {
 		fmt.Fprintf(w, "Default    %s\n", d)
 	}
+	if e.Kernel != nil {
+		e.Kernel.text(w)
+	}
 	if len(e.Keys) > 0 {
 		e.keys(w)
 	}

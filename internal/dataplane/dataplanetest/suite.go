@@ -45,6 +45,8 @@ type Subject struct {
 	InterruptLoad func()
 	// Poison is a Frontend that the kernel refuses; nil if there is none.
 	Poison func(f model.Family) *model.Frontend
+	// Few: to read a single object takes long, so that the test of it has few of them.
+	Few bool
 	// Checked is called after every successful Sync; nil for nothing.
 	Checked func(testing.TB)
 	// Lingers tells, by readable name, which objects may outlive their use.
@@ -56,6 +58,9 @@ type Subject struct {
 type Edit struct {
 	Name string
 	Do   func(t testing.TB)
+	// Beside: it only adds objects, and all that is ours is as it was. A comparison of
+	// single objects does not see it.
+	Beside bool
 }
 
 // Run runs the suite.
@@ -67,6 +72,7 @@ func Run(t *testing.T, make Factory) {
 		{"build and again", testBuild},
 		{"restart writes nothing", testRestart},
 		{"edits are repaired", testEdits},
+		{"edits show in single objects", testCompare},
 		{"incremental equals from scratch", func(t *testing.T, s *Subject) { testIncremental(t, s, make(t)) }},
 		{"crash between chunks", testCrash},
 		{"interrupted load", testInterrupted},
@@ -82,7 +88,7 @@ func Run(t *testing.T, make Factory) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := make(t)
-			if others := []string{"restart writes nothing", "edits are repaired", "crash between chunks", "interrupted load", "conflict", "watch", "watch again"}; s.Alone && slices.Contains(others, c.name) {
+			if others := []string{"restart writes nothing", "edits are repaired", "edits show in single objects", "crash between chunks", "interrupted load", "conflict", "watch", "watch again"}; s.Alone && slices.Contains(others, c.name) {
 				t.Skip("nobody else can write what this data plane holds, and it ends with the process")
 			}
 			c.test(t, s)

@@ -3,6 +3,7 @@ package ipvs
 import (
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -19,6 +20,9 @@ type Params struct {
 	NFT       nft.Kernel
 	IPVS      ipvs.Kernel
 	Addresses ipvs.Addresses
+	// Look is for Compare: other sockets than those above, for Compare runs beside the
+	// engine. Without them Compare fails.
+	Look Look
 	// Families are those to serve, both if empty. Probe takes away what the kernel cannot do.
 	Families  []model.Family
 	Scheduler string // "" = rr
@@ -31,7 +35,7 @@ type Params struct {
 	Audit time.Duration
 }
 
-// Driver is the IPVS data plane. Its methods belong to one goroutine, but for Watch.
+// Driver is the IPVS data plane. Its methods belong to one goroutine, but for Watch and Compare.
 type Driver struct {
 	p        Params
 	families []model.Family
@@ -39,6 +43,8 @@ type Driver struct {
 	seen     nft.Ledger
 	sum      uint64 // of all that we believe to be in IPVS
 	unsure   bool   // an Apply failed on its way
+
+	looking sync.Mutex // guards what is in p.Look: one Compare at a time
 }
 
 var _ dataplane.Driver = (*Driver)(nil)

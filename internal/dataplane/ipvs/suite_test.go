@@ -35,7 +35,7 @@ func subject(t *testing.T, b bed) *dataplanetest.Subject {
 	faulty, rules := &ipvs.Faulty{Kernel: b.ipvs}, &nft.Faulty{Kernel: b.nft}
 	drain := 15 * time.Minute
 	s := &dataplanetest.Subject{
-		Driver: New(Params{NFT: rules, IPVS: faulty, Addresses: b.addrs, Drain: drain}),
+		Driver: New(Params{NFT: rules, IPVS: faulty, Addresses: b.addrs, Drain: drain, Look: Look{b.nft.(nft.Finder), b.ipvs, b.addrs}}),
 		Restart: func() dataplane.Driver {
 			return New(Params{NFT: b.nft, IPVS: b.ipvs, Addresses: b.addrs, Drain: drain})
 		},
@@ -116,14 +116,14 @@ func edits(b bed) []dataplanetest.Edit {
 		{Name: "weight changed", Do: does(func(t testing.TB) error {
 			return b.ipvs.PutReal(t.Context(), key(more), ipvs.Real{At: more.Backends[0].AddrPort(), Weight: 77})
 		})},
-		{Name: "foreign real server", Do: does(func(t testing.TB) error {
+		{Name: "foreign real server", Beside: true, Do: does(func(t testing.TB) error {
 			return b.ipvs.PutReal(t.Context(), key(plain), ipvs.Real{At: netip.MustParseAddrPort("203.0.113.9:99"), Weight: 1})
 		})},
-		{Name: "foreign virtual server on our device", Do: does(func(t testing.TB) error {
+		{Name: "foreign virtual server on our device", Beside: true, Do: does(func(t testing.TB) error {
 			return b.ipvs.PutVirtual(t.Context(), ipvs.Virtual{VirtualKey: stray, Scheduler: "rr"})
 		})},
 		{Name: "address removed", Do: does(func(t testing.TB) error { return b.addrs.Remove(t.Context(), plain.Key.Addr) })},
-		{Name: "foreign address", Do: does(func(t testing.TB) error { return b.addrs.Add(t.Context(), netip.MustParseAddr("203.0.113.77")) })},
+		{Name: "foreign address", Beside: true, Do: does(func(t testing.TB) error { return b.addrs.Add(t.Context(), netip.MustParseAddr("203.0.113.77")) })},
 		{Name: "device removed", Do: does(func(t testing.TB) error { return b.addrs.RemoveDevice(t.Context()) })},
 		{Name: "service deleted", Do: write(func(b *nft.Batch) { b.DelElement(v4.Set("services"), &nft.Element{Key: vipKey(plain.Key)}) })},
 		{Name: "service diverted", Do: write(func(b *nft.Batch) {
@@ -135,8 +135,8 @@ func edits(b bed) []dataplanetest.Edit {
 			b.NewRule(nft.RuleSpec{Chain: v4.Chain("dispatch"), Exprs: []nft.Expr{nft.SetVerdict(nft.Drop())}, First: true})
 		})},
 		{Name: "chain flushed", Do: write(func(b *nft.Batch) { b.FlushChain(v6.Chain("nat-postrouting")) })},
-		{Name: "foreign chain", Do: write(func(b *nft.Batch) { b.NewChain(nft.ChainSpec{Ref: v4.Chain("mine")}) })},
-		{Name: "foreign set", Do: write(func(b *nft.Batch) { b.NewSet(nft.SetSpec{Ref: v6.Set("mine"), Key: []nft.Part{nft.Port}}) })},
+		{Name: "foreign chain", Beside: true, Do: write(func(b *nft.Batch) { b.NewChain(nft.ChainSpec{Ref: v4.Chain("mine")}) })},
+		{Name: "foreign set", Beside: true, Do: write(func(b *nft.Batch) { b.NewSet(nft.SetSpec{Ref: v6.Set("mine"), Key: []nft.Part{nft.Port}}) })},
 		{Name: "table deleted", Do: write(func(b *nft.Batch) { b.DelTable(v4) })},
 		{Name: "table of a later layout", Do: write(func(b *nft.Batch) {
 			b.DelTable(v6)

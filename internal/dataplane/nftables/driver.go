@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -27,6 +28,9 @@ const foreignLinger = 2 * time.Second
 // Params configure a Driver.
 type Params struct {
 	Kernel nft.Kernel
+	// Finder is for Compare: another socket than Kernel's, for Compare runs beside
+	// the engine. Without one Compare fails.
+	Finder nft.Finder
 	// Families are those to serve, both if empty. Probe takes away what the
 	// kernel cannot do.
 	Families []model.Family
@@ -37,7 +41,7 @@ type Params struct {
 }
 
 // Driver is the nftables data plane. Its methods belong to one goroutine, but
-// for Watch.
+// for Watch and Compare.
 type Driver struct {
 	k        nft.Kernel
 	families []model.Family
@@ -47,6 +51,9 @@ type Driver struct {
 	watched  func(nft.TableRef) bool
 	plan     plan
 	sizes    setSizes
+
+	looking sync.Mutex // guards find: one Compare at a time
+	find    nft.Finder
 }
 
 var _ dataplane.Driver = (*Driver)(nil)
@@ -56,7 +63,7 @@ func New(p Params) *Driver {
 	if len(p.Families) == 0 {
 		p.Families = []model.Family{model.IPv4, model.IPv6}
 	}
-	d := &Driver{k: p.Kernel, families: p.Families, chains: newChainBook(), seen: p.Ledger}
+	d := &Driver{k: p.Kernel, families: p.Families, chains: newChainBook(), seen: p.Ledger, find: p.Finder}
 	if d.seen == nil {
 		d.seen = &nft.Ledger{}
 	}

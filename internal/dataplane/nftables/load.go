@@ -96,3 +96,11 @@ func comment(userData []byte) (string, bool) {
 	}
 	return strings.TrimRight(string(userData[2:2+userData[1]]), "\x00"), true
 }
+
+// missing forgives the absence of what was to be read.
+func missing(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}

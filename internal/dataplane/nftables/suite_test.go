@@ -37,7 +37,7 @@ func subject(t *testing.T, k, other nft.Kernel, checked func(testing.TB)) *datap
 	t.Helper()
 	faulty := &nft.Faulty{Kernel: k}
 	s := &dataplanetest.Subject{
-		Driver:     New(Params{Kernel: faulty}),
+		Driver:     New(Params{Kernel: faulty, Finder: k.(nft.Finder)}),
 		Restart:    func() dataplane.Driver { return New(Params{Kernel: k}) },
 		Families:   []model.Family{model.IPv4, model.IPv6},
 		Edits:      edits(other),
@@ -105,7 +105,7 @@ func edits(k nft.Kernel) []dataplanetest.Edit {
 			b.AddElement(v4.Set("services"), &nft.Element{Key: key, Verdict: nft.Drop()})
 		})},
 		{Name: "all slots flushed", Do: write(func(b *nft.Batch) { b.FlushSet(v6.Set("eps-1")) })},
-		{Name: "foreign slots", Do: write(func(b *nft.Batch) {
+		{Name: "foreign slots", Beside: true, Do: write(func(b *nft.Batch) {
 			for _, n := range []uint32{9, 70_000} {
 				b.AddElement(v4.Set(shard), &nft.Element{Key: nft.AppendSlot(key[:len(key):len(key)], n), Data: []byte{10, 0, 0, 1, 0, 80, 0, 0}})
 			}
@@ -120,13 +120,13 @@ func edits(k nft.Kernel) []dataplanetest.Edit {
 		})},
 		{Name: "chain flushed", Do: write(func(b *nft.Batch) { b.FlushChain(v4.Chain(leafOf(dataplanetest.Every(model.IPv4)[2]))) })},
 		{Name: "rule deleted", Do: func(t testing.TB) { dropRule(t, k, v6, "refuse", 1) }},
-		{Name: "foreign chains", Do: write(func(b *nft.Batch) {
+		{Name: "foreign chains", Beside: true, Do: write(func(b *nft.Batch) {
 			b.NewChain(nft.ChainSpec{Ref: v4.Chain("mine")})
 			b.NewChain(nft.ChainSpec{Ref: v4.Chain("mine-input"), Hook: hook})
 			b.NewRule(nft.RuleSpec{Chain: v4.Chain("mine-input"), Exprs: []nft.Expr{nft.SetVerdict(nft.Jump("mine"))}})
 			b.NewRule(nft.RuleSpec{Chain: v4.Chain("mine"), Exprs: drop})
 		})},
-		{Name: "foreign set", Do: write(func(b *nft.Batch) {
+		{Name: "foreign set", Beside: true, Do: write(func(b *nft.Batch) {
 			b.NewSet(nft.SetSpec{Ref: v6.Set("mine"), Key: []nft.Part{nft.Port}})
 		})},
 		{Name: "foreign rules with a set", Do: write(func(b *nft.Batch) {

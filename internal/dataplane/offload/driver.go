@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -117,6 +118,12 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	}
 	d.s.load(ctx, emit)
 	return errors.Join(err, context.Cause(ctx))
+}
+
+// Compare implements dataplane.Driver. It leaves out what is of the acceleration: that decides of no connection where it goes.
+func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
+	theirs := slices.DeleteFunc(slices.Clone(want), func(o dataplane.Object) bool { return isMine(o.Key) })
+	return d.Driver.Compare(ctx, theirs, differs)
 }
 
 // Apply implements dataplane.Driver: the Services first, and whatever becomes of the rest, they are in.

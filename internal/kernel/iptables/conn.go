@@ -222,7 +222,7 @@ func (c *Conn) List(ctx context.Context, f Family, table, chain string) ([]strin
 		}
 		return nil, fmt.Errorf("%s -t %s -S %s: %w: %s", name, table, chain, err, oneLine(problem.String()))
 	}
-	var rules []string
+	rules := []string{}
 	for l := range strings.Lines(out.String()) {
 		if l = strings.TrimSuffix(l, "\n"); strings.HasPrefix(l, "-A ") {
 			rules = append(rules, l)

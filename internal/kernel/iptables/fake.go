@@ -185,8 +185,12 @@ func (k *Fake) Save(ctx context.Context, f Family, table string, emit func([]byt
 func (k *Fake) List(_ context.Context, f Family, table, chain string) ([]string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var out []string
-	for _, r := range k.chains(f, table)[chain] {
+	rules, known := k.chains(f, table)[chain]
+	if !known {
+		return nil, nil
+	}
+	out := make([]string, 0, len(rules))
+	for _, r := range rules {
 		out = append(out, "-A "+chain+" "+r)
 	}
 	return out, nil

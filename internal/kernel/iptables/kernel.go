@@ -47,8 +47,8 @@ type Kernel interface {
 	// Save streams the lines of one table, as iptables-save prints them. A table
 	// that does not exist has no lines. The slice is valid until emit returns.
 	Save(ctx context.Context, f Family, table string, emit func(line []byte) error) error
-	// List gives the rules of one chain, as iptables -S prints them; a missing
-	// chain has none.
+	// List gives the rules of one chain, as iptables -S prints them; of a missing
+	// chain nil.
 	List(ctx context.Context, f Family, table, chain string) ([]string, error)
 	// Stamp tells the present state apart from others, in microseconds.
 	Stamp(ctx context.Context) (Stamp, error)

@@ -101,6 +101,22 @@ func (c *Conn) Virtuals(ctx context.Context) ([]Virtual, error) {
 	return out, nil
 }
 
+// Virtual implements Kernel.
+func (c *Conn) Virtual(ctx context.Context, k VirtualKey) (Virtual, bool, error) {
+	answers, err := c.do(ctx, cmdGetService, 0, func(e *netlink.AttributeEncoder) { service(e, k) })
+	if errors.Is(err, unix.ESRCH) || err == nil && len(answers) == 0 {
+		return Virtual{}, false, nil
+	}
+	if err != nil {
+		return Virtual{}, false, fmt.Errorf("look up virtual server %s: %w", k, err)
+	}
+	v, err := decodeVirtual(answers[0].Data)
+	if err != nil {
+		return Virtual{}, false, fmt.Errorf("read virtual server %s: %w", k, err)
+	}
+	return v, true, nil
+}
+
 // Reals implements Kernel.
 func (c *Conn) Reals(ctx context.Context, of VirtualKey) ([]Real, error) {
 	answers, err := c.do(ctx, cmdGetDest, netlink.Dump, func(e *netlink.AttributeEncoder) { service(e, of) })

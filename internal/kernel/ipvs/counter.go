@@ -26,6 +26,12 @@ func (c *Counter) Virtuals(ctx context.Context) ([]Virtual, error) {
 	return c.Kernel.Virtuals(ctx)
 }
 
+// Virtual implements Kernel.
+func (c *Counter) Virtual(ctx context.Context, k VirtualKey) (Virtual, bool, error) {
+	c.reads.Add(1)
+	return c.Kernel.Virtual(ctx, k)
+}
+
 // Reals implements Kernel.
 func (c *Counter) Reals(ctx context.Context, of VirtualKey) ([]Real, error) {
 	c.reads.Add(1)

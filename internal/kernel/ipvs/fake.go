@@ -51,6 +51,14 @@ func (f *Fake) Virtuals(ctx context.Context) ([]Virtual, error) {
 	return out, ctx.Err()
 }
 
+// Virtual implements Kernel.
+func (f *Fake) Virtual(ctx context.Context, k VirtualKey) (Virtual, bool, error) {
+	if v := f.virtuals[k]; v != nil {
+		return v.row, true, ctx.Err()
+	}
+	return Virtual{}, false, ctx.Err()
+}
+
 // Reals implements Kernel.
 func (f *Fake) Reals(ctx context.Context, of VirtualKey) ([]Real, error) {
 	v := f.virtuals[of]

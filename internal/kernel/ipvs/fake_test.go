@@ -89,6 +89,10 @@ func servers(t *testing.T, k Kernel, key VirtualKey) {
 		if err != nil || !slices.Equal(list, v) {
 			t.Errorf("virtual servers %+v, %v; want %+v", list, err, v)
 		}
+		one, found, err := k.Virtual(t.Context(), key)
+		if err != nil || found != (len(v) > 0) || found && one != v[0] {
+			t.Errorf("looked up: %+v, %v, %v", one, found, err)
+		}
 		reals, err := k.Reals(t.Context(), key)
 		slices.SortFunc(reals, func(a, b Real) int { return a.At.Compare(b.At) })
 		if err != nil || !slices.Equal(reals, r) {

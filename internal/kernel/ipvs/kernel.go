@@ -13,6 +13,8 @@ type Kernel interface {
 	// Virtuals and Reals list what is there. A missing virtual server has no reals.
 	Virtuals(ctx context.Context) ([]Virtual, error)
 	Reals(ctx context.Context, of VirtualKey) ([]Real, error)
+	// Virtual looks one up.
+	Virtual(ctx context.Context, k VirtualKey) (v Virtual, found bool, err error)
 	// PutVirtual and PutReal make, or change what is there: connections go on. A scheduler
 	// that the kernel lacks is ENOENT, a real server of an absent virtual one ESRCH.
 	PutVirtual(ctx context.Context, v Virtual) error

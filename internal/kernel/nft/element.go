@@ -8,12 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Finder looks one element up, without a dump. It is no part of Kernel, because no data plane needs it: it is for explaining
-// what the kernel would do with a packet.
+// Finder looks single objects up by their names and keys, without a dump of others'. It is no part of Kernel, because what
+// writes needs it not: it is for explaining what the kernel would do with a packet. What is missing is not found, also where
+// the set or table is missing that it would be in.
 type Finder interface {
-	// Element finds the element of a key; in a set of intervals it is the one that begins there. A missing element, set or
-	// table is not found.
-	Element(ctx context.Context, s SetRef, key []byte) (e Element, found bool, err error)
+	// Element finds the element of a key; in a set of intervals it is the one that begins there, or, with that flag, ends.
+	Element(ctx context.Context, s SetRef, want *Element) (e Element, found bool, err error)
+	Table(ctx context.Context, t TableRef) (row Table, found bool, err error)
+	Set(ctx context.Context, s SetRef) (row Set, found bool, err error)
+	Chain(ctx context.Context, c ChainRef) (row Chain, found bool, err error)
+	// Elements is Kernel's.
+	Elements(ctx context.Context, s SetRef, emit func(*Element) error) error
+	// ChainRules gives the rules of one chain, in their order.
+	ChainRules(ctx context.Context, c ChainRef) ([]Rule, error)
 }
 
 var (
@@ -22,30 +29,94 @@ var (
 )
 
 // Element implements Finder.
-func (c *Conn) Element(ctx context.Context, s SetRef, key []byte) (e Element, found bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return Element{}, false, err
-	}
+func (c *Conn) Element(ctx context.Context, s SetRef, want *Element) (e Element, found bool, err error) {
 	body, list := openNest(dumpRequest(s.Table.Family, s.Table.Name, s.Name), unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-	body = appendElement(body, &Element{Key: key})
+	body = appendElement(body, &Element{Key: want.Key, KeyEnd: want.KeyEnd, Flags: want.Flags})
 	closeNest(body, list)
 	d := elementDecoder{chains: map[string]string{}}
-	err = c.request(unix.NFT_MSG_GETSETELEM, 0, body, func(m nlmsg) error {
-		if !m.isNft(unix.NFT_MSG_NEWSETELEM) {
-			return nil
-		}
+	found, err = c.find(ctx, unix.NFT_MSG_GETSETELEM, body, func(m nlmsg) error {
 		return d.list(m.attrs(), func(x *Element) error {
-			e, found = x.clone(), true
+			e = x.clone()
 			return nil
 		})
 	})
-	if isAbsent(err) {
-		return Element{}, false, nil
-	}
 	if err != nil {
 		return Element{}, false, fmt.Errorf("look up an element of set %s: %w", s, err)
 	}
 	return e, found, nil
+}
+
+// Table implements Finder.
+func (c *Conn) Table(ctx context.Context, t TableRef) (row Table, found bool, err error) {
+	found, err = c.find(ctx, unix.NFT_MSG_GETTABLE, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
+		row = decodeTable(m.family(), m.attrs())
+		return nil
+	})
+	if err != nil {
+		return row, false, fmt.Errorf("look up table %s: %w", t, err)
+	}
+	return row, found, nil
+}
+
+// Set implements Finder.
+func (c *Conn) Set(ctx context.Context, s SetRef) (row Set, found bool, err error) {
+	found, err = c.find(ctx, unix.NFT_MSG_GETSET, dumpRequest(s.Table.Family, s.Table.Name, s.Name), func(m nlmsg) error {
+		row = decodeSet(m.family(), m.attrs())
+		return nil
+	})
+	if err != nil {
+		return row, false, fmt.Errorf("look up set %s: %w", s, err)
+	}
+	return row, found, nil
+}
+
+// Chain implements Finder.
+func (c *Conn) Chain(ctx context.Context, ref ChainRef) (row Chain, found bool, err error) {
+	body := appendString(dumpRequest(ref.Table.Family, ref.Table.Name), unix.NFTA_CHAIN_NAME, ref.Name)
+	found, err = c.find(ctx, unix.NFT_MSG_GETCHAIN, body, func(m nlmsg) error {
+		row = decodeChain(m.family(), m.attrs())
+		return nil
+	})
+	if err != nil {
+		return row, false, fmt.Errorf("look up chain %s: %w", ref, err)
+	}
+	return row, found, nil
+}
+
+// ChainRules implements Finder: the kernel dumps the rules of that chain alone.
+func (c *Conn) ChainRules(ctx context.Context, ref ChainRef) ([]Rule, error) {
+	var out []Rule
+	err := quietly(func() error {
+		out = out[:0]
+		return c.dump(ctx, unix.NFT_MSG_GETRULE, dumpRequest(ref.Table.Family, ref.Table.Name, ref.Name), func(m nlmsg) error {
+			if r := decodeRule(m.family(), m.attrs()); r.Chain == ref {
+				out = append(out, r)
+			}
+			return nil
+		})
+	})
+	if err != nil && !isAbsent(err) {
+		return nil, fmt.Errorf("read the rules of chain %s: %w", ref, err)
+	}
+	return out, nil
+}
+
+// find asks for one object and hands it to f; what is absent is not found. Messages of a type, NEW, come before GET.
+func (c *Conn) find(ctx context.Context, get uint16, body []byte, f func(nlmsg) error) (found bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	err = c.request(get, 0, body, func(m nlmsg) error {
+		if !m.isNft(get - 1) {
+			return nil
+		}
+		found = true
+		return f(m)
+	})
+	if isAbsent(err) {
+		return false, nil
+	}
+	return found, err
 }
 
 // clone copies what lies in the message that it came in.
@@ -53,18 +124,4 @@ func (e *Element) clone() Element {
 	c := *e
 	c.Key, c.KeyEnd, c.Data, c.UserData = bytes.Clone(e.Key), bytes.Clone(e.KeyEnd), bytes.Clone(e.Data), bytes.Clone(e.UserData)
 	return c
-}
-
-// Element implements Finder.
-func (f *Fake) Element(ctx context.Context, s SetRef, key []byte) (Element, bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if set := f.set(s); set != nil {
-		for _, e := range set.elems {
-			if bytes.Equal(e.Key, key) && e.Flags&ElementIntervalEnd == 0 {
-				return e.clone(), true, ctx.Err()
-			}
-		}
-	}
-	return Element{}, false, ctx.Err()
 }

@@ -20,20 +20,20 @@ func TestElement(t *testing.T) {
 			})
 			find := k.(Finder)
 			want := service("10.96.1.7", Goto("lb"))
-			if e, found, err := find.Element(t.Context(), services, want.Key); err != nil || !found || e.Verdict != Goto("lb") || !bytes.Equal(e.Key, want.Key) {
+			if e, found, err := find.Element(t.Context(), services, want); err != nil || !found || e.Verdict != Goto("lb") || !bytes.Equal(e.Key, want.Key) {
 				t.Errorf("found %v %+v, %v", found, e, err)
 			}
 			slot := slotElement(3, "10.0.0.1")
-			if e, found, err := find.Element(t.Context(), w.table.Set("eps"), slot.Key); err != nil || !found || !bytes.Equal(e.Data, slot.Data) {
+			if e, found, err := find.Element(t.Context(), w.table.Set("eps"), slot); err != nil || !found || !bytes.Equal(e.Data, slot.Data) {
 				t.Errorf("found %v %+v, %v", found, e, err)
 			}
 			for what, s := range map[string]SetRef{"element": services, "set": w.table.Set("none"), "table": {Table: spare, Name: "services"}} {
-				if e, found, err := find.Element(t.Context(), s, service("10.99.0.1", Goto("lb")).Key); found || err != nil {
+				if e, found, err := find.Element(t.Context(), s, service("10.99.0.1", Goto("lb"))); found || err != nil {
 					t.Errorf("a missing %s: found %v %+v, %v", what, found, e, err)
 				}
 			}
 			w.must(func(b *Batch) { b.DelElement(services, want) })
-			if _, found, err := find.Element(t.Context(), services, want.Key); found || err != nil {
+			if _, found, err := find.Element(t.Context(), services, want); found || err != nil {
 				t.Errorf("after its deletion: found %v, %v", found, err)
 			}
 		})

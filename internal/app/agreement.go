@@ -1,0 +1,72 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/inspect"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+const (
+	// lookLimit bounds the look at one Service's objects.
+	lookLimit = 3 * time.Second
+	// lookTries is how often it is repeated because the engine wrote meanwhile.
+	lookTries = 3
+)
+
+// explanation answers one question, the look at the data plane included.
+func (i *inspection) explanation(ctx context.Context, ask inspect.Question) (*inspect.Explanation, error) {
+	ctx, cancel := context.WithTimeout(ctx, engineLimit)
+	defer cancel()
+	var out inspect.Explanation
+	var svc model.ServiceKey
+	var objs inspect.Objects
+	err := i.a.engine.Inspect(ctx, func(v engine.View) {
+		out = inspect.Explain(ask, v)
+		if svc = out.ServiceKey(); len(out.Keys) > 0 {
+			objs = inspect.ObjectsOf(svc, v)
+		}
+	})
+	if err == nil && len(objs.Written)+objs.Pending > 0 {
+		out.Take(i.agreement(ctx, svc, objs))
+	}
+	return &out, err
+}
+
+// agreement compares a Service's objects with the data plane, on the goroutine of who
+// asks: the engine works on. So what differs may be what it has just written: then what
+// is wanted differs, too, and it is compared again.
+func (i *inspection) agreement(ctx context.Context, svc model.ServiceKey, objs inspect.Objects) *inspect.Agreement {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	for try := 1; ; try++ {
+		a := &inspect.Agreement{Compared: len(objs.Written), Pending: objs.Pending}
+		found := map[dataplane.Key]string{}
+		err := i.a.driver.Compare(ctx, objs.List(), func(k dataplane.Key, is string) {
+			found[k] = is
+			a.Differs(i.a.driver.KeyString(k), is == "")
+		})
+		if err != nil {
+			a.Err = err.Error()
+			return a
+		}
+		if len(found) == 0 || try == lookTries {
+			return a
+		}
+		var now inspect.Objects
+		if err := i.a.engine.Inspect(ctx, func(v engine.View) { now = inspect.ObjectsOf(svc, v) }); err != nil {
+			return a
+		}
+		wrote := false
+		for k := range found {
+			wrote = wrote || now.Written[k] != objs.Written[k]
+		}
+		if !wrote {
+			return a
+		}
+		objs = now
+	}
+}

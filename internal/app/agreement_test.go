@@ -1,0 +1,41 @@
+package app
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestExplainLooksIntoTheKernel: x_tables tells nobody that a rule was replaced by
+// another of the same size, and the next audit is half an hour away. explain sees it at
+// its first answer.
+func TestExplainLooksIntoTheKernel(t *testing.T) {
+	if _, err := exec.LookPath("iptables-legacy"); err != nil {
+		t.Fatal("iptables-legacy is not installed")
+	}
+	t.Setenv("XTABLES_LOCKFILE", filepath.Join(t.TempDir(), "xtables.lock"))
+	p := begin(t, agentArgs(folder(t, webService), "--proxy-mode", "iptables", "--iptables-backend", "legacy", "--cluster-cidr", "10.244.0.0/16")...)
+	p.says("in sync")
+	askAll(t, []asks{{"explain shop/web", 0, []string{"In kernel  agrees ("}}})
+	script := `set -e
+chain=$(iptables-legacy-save -t nat | sed -n 's/^-A \(KUBE-SVC-[A-Z0-9]*\) .*10.244.1.5:8080.*/\1/p' | head -n 1)
+number=$(iptables-legacy -t nat -S "$chain" | grep '^-A' | grep -n 'to-destination 10.244.1.5:8080' | cut -d: -f1)
+rule=$(iptables-legacy -t nat -S "$chain" | grep 'to-destination 10.244.1.5:8080' | sed "s/^-A $chain //; s/:8080/:8081/")
+eval iptables-legacy -t nat -R "$chain" "$number" "$rule"`
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+	cmd.Env = os.Environ()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("replace a rule: %v: %s", err, out)
+	}
+	code, out := run(t, "explain", "shop/web")
+	first, _, _ := strings.Cut(out, "\n")
+	if code != 1 || !strings.Contains(first, "forwarded, to 1 endpoint, but somebody changed what was written: chain nat KUBE-SVC-") {
+		t.Errorf("status %d:\n%s", code, out)
+	}
+	if !strings.Contains(out, "In kernel  DIFFERS: chain nat KUBE-SVC-") {
+		t.Errorf("no difference in:\n%s", out)
+	}
+	p.terminate()
+}

@@ -1,0 +1,126 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Agreement tells whether the data plane has of a Service what was decided, by a look at
+// its objects one by one.
+type Agreement struct {
+	Compared int      `json:"compared"`
+	Differ   []string `json:"differ,omitempty"` // the first of them
+	More     int      `json:"moreDiffer,omitempty"`
+	Pending  int      `json:"pending,omitempty"` // decided, and not written yet
+	Err      string   `json:"error,omitempty"`   // the look failed
+}
+
+// Objects are those that a Service's connections meet: its own, and of the same families
+// what is there for all.
+type Objects struct {
+	Written map[dataplane.Key]string
+	Pending int
+}
+
+// ObjectsOf collects them; it belongs to the engine's goroutine.
+func ObjectsOf(k model.ServiceKey, v engine.View) Objects {
+	own, waiting := v.Objects(k)
+	base, late := v.Objects(model.ServiceKey{})
+	out := Objects{Written: make(map[dataplane.Key]string, len(own)+len(base)), Pending: len(waiting)}
+	families := map[model.Family]bool{}
+	for _, list := range [...][]dataplane.Object{own, waiting} {
+		for i := range list {
+			families[list[i].Key.Family] = true
+		}
+	}
+	for i := range late {
+		if families[late[i].Key.Family] {
+			out.Pending++
+		}
+	}
+	for i := range own {
+		out.Written[own[i].Key] = own[i].Value
+	}
+	for i := range base {
+		if families[base[i].Key.Family] {
+			out.Written[base[i].Key] = base[i].Value
+		}
+	}
+	return out
+}
+
+// List gives them in the order of their kinds.
+func (o Objects) List() []dataplane.Object {
+	out := make([]dataplane.Object, 0, len(o.Written))
+	for k, v := range o.Written {
+		out = append(out, dataplane.Object{Key: k, Value: v})
+	}
+	slices.SortFunc(out, func(a, b dataplane.Object) int { return compareKeys(a.Key, b.Key) })
+	return out
+}
+
+func compareKeys(a, b dataplane.Key) int {
+	switch {
+	case a.Kind != b.Kind:
+		return int(a.Kind) - int(b.Kind)
+	case a.Family != b.Family:
+		return int(a.Family) - int(b.Family)
+	case a.ID < b.ID:
+		return -1
+	case a.ID > b.ID:
+		return 1
+	}
+	return 0
+}
+
+// maxDiffer is how many differences an answer names.
+const maxDiffer = 5
+
+// Differs adds one difference; gone: the object is not there at all.
+func (a *Agreement) Differs(name string, gone bool) {
+	if len(a.Differ) >= maxDiffer {
+		a.More++
+		return
+	}
+	how := " is not as it was decided"
+	if gone {
+		how = " is gone"
+	}
+	a.Differ = append(a.Differ, name+how)
+}
+
+// Take puts an Agreement into the answer.
+func (e *Explanation) Take(a *Agreement) {
+	e.Kernel = a
+	if len(a.Differ) == 0 {
+		return
+	}
+	if e.Well {
+		e.Summary += fmt.Sprintf(", but somebody changed what was written: %s", a.Differ[0])
+	}
+	e.Well = false
+}
+
+func (a *Agreement) text(w io.Writer) {
+	switch {
+	case a.Err != "":
+		fmt.Fprintf(w, "In kernel  not known: %s\n", a.Err)
+	case len(a.Differ) > 0:
+		for _, d := range a.Differ {
+			fmt.Fprintf(w, "In kernel  DIFFERS: %s\n", d)
+		}
+		if a.More > 0 {
+			fmt.Fprintf(w, "In kernel  and %d more of %d\n", a.More, a.Compared)
+		}
+	default:
+		fmt.Fprintf(w, "In kernel  agrees (%d objects compared)\n", a.Compared)
+	}
+	if a.Pending > 0 {
+		fmt.Fprintf(w, "In kernel  %d objects are still to be written\n", a.Pending)
+	}
+}
