@@ -39,6 +39,7 @@ type inspection struct {
 	kernel *nft.Conn  // nil: not opened yet, or there is no nf_tables
 
 	audits auditor
+	live   tracing
 }
 
 func newInspection(a *agent, version string) *inspection {
@@ -98,7 +99,7 @@ func (i *inspection) explain(w http.ResponseWriter, r *http.Request) {
 	control.Answer(w, out)
 }
 
-// trace answers /trace, with the query of /explain.
+// trace answers /trace, with the query of /explain and live=DURATION.
 func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
 	ask, err := questionOf(r)
 	if err == nil && !ask.From.IsValid() {
@@ -115,6 +116,12 @@ func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
+	}
+	if wait, err := time.ParseDuration(r.URL.Query().Get("live")); err == nil {
+		if err := i.follow(r.Context(), w, ask, min(max(wait, 0), maxLive), &out); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
 	}
 	control.Answer(w, &out)
 }

@@ -23,6 +23,7 @@ type Trace struct {
 	// Source is what the target sees: "client" or "node"; "either" if it depends on
 	// which target is chosen.
 	Source string `json:"source,omitempty"`
+	Live   *Live  `json:"live,omitempty"` // what a real packet met; nil: nobody asked
 }
 
 // Step is one of them.
@@ -145,4 +146,7 @@ func (t *Trace) Text(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "Verdict: %s\n", t.Verdict)
+	if t.Live != nil {
+		t.Live.write(w)
+	}
 }

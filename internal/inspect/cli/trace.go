@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"net/netip"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,12 +13,18 @@ import (
 func traceCommand() *cobra.Command {
 	q := question{path: "/trace"}
 	var namespace, from, to string
+	var live time.Duration
 	cmd := &cobra.Command{
 		Use: "trace --from IP[:PORT] --to IP:PORT[/PROTOCOL] | SERVICE[:PORT]", Short: "Follow a new connection through the agent's decisions, without a packet",
 		Long: `trace tells step by step what the rules of this node do to the first packet of a new
 connection: which guard it meets, which Service it is for, where it is sent and with
 which source. It sends no packet, and knows nothing of the rules of others: for those
 there is fairlead audit --foreign.
+
+With --live it then waits for a real packet that begins such a connection, and tells
+which rules of whose tables it met and where it ended. The agent makes one table of
+nftables for that, fairlead-trace-PID, which marks the packets between these two
+addresses and goes with the answer. Rules of iptables-legacy cannot be seen so.
 
 Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong usage.
 3: no agent runs here.`,
@@ -39,9 +46,16 @@ Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong 
 			q.query.Set("q", to)
 			q.query.Set("namespace", namespace)
 			q.query.Set("from", source.String())
+			if live > 0 {
+				q.query.Set("live", live.String())
+				q.limit += live
+			}
 			var t inspect.Trace
 			if err := q.put(cmd.Context(), cmd.OutOrStdout(), &t); err != nil {
 				return err
+			}
+			if t.Live != nil && t.Live.Ended != "" {
+				return unwell(t.Live.Text)
 			}
 			if t.Outcome != "forward" {
 				return &Error{Unwell, errors.New("not forwarded: " + t.Verdict)}
@@ -52,6 +66,8 @@ Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong 
 	formats(cmd, &q)
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of a Service named without one")
 	cmd.Flags().StringVar(&from, "from", "", "address that the packet comes from; its port means nothing")
+	cmd.Flags().DurationVar(&live, "live", 0, "wait so long for a real packet and tell what it meets, 1m at most; --live alone is 10s")
+	cmd.Flags().Lookup("live").NoOptDefVal = "10s"
 	cmd.Flags().StringVar(&to, "to", "", "what it is sent to")
 	return cmd
 }

@@ -12,6 +12,16 @@ func (b *Batch) NewTable(t TableRef, userData []byte) {
 	b.end()
 }
 
+// newTable adds a table with flags.
+func (b *Batch) newTable(t TableRef, flags TableFlags) {
+	b.begin(OpNewTable, t.Family)
+	b.buf = appendString(b.buf, unix.NFTA_TABLE_NAME, t.Name)
+	if flags != 0 {
+		b.buf = appendU32(b.buf, unix.NFTA_TABLE_FLAGS, uint32(flags))
+	}
+	b.end()
+}
+
 // DelTable deletes a table and everything in it.
 func (b *Batch) DelTable(t TableRef) {
 	b.begin(OpDelTable, t.Family)

@@ -1,0 +1,118 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane/iptables"
+	"github.com/fairlead/fairlead/internal/dataplane/userspace"
+	"github.com/fairlead/fairlead/internal/inspect"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+const (
+	// maxLive bounds how long one trace may mark packets.
+	maxLive = time.Minute
+	// liveQuiet after the last word of a packet, it has gone on.
+	liveQuiet = 300 * time.Millisecond
+)
+
+// tracing follows real packets, one question at a time.
+type tracing struct{ mu sync.Mutex }
+
+// follow adds to a simulated trace what a real packet met. It writes one small table of
+// its own, which goes with the answer, and at the latest with this process.
+func (i *inspection) follow(ctx context.Context, w http.ResponseWriter, ask inspect.Question, wait time.Duration, t *inspect.Trace) error {
+	if !i.live.mu.TryLock() {
+		return errors.New("another trace of live packets runs: ask again")
+	}
+	defer i.live.mu.Unlock()
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + engineLimit))
+	to, err := inspect.ParseSubject(t.To, "")
+	if err != nil {
+		return err
+	}
+	k, err := nft.Open(nft.Config{})
+	if err != nil {
+		t.Live = &inspect.Live{Note: "packets cannot be traced here: " + err.Error()}
+		return nil
+	}
+	defer func() { _ = k.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	p := packet{mode: i.a.cfg.Mode, enough: cancel}
+	defer p.stop()
+	spec := nft.TraceSpec{Table: fmt.Sprintf("fairlead-trace-%d", os.Getpid()), From: ask.From, To: to.To, Protocol: uint8(to.Protocol)}
+	if err := k.Trace(ctx, spec, func(e nft.TraceEvent) bool { return p.met(&e, spec.Table) }); err != nil {
+		t.Live = &inspect.Live{Note: "packets cannot be traced here: " + err.Error()}
+		return nil
+	}
+	l := inspect.LiveOf(p.list, wait.String())
+	l.Note = blindness(i.a.cfg.Mode, i.a.place)
+	t.Live = &l
+	return nil
+}
+
+// blindness says what a trace by nftables does not show.
+func blindness(mode, place string) string {
+	switch {
+	case mode == userspace.Name:
+		return "in userspace mode the agent carries connections itself: only rules of others show here"
+	case place == "iptables-legacy":
+		return "rules of iptables-legacy tell nobody which packets they meet: only tables of nftables show here"
+	}
+	return ""
+}
+
+// packet collects what the first packet met.
+type packet struct {
+	mode   string
+	id     uint32
+	list   []inspect.Met
+	enough context.CancelFunc
+	quiet  *time.Timer
+}
+
+func (p *packet) met(e *nft.TraceEvent, own string) (done bool) {
+	if e.Chain.Table.Name == own || p.id != 0 && e.Packet != p.id {
+		return false
+	}
+	if p.id = e.Packet; p.quiet == nil {
+		p.quiet = time.AfterFunc(liveQuiet, p.enough)
+	}
+	p.quiet.Reset(liveQuiet)
+	m := inspect.Met{Table: e.Chain.Table.String(), Chain: e.Chain.Name, Rule: e.Rule, Policy: e.Policy, Does: word(e.Verdict),
+		Ours: inspect.OursAmong(p.mode == iptables.Name, e.Chain.Table.Name, e.Chain.Name)}
+	if e.Dst.IsValid() {
+		m.To = e.Dst.String()
+	}
+	p.list = append(p.list, m)
+	return m.Ends()
+}
+
+func (p *packet) stop() {
+	if p.quiet != nil {
+		p.quiet.Stop()
+	}
+}
+
+func word(v nft.Verdict) string {
+	switch v.Code {
+	case nft.CodeDrop:
+		return "drop"
+	case nft.CodeAccept:
+		return "accept"
+	case nft.CodeReturn:
+		return "return"
+	case nft.CodeJump:
+		return "jump " + v.Chain
+	case nft.CodeGoto:
+		return "goto " + v.Chain
+	}
+	return ""
+}

@@ -1,0 +1,192 @@
+package nft
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
+)
+
+// TraceSpec says which packets are told of: those that begin a connection.
+type TraceSpec struct {
+	Table    string // the name of the table that is made for it, and goes with it
+	From     netip.Addr
+	To       netip.AddrPort
+	Protocol uint8 // IPPROTO_*
+}
+
+// TraceEvent is one thing that a traced packet met: a rule with a verdict, the end of a chain, or the policy of a base chain.
+type TraceEvent struct {
+	Packet  uint32 // tells one packet from another
+	Chain   ChainRef
+	Rule    uint64  // its handle; 0: none
+	Verdict Verdict // of the rule or the policy; 0: on to the next rule, or what has no name here
+	Policy  bool    // the packet has come to the end of a base chain, and this is its policy
+	Dst     netip.AddrPort
+}
+
+const (
+	// tracePriority is before everybody else's rules, conntrack and the raw tables of others included.
+	tracePriority = -450
+	traceBytes    = 1 << 20
+	// tracedPerSecond bounds what a flood of connections costs.
+	tracedPerSecond = 5
+)
+
+// Trace makes a table with one rule for each way into this host, which marks the packets of s, and hands what the kernel tells
+// of them to emit, until that says that it is done, or ctx ends. The table belongs to this Conn's socket: it goes with the
+// process, if not before, where the kernel can do that (5.12). Use a Conn of its own.
+func (c *Conn) Trace(ctx context.Context, s TraceSpec, emit func(TraceEvent) (done bool)) error {
+	events, err := c.cmd.Dial(netlink.Options{ReceiveBuffer: traceBytes})
+	if err != nil {
+		return fmt.Errorf("trace packets: %w", err)
+	}
+	defer func() { _ = events.Close() }()
+	if err := events.Join(unix.NFNLGRP_NFTRACE); err != nil {
+		return fmt.Errorf("trace packets: %w", err)
+	}
+	table := s.table()
+	err = c.begin(ctx, &s, TableOwner)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		err = c.begin(ctx, &s, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("make table %s: %w", table, err)
+	}
+	err = receiveTraces(ctx, events, emit)
+	var b Batch
+	b.DelTable(table)
+	_, gone := c.Commit(context.WithoutCancel(ctx), &b)
+	return errors.Join(err, gone)
+}
+
+func (s *TraceSpec) table() TableRef {
+	if s.To.Addr().Is4() {
+		return TableRef{IPv4, s.Table}
+	}
+	return TableRef{IPv6, s.Table}
+}
+
+func (c *Conn) begin(ctx context.Context, s *TraceSpec, flags TableFlags) error {
+	var b Batch
+	table := s.table()
+	b.newTable(table, flags)
+	for _, h := range []struct {
+		name string
+		num  HookNum
+	}{{"in", HookPrerouting}, {"out", HookOutput}} {
+		chain := table.Chain(h.name)
+		b.NewChain(ChainSpec{Ref: chain, Hook: &Hook{Type: "filter", Num: h.num, Priority: tracePriority, Policy: PolicyAccept}})
+		b.NewRule(RuleSpec{Chain: chain, Exprs: s.rule(table.Family)})
+	}
+	_, err := c.Commit(ctx, &b)
+	return err
+}
+
+// rule matches the first packet of a connection; of what is not TCP, any.
+func (s *TraceSpec) rule(f Family) []Expr {
+	port := binary.BigEndian.AppendUint16(nil, s.To.Port())
+	out := []Expr{SourceAddr(f, Word(0)), Equal(Word(0), s.From.AsSlice()), DestAddr(f, Word(0)), Equal(Word(0), s.To.Addr().AsSlice()),
+		MetaL4Proto(Word(0)), Equal(Word(0), []byte{s.Protocol}), DestPort(Word(0)), Equal(Word(0), port)}
+	if s.Protocol == unix.IPPROTO_TCP {
+		const flags, syn, ack = 13, 0x02, 0x10
+		out = append(out, Payload(Word(0), unix.NFT_PAYLOAD_TRANSPORT_HEADER, flags, 1),
+			Bitwise(Word(0), Word(0), []byte{syn | ack}, []byte{0}), Equal(Word(0), []byte{syn}))
+	}
+	return append(out, Limit(tracedPerSecond), Immediate(Word(0), []byte{1}), MetaSet(unix.NFT_META_NFTRACE, Word(0)))
+}
+
+// Limit breaks the rule for more than so many packets a second.
+func Limit(perSecond uint64) Expr {
+	return newExpr("limit", func(b []byte) []byte {
+		b = appendU64(b, unix.NFTA_LIMIT_RATE, perSecond)
+		b = appendU64(b, unix.NFTA_LIMIT_UNIT, 1)
+		b = appendU32(b, unix.NFTA_LIMIT_BURST, uint32(perSecond))
+		b = appendU32(b, unix.NFTA_LIMIT_TYPE, unix.NFT_LIMIT_PKTS)
+		return appendU32(b, unix.NFTA_LIMIT_FLAGS, 0)
+	})
+}
+
+func receiveTraces(ctx context.Context, s *netlink.Socket, emit func(TraceEvent) bool) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	buf := make([]byte, 64<<10)
+	for done := false; !done; {
+		n, err := s.Receive(buf, true)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOBUFS): // some are lost: what is told is true all the same
+			continue
+		case err != nil:
+			return fmt.Errorf("read traces: %w", err)
+		}
+		_ = netlink.Each(buf[:min(n, len(buf))], func(msg netlink.Message) {
+			m := nlmsg{msg}
+			if !done && m.isNft(unix.NFT_MSG_TRACE) {
+				done = emit(decodeTrace(m))
+			}
+		})
+	}
+	return nil
+}
+
+func decodeTrace(m nlmsg) TraceEvent {
+	e := TraceEvent{Chain: ChainRef{Table: TableRef{Family: m.family()}}}
+	var network, transport []byte
+	eachAttr(m.attrs(), func(typ uint16, d []byte) {
+		switch typ {
+		case unix.NFTA_TRACE_ID:
+			e.Packet = be32(d)
+		case unix.NFTA_TRACE_TABLE:
+			e.Chain.Table.Name = string(cstr(d))
+		case unix.NFTA_TRACE_CHAIN:
+			e.Chain.Name = string(cstr(d))
+		case unix.NFTA_TRACE_RULE_HANDLE:
+			e.Rule = be64(d)
+		case unix.NFTA_TRACE_POLICY:
+			e.Policy, e.Verdict.Code = true, verdictOf(int32(be32(d)))
+		case unix.NFTA_TRACE_NETWORK_HEADER:
+			network = d
+		case unix.NFTA_TRACE_TRANSPORT_HEADER:
+			transport = d
+		case unix.NFTA_TRACE_VERDICT:
+			e.Verdict = traceVerdict(d)
+		}
+	})
+	e.Dst = destination(network, transport)
+	return e
+}
+
+func traceVerdict(d []byte) (v Verdict) {
+	eachAttr(d, func(typ uint16, b []byte) {
+		switch typ {
+		case unix.NFTA_VERDICT_CODE:
+			v.Code = verdictOf(int32(be32(b)))
+		case unix.NFTA_VERDICT_CHAIN:
+			v.Chain = string(cstr(b))
+		}
+	})
+	return v
+}
+
+// destination reads the headers that come with the first event of each base chain.
+func destination(network, transport []byte) netip.AddrPort {
+	var a netip.Addr
+	switch {
+	case len(network) >= 20 && network[0]>>4 == 4:
+		a, _ = netip.AddrFromSlice(network[16:20])
+	case len(network) >= 40 && network[0]>>4 == 6:
+		a, _ = netip.AddrFromSlice(network[24:40])
+	}
+	if !a.IsValid() || len(transport) < 4 {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(a, binary.BigEndian.Uint16(transport[2:]))
+}
