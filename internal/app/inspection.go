@@ -86,7 +86,7 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 
 // explain answers /explain?q=SUBJECT&namespace=NS&from=IP.
 func (i *inspection) explain(w http.ResponseWriter, r *http.Request) {
-	ask, err := questionOf(r)
+	ask, err := i.questionOf(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -101,7 +101,7 @@ func (i *inspection) explain(w http.ResponseWriter, r *http.Request) {
 
 // trace answers /trace, with the query of /explain and live=DURATION.
 func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
-	ask, err := questionOf(r)
+	ask, err := i.questionOf(r)
 	if err == nil && !ask.From.IsValid() {
 		err = errors.New("from: a trace needs the address that packets come from")
 	}
@@ -118,7 +118,9 @@ func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if wait, err := time.ParseDuration(r.URL.Query().Get("live")); err == nil {
-		if err := i.follow(r.Context(), w, ask, min(max(wait, 0), maxLive), &out); err != nil {
+		wait = min(max(wait, 0), maxLive)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + engineLimit))
+		if err := i.follow(r.Context(), ask, wait, &out); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -126,10 +128,10 @@ func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
 	control.Answer(w, &out)
 }
 
-func questionOf(r *http.Request) (inspect.Question, error) {
+func (i *inspection) questionOf(r *http.Request) (inspect.Question, error) {
 	q := r.URL.Query()
 	subject, err := inspect.ParseSubject(q.Get("q"), q.Get("namespace"))
-	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device}
+	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays}
 	if from := q.Get("from"); err == nil && from != "" {
 		ask.From, err = netip.ParseAddr(from)
 		ask.From = ask.From.Unmap().WithZone("")

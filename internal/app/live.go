@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -27,12 +26,11 @@ type tracing struct{ mu sync.Mutex }
 
 // follow adds to a simulated trace what a real packet met. It writes one small table of
 // its own, which goes with the answer, and at the latest with this process.
-func (i *inspection) follow(ctx context.Context, w http.ResponseWriter, ask inspect.Question, wait time.Duration, t *inspect.Trace) error {
+func (i *inspection) follow(ctx context.Context, ask inspect.Question, wait time.Duration, t *inspect.Trace) error {
 	if !i.live.mu.TryLock() {
 		return errors.New("another trace of live packets runs: ask again")
 	}
 	defer i.live.mu.Unlock()
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + engineLimit))
 	to, err := inspect.ParseSubject(t.To, "")
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func (i *inspection) pages() map[string]http.Handler {
 func (i *inspection) page(p *page.Page, w http.ResponseWriter, r *http.Request) {
 	c := page.Content{Status: i.status(r.Context()), Query: strings.TrimSpace(r.URL.Query().Get("q"))}
 	if c.Query != "" {
-		ask := inspect.Question{Text: c.Query, Device: link.Device}
+		ask := inspect.Question{Text: c.Query, Device: link.Device, DropsStrays: i.a.caps.DropsStrays}
 		subject, bad := inspect.ParseSubject(c.Query, "")
 		ask.Subject = subject
 		if !i.inspect(w, r, func(v engine.View) { c.Found, c.More = search(v, c.Query) }) {

@@ -96,6 +96,9 @@ type Caps struct {
 	Pace int
 	// MaxBackends is how many backends of one Frontend are served; 0 is no limit.
 	MaxBackends int
+	// DropsStrays: what is sent to an address of the cluster's Service ranges that no
+	// Service has is dropped.
+	DropsStrays bool
 	// Unsupported says in a few words why the driver does not serve a Frontend, "" if it
 	// does; nil: it serves every one. Pure. It is reported as a problem of the Service,
 	// whose other Frontends are served.

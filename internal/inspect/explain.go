@@ -60,6 +60,8 @@ type Question struct {
 	Subject Subject
 	From    netip.Addr // whose connection; the zero Addr: everybody's
 	Device  Routes
+	// DropsStrays is dataplane.Caps.DropsStrays.
+	DropsStrays bool
 }
 
 // Explain answers; it belongs to the engine's goroutine.
@@ -144,7 +146,7 @@ func (e *explainer) byAddress() {
 		}
 	}
 	to := e.q.Subject.To
-	e.out.Outcome, e.out.Summary = nobodys(e.v, &e.node, to)
+	e.out.Outcome, e.out.Summary = e.q.nobodys(e.v, &e.node, to)
 }
 
 // Find gives the Frontend that a packet meets; nil if there is none. Of an invalid
@@ -193,7 +195,7 @@ func decided(v engine.View, key model.FrontendKey, port uint16) *model.Frontend 
 }
 
 // nobodys tells what becomes of a packet that meets no Frontend.
-func nobodys(v engine.View, node *model.NodeView, to netip.AddrPort) (outcome, why string) {
+func (q *Question) nobodys(v engine.View, node *model.NodeView, to netip.AddrPort) (outcome, why string) {
 	a := to.Addr()
 	here := slices.Contains(node.NodeAddrs, a)
 	switch {
@@ -203,7 +205,7 @@ func nobodys(v engine.View, node *model.NodeView, to netip.AddrPort) (outcome, w
 		return model.Reject.String(), fmt.Sprintf("%s is the ClusterIP of a Service that has no port %d: refused", a, to.Port())
 	case here:
 		return "none", fmt.Sprintf("no Service has %s: it is this node's own address, and what listens there answers", to)
-	case slices.ContainsFunc(node.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(a) }):
+	case q.DropsStrays && slices.ContainsFunc(node.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(a) }):
 		return model.Drop.String(), fmt.Sprintf("%s is in the cluster's Service ranges, and no Service has it: dropped", a)
 	}
 	return "none", fmt.Sprintf("no Service has %s: fairlead leaves such packets alone", to)

@@ -47,7 +47,7 @@ func Simulate(q Question, v engine.View) (Trace, error) {
 	t := Trace{From: c.String(), To: to.String() + "/" + proto.String(), Outcome: "none"}
 	f := Find(v, &node, to, proto)
 	if f == nil {
-		t.Outcome, t.Verdict = nobodys(v, &node, to)
+		t.Outcome, t.Verdict = q.nobodys(v, &node, to)
 		t.step("dispatch", "no Service has %s", t.To)
 		t.step("verdict", "%s", t.Verdict)
 		return t, nil

@@ -23,8 +23,7 @@ there is fairlead audit --foreign.
 
 With --live it then waits for a real packet that begins such a connection, and tells
 which rules of whose tables it met and where it ended. The agent makes one table of
-nftables for that, fairlead-trace-PID, which marks the packets between these two
-addresses and goes with the answer. Rules of iptables-legacy cannot be seen so.
+nftables for that, which goes with the answer. Rules of iptables-legacy cannot be seen.
 
 Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong usage.
 3: no agent runs here.`,
