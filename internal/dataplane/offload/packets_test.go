@@ -1,0 +1,151 @@
+package offload
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
+	"github.com/fairlead/fairlead/internal/dataplane/iptables"
+	"github.com/fairlead/fairlead/internal/dataplane/nftables"
+	kerneliptables "github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// TestPackets: with real packets, beside each data plane that has acceleration.
+func TestPackets(t *testing.T) {
+	for name, plane := range map[string]func(*testing.T, *nft.Conn, *nft.Ledger) (dataplane.Driver, *Params){
+		"nftables": func(_ *testing.T, k *nft.Conn, ledger *nft.Ledger) (dataplane.Driver, *Params) {
+			return nftables.New(nftables.Params{Kernel: k, Ledger: ledger, Beside: IsTable}), &Params{Ledger: ledger}
+		},
+		"iptables": func(t *testing.T, _ *nft.Conn, _ *nft.Ledger) (dataplane.Driver, *Params) {
+			programs, err := kerneliptables.Installed(kerneliptables.NFT)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k, err := kerneliptables.Open(kerneliptables.Config{Backend: kerneliptables.NFT, Programs: programs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = k.Close() })
+			d := iptables.New(iptables.Params{Kernel: k})
+			return d, &Params{Wrote: func(g nft.Generation) { d.Beside(uint32(g)) }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testPackets(newLab(t), plane) })
+	}
+}
+
+func testPackets(l *lab, plane func(*testing.T, *nft.Conn, *nft.Ledger) (dataplane.Driver, *Params)) {
+	k := open(l.T)
+	w := &world{T: l.T, k: k}
+	start := func(threshold int) (*dataplanetest.Bed, int) {
+		l.Helper()
+		main, p := plane(l.T, k, &nft.Ledger{})
+		p.Kernel, p.Flowtables, p.Links, p.Threshold = k, k.Flowtables, w.links, threshold
+		d := New(main, *p)
+		if _, err := d.Probe(l.Context()); err != nil {
+			l.Fatal(err)
+		}
+		b := dataplanetest.NewBed(d, labView())
+		b.View.Links, _ = w.links()
+		b.Load(l)
+		b.WantAll(labServices())
+		done := b.Sync(l)
+		if why := d.Status().Why; why != "" {
+			l.Fatal(why)
+		}
+		if changed, err := d.Driver.Changed(l.Context()); changed || err != nil {
+			l.Errorf("our own commits look like somebody else's: %v %v", changed, err)
+		}
+		return b, done.Operations
+	}
+	start(20)
+	var streams []stream
+	for _, addr := range []string{"10.96.0.1:53", "[fd96::1]:53"} {
+		for _, network := range []string{"tcp", "udp"} {
+			s := l.dial(network, addr)
+			s.ask(2) // a dozen packets, if some are sent twice
+			if s.offloaded() {
+				l.Errorf("%s %s: taken over too soon", network, addr)
+			}
+			streams = append(streams, s)
+		}
+	}
+	streams = append(streams, l.dial("tcp", "10.2.0.1:30080")) // a NodePort, masqueraded
+	for _, s := range streams {
+		if !s.fast() {
+			l.Fatalf("%s %s: its packets still pass the forward hook", s.network, s.addr)
+		}
+	}
+	for _, addr := range []string{"10.1.0.2:8080", "[fd01::2]:8080", "10.96.0.9:53"} { // past Services, and one that is opted out
+		s := l.dial("tcp", addr)
+		s.ask(60)
+		if s.offloaded() {
+			l.Errorf("%s is taken over", addr)
+		}
+	}
+	early := l.dial("tcp", "10.96.0.4:53") // with a threshold of its own
+	if early.ask(4); !early.offloaded() {
+		l.Error("10.96.0.4 is not taken over after its own four packets")
+	}
+
+	if _, n := start(20); n != 0 {
+		l.Errorf("a restart writes %d operations", n)
+	}
+	if s := streams[0]; !s.fast() {
+		l.Errorf("%s %s left the fast path at a restart", s.network, s.addr)
+	}
+	if _, n := start(100_000); n != 2 {
+		l.Errorf("another threshold writes %d operations, want 2", n)
+	}
+	late := l.dial("tcp", "10.96.0.1:53")
+	if late.ask(60); late.offloaded() {
+		l.Error("a new connection is taken over by the old threshold")
+	}
+
+	start(0)
+	w.other = k
+	w.want()
+	for _, s := range streams[:2] {
+		slow := false
+		for round := 0; round < 20 && !slow; round++ {
+			before := l.forwarded()
+			s.ask(3)
+			slow = l.forwarded() != before
+		}
+		if !slow {
+			l.Errorf("%s %s is on the fast path although it is off", s.network, s.addr)
+		}
+	}
+}
+
+func labView() model.NodeView {
+	return model.NodeView{
+		NodePortAddrs: []netip.Addr{netip.MustParseAddr("10.2.0.1")}, NodeAddrs: []netip.Addr{netip.MustParseAddr("10.2.0.1")}, MasqueradeBit: 14,
+		Local: model.LocalDetector{Mode: model.DetectCIDR, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/24"), netip.MustParsePrefix("fd02::/64")}},
+	}
+}
+
+func labServices() map[model.ServiceKey][]model.Frontend {
+	out := map[model.ServiceKey][]model.Frontend{}
+	add := func(i int, p model.Protocol, vip, end string, change func(*model.Frontend)) {
+		a := netip.MustParseAddr(vip)
+		f := model.Frontend{Key: model.FrontendKey{Family: model.FamilyOf(a), Protocol: p, Addr: a, Port: 53}, Kind: model.ClusterIP,
+			Service: dataplanetest.Service(i), Port: p.String(), Verdict: model.Forward,
+			Backends: []model.Backend{{Addr: netip.MustParseAddr(end), Port: 8080, Weight: 1}}}
+		change(&f)
+		out[f.Service] = append(out[f.Service], f)
+	}
+	for _, p := range []model.Protocol{model.TCP, model.UDP} {
+		add(1, p, "10.96.0.1", "10.1.0.1", func(*model.Frontend) {})
+		add(2, p, "fd96::1", "fd01::1", func(*model.Frontend) {})
+	}
+	add(3, model.TCP, "10.2.0.1", "10.1.0.1", func(f *model.Frontend) {
+		f.Kind, f.Key.Addr, f.Key.Port, f.Masquerade = model.NodePort, netip.Addr{}, 30080, true
+	})
+	add(4, model.TCP, "10.96.0.4", "10.1.0.1", func(f *model.Frontend) { f.Offload = 4 })
+	add(9, model.TCP, "10.96.0.9", "10.1.0.2", func(f *model.Frontend) { f.Offload = -1 })
+	return out
+}
