@@ -137,6 +137,7 @@ func (a *agent) addBeside(plane *opened) error {
 	}
 	a.addConntrack()
 	a.addAffinity()
+	a.countOffload()
 	a.addLocalhost()
 	a.addTakeover(plane.place)
 	return nil

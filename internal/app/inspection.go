@@ -79,6 +79,7 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 		s.Services, s.Slices, s.Kernel.Pending = services, slices, pending
 	}
 	s.Flows = readFlows()
+	s.Offload = a.offloadOf()
 	s.Also = i.strangers(ctx)
 	s.Noted = a.memory.notes.Summary(3)
 	return s

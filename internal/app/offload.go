@@ -9,9 +9,11 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/dataplane/offload"
+	"github.com/fairlead/fairlead/internal/inspect"
 	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
+	"github.com/fairlead/fairlead/internal/metrics"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -51,6 +53,36 @@ func upLinks() ([]model.Link, error) {
 		out[i] = model.Link{Name: l.Name, Index: l.Index}
 	}
 	return out, err
+}
+
+// countOffload feeds the metrics, on a connection of its own.
+func (a *agent) countOffload() {
+	if a.offload == nil {
+		return
+	}
+	k, err := nft.Open(nft.Config{})
+	a.metrics.Offload(func() metrics.Offload {
+		st := a.offload.Status()
+		out := metrics.Offload{Threshold: st.Threshold, Devices: st.Devices, Refused: st.Refused, TakenErr: err}
+		if err == nil {
+			ctx, stop := context.WithTimeout(context.Background(), countFor)
+			defer stop()
+			out.Taken, out.TakenErr = offload.Taken(ctx, k)
+		}
+		return out
+	})
+}
+
+// offloadOf is what status says of the acceleration; nil: nobody asked for it.
+func (a *agent) offloadOf() *inspect.Offload {
+	switch {
+	case a.offload != nil:
+		st := a.offload.Status()
+		return &inspect.Offload{Threshold: st.Threshold, Devices: st.Devices, Why: st.Why}
+	case a.cfg.Offload.Why != "":
+		return &inspect.Offload{Why: a.cfg.Offload.Why}
+	}
+	return nil
 }
 
 // removeLimit bounds how long the start waits for removeOffload.

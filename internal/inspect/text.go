@@ -28,6 +28,9 @@ func (s *Status) Text(w io.Writer) {
 		}
 		fmt.Fprintf(w, "%-12s %s of %s (%d %%)%s  insert_failed %d  dropped %d\n", "Conntrack", number(int(f.Count)), number(int(f.Max)), f.Count*100/f.Max, warn, f.InsertFailed, f.Dropped)
 	}
+	if s.Offload != nil {
+		fmt.Fprintf(w, "%-12s %s\n", "Accelerated", s.Offload.text())
+	}
 	for _, a := range s.Also {
 		fmt.Fprintf(w, "%-12s %s\n", "Also here", a.text())
 	}

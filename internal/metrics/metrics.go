@@ -59,6 +59,7 @@ type Metrics struct {
 	iptablesContended                prometheus.Counter
 	invalidDropped, localAccepted    *kernelCount
 	affinityClients, affinityFull    *kernelCount
+	offload                          *offloadCollector
 }
 
 // New makes the metrics of one agent, in a registry of their own.
@@ -152,6 +153,7 @@ func (m *Metrics) buildState(b *builder) {
 	for _, k := range noteReasons() {
 		m.noted[k] = noted.WithLabelValues(k)
 	}
+	m.offload = newOffload(b)
 	m.watches = newWatches(b.desc("fairlead_watch_connected", gauge), b.desc("fairlead_watch_staleness_seconds", gauge), m.now)
 	b.reg.MustRegister(m.watches)
 	m.restRequests = b.counter("rest_client_requests_total")
@@ -179,7 +181,7 @@ func servedGates() map[string]string {
 	return map[string]string{
 		"AllowServiceExternalIPs": "", "MultiCIDRServiceAllocator": "", "NFTablesProxyMode": "",
 		"PreferSameTrafficDistribution": "", "RelaxedServiceNameValidation": "BETA", "StrictIPCIDRValidation": "BETA",
-		"ComponentFlagz": "BETA", "ComponentStatusz": "BETA",
+		"ComponentFlagz": "BETA", "ComponentStatusz": "BETA", "KubeProxyAcceleration": "ALPHA",
 	}
 }
 

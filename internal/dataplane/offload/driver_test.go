@@ -280,6 +280,27 @@ func TestRemove(t *testing.T) {
 	})
 }
 
+// What the rules have counted is told, of both families together.
+func TestTaken(t *testing.T) {
+	k := nft.NewFake()
+	var b nft.Batch
+	for _, f := range families() {
+		b.NewTable(tableRef(f), nil)
+		b.NewChain(nft.ChainSpec{Ref: tableRef(f).Chain(chainName), Hook: hook()})
+		b.NewRule(nft.RuleSpec{Chain: tableRef(f).Chain(chainName), Exprs: []nft.Expr{nft.CountPackets()}})
+	}
+	if _, err := k.Commit(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Taken(t.Context(), k); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	failing := errors.New("no answer")
+	if _, err := Taken(t.Context(), &nft.Faulty{Kernel: k, OnRead: func(string) error { return failing }}); !errors.Is(err, failing) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestFault(t *testing.T) {
 	for release, bad := range map[string]bool{"6.19.0-1-amd64": true, "6.19": true, "6.190.1": false, "6.1.0-56": false, "6.12.117": false, "": false} {
 		if got := Fault(release); (got != "") != bad {

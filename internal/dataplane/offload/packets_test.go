@@ -91,6 +91,9 @@ func testPackets(l *lab, plane func(*testing.T, *nft.Conn, *nft.Ledger) (datapla
 		l.Error("10.96.0.4 is not taken over after its own four packets")
 	}
 
+	if n, err := Taken(l.Context(), k); err != nil || n < uint64(len(streams))+1 {
+		l.Errorf("%d connections are counted as taken over, %v", n, err)
+	}
 	if _, n := start(20); n != 0 {
 		l.Errorf("a restart writes %d operations", n)
 	}

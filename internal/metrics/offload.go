@@ -1,0 +1,71 @@
+package metrics
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// offloadRows are of the acceleration (KEP-4963), beside the modes that can have it. Without its gate they have no values.
+func offloadRows() []row {
+	modes := []string{"iptables", "nftables"}
+	return []row{
+		{"fairlead_offload_threshold_packets", gauge, "Packets after which a connection to a Service is taken past the rules; 0: it was asked for and cannot be had, fairlead status says why.", nil, nil, modes},
+		{"fairlead_offload_devices", gauge, "Devices between which connections are taken past the rules, of the family that has most.", nil, nil, modes},
+		{"fairlead_offload_refused_total", counter, "What could not be, by reason: kernel (transactions), device, full (Service ports).", []string{"reason"}, nil, modes},
+		{"fairlead_offload_connections_total", counter, "Connections that were handed to the kernel's fast path, each time anew; counted since its rules were written last.", nil, nil, modes},
+	}
+}
+
+// Offload is what the acceleration tells at a scrape.
+type Offload struct {
+	Threshold, Devices int
+	Refused            map[string]uint64 // by reason
+	// Taken counts connections; the error says that the kernel cannot be asked.
+	Taken    uint64
+	TakenErr error
+}
+
+// offloadCollector reads at each scrape.
+type offloadCollector struct {
+	threshold, devices, refused, taken *prometheus.Desc
+	read                               atomic.Pointer[func() Offload] // nil: not asked for, so there is no row
+}
+
+var _ prometheus.Collector = (*offloadCollector)(nil)
+
+func newOffload(b *builder) *offloadCollector {
+	c := &offloadCollector{
+		threshold: b.desc("fairlead_offload_threshold_packets", gauge), devices: b.desc("fairlead_offload_devices", gauge),
+		refused: b.desc("fairlead_offload_refused_total", counter), taken: b.desc("fairlead_offload_connections_total", counter),
+	}
+	b.serve(b.table["fairlead_offload_devices"], c)
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *offloadCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.threshold, c.devices, c.refused, c.taken} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *offloadCollector) Collect(ch chan<- prometheus.Metric) {
+	read := c.read.Load()
+	if read == nil {
+		return
+	}
+	o := (*read)()
+	ch <- prometheus.MustNewConstMetric(c.threshold, prometheus.GaugeValue, float64(o.Threshold))
+	ch <- prometheus.MustNewConstMetric(c.devices, prometheus.GaugeValue, float64(o.Devices))
+	for _, reason := range []string{"kernel", "device", "full"} {
+		ch <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(o.Refused[reason]), reason)
+	}
+	if o.TakenErr == nil {
+		ch <- prometheus.MustNewConstMetric(c.taken, prometheus.CounterValue, float64(o.Taken))
+	}
+}
+
+// Offload says how the acceleration is read. It is called only if that was asked for.
+func (m *Metrics) Offload(read func() Offload) { m.offload.read.Store(&read) }
