@@ -164,7 +164,7 @@ func TestDevices(t *testing.T) {
 
 // A kernel that refuses the acceleration costs the Services nothing.
 func TestRefused(t *testing.T) {
-	onBoth(t, func(w *world) {
+	onModel(t, func(w *world) {
 		now := time.Unix(1e9, 0)
 		d := w.driver(func(p *Params) { p.Now = func() time.Time { return now } })
 		refuse := func(b *nft.Batch) nft.Fault {
@@ -246,7 +246,7 @@ func TestFull(t *testing.T) {
 
 // Somebody else's table of our name stays, and the Services are served.
 func TestNotOurs(t *testing.T) {
-	onBoth(t, func(w *world) {
+	onModel(t, func(w *world) {
 		var b nft.Batch
 		b.NewTable(tableRef(model.IPv4), nft.Comment("mine"))
 		if _, err := w.other.Commit(w.Context(), &b); err != nil {
@@ -269,7 +269,7 @@ func TestNotOurs(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	onBoth(t, func(w *world) {
+	onModel(t, func(w *world) {
 		w.start(w.driver(nil), plain(1))
 		for range 2 {
 			if err := Remove(w.Context(), w.k); err != nil {
