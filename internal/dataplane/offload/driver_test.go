@@ -137,13 +137,15 @@ func TestDriftHeals(t *testing.T) {
 // A device that has gone costs nothing, and one of the same name later is another one.
 func TestDevices(t *testing.T) {
 	onBoth(t, func(w *world) {
-		b, _ := w.start(w.driver(nil), plain(1))
-		good := append(base("ip", 1, 0, 2), base("ip6", 0, 0, 1)...)
+		b := w.bed(w.driver(nil))
 		b.View.Links = append(b.View.Links, model.Link{Name: "gone0", Index: 9999})
+		b.Load(w)
 		b.Base()
+		b.Want(dataplanetest.Service(1), plain(1))
+		b.Sync(w)
 		b.Want(dataplanetest.Service(2), plain(2))
 		b.Sync(w)
-		good = append(base("ip", 2, 0, 2), base("ip6", 0, 0, 1)...)
+		good := append(base("ip", 2, 0, 2), base("ip6", 0, 0, 1)...)
 		w.want(good...)
 
 		w.recreate("eth0")
