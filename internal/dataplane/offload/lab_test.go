@@ -196,3 +196,16 @@ func (s stream) fast() bool {
 	}
 	return false
 }
+
+// slow asks until the stream's packets pass the forward hook, in bounded rounds.
+func (s stream) slow() bool {
+	s.l.Helper()
+	for range 20 {
+		before := s.l.forwarded()
+		s.ask(3)
+		if s.l.forwarded() != before {
+			return true
+		}
+	}
+	return false
+}

@@ -112,13 +112,7 @@ func testPackets(l *lab, plane func(*testing.T, *nft.Conn, *nft.Ledger) (datapla
 	w.other = k
 	w.want()
 	for _, s := range streams[:2] {
-		slow := false
-		for round := 0; round < 20 && !slow; round++ {
-			before := l.forwarded()
-			s.ask(3)
-			slow = l.forwarded() != before
-		}
-		if !slow {
+		if !s.slow() {
 			l.Errorf("%s %s is on the fast path although it is off", s.network, s.addr)
 		}
 	}
