@@ -132,7 +132,7 @@ func (w *world) made(k nft.Kernel, change func(*Params)) *Driver {
 	if change != nil {
 		change(&p)
 	}
-	return New(nftables.New(nftables.Params{Kernel: k, Ledger: p.Ledger, Beside: IsTable}), p)
+	return New(nftables.New(nftables.Params{Kernel: k, Finder: w.k.(nft.Finder), Ledger: p.Ledger, Beside: IsTable}), p)
 }
 
 // bed has a driver with the links as they are now.
