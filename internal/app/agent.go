@@ -44,6 +44,7 @@ type agent struct {
 	migration  *migration
 	// recorder writes Events to the API server; nil with a folder of manifests.
 	recorder *k8s.Recorder
+	events   *serviceEvents    // nil like recorder
 	status   func() k8s.Status // of the watch; nil with a folder of manifests
 	names    *mailbox.Mailbox  // the DNS server's; nil if there is none
 	// conntrack is nil where the kernel has none.

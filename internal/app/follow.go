@@ -145,6 +145,9 @@ func (f *follower) committed(t *engine.Turn) {
 		f.a.service.Set(f.ports)
 	}
 	f.tellNoted(t.Decided)
+	if f.a.events != nil {
+		f.a.events.decided(t.Decided, t.Complete, t.Done)
+	}
 	f.cleanFlows(t)
 	f.answerLocally(t)
 	f.mapAddresses(t)

@@ -112,7 +112,10 @@ func testDeployed(t *testing.T, e *env) {
 	e.createService("unlucky", func(s *corev1.ServiceSpec) {
 		s.Type, s.ExternalTrafficPolicy, s.HealthCheckNodePort = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, healthPort
 	})
-	e.eventually("an Event about a health check port that somebody else has", e.warned())
+	e.eventually("an Event about a health check port that somebody else has", e.warned("FailedToStartServiceHealthcheck", "unlucky"))
+	e.createService("claims-1", external("192.0.2.77"))
+	e.createService("claims-2", external("192.0.2.77"))
+	e.eventually("an Event about an address that is another Service's", e.warned("AddressClaimed", "claims-2"))
 	e.agent.mustLive()
 	for _, complaint := range []string{"cannot set a sysctl", "operation not permitted", "permission denied", "stale UDP flows will not be removed"} {
 		if strings.Contains(e.agent.said(), complaint) {
@@ -195,18 +198,18 @@ func (e *env) probe(p *corev1.Probe) func(context.Context) error {
 	}
 }
 
-// warned: the agent may write Events, and wrote one about a Service of this test.
-func (e *env) warned() func(context.Context) error {
+// warned: the agent may write Events, and may count Nodes for those that it shares with others; it wrote one for this reason.
+func (e *env) warned(reason, service string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		list, err := e.cluster.Admin.EventsV1().Events(e.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		for _, ev := range list.Items {
-			if ev.Type == corev1.EventTypeWarning && ev.Regarding.Kind == "Service" {
+			if ev.Type == corev1.EventTypeWarning && ev.Regarding.Kind == "Service" && ev.Reason == reason && ev.Regarding.Name == service {
 				return nil
 			}
 		}
-		return fmt.Errorf("%d Events, none of them a warning about a Service", len(list.Items))
+		return fmt.Errorf("%d Events, none of them %s about the Service %s", len(list.Items), reason, service)
 	}
 }

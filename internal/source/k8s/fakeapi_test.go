@@ -182,7 +182,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Get("watch") != "":
 		f.watch(w, r, f.kinds[resource])
 	default:
-		f.list(w, f.kinds[resource])
+		f.list(w, r, f.kinds[resource])
 	}
 }
 
@@ -206,11 +206,19 @@ func (f *fakeAPI) takeEvent(w http.ResponseWriter, r *http.Request) {
 		f.t.Errorf("posted %T: %v", o, err)
 		return
 	}
-	f.do(func() { f.posted = append(f.posted, e) })
+	taken := false
+	f.do(func() {
+		taken = slices.ContainsFunc(f.posted, func(p *corev1.Event) bool { return p.Name == e.Name })
+		f.posted = append(f.posted, e)
+	})
+	if taken {
+		f.fail(w, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, e.Name))
+		return
+	}
 	f.answer(w, http.StatusCreated, corev1.SchemeGroupVersion, e)
 }
 
-func (f *fakeAPI) list(w http.ResponseWriter, k *fakeKind) {
+func (f *fakeAPI) list(w http.ResponseWriter, r *http.Request, k *fakeKind) {
 	f.mu.Lock()
 	list := k.list()
 	var items []runtime.Object
@@ -222,6 +230,12 @@ func (f *fakeAPI) list(w http.ResponseWriter, k *fakeKind) {
 	m, err := meta.ListAccessor(list)
 	if err == nil {
 		m.SetResourceVersion(version)
+		if limit, _ := strconv.Atoi(r.URL.Query().Get("limit")); limit > 0 && limit < len(items) {
+			rest := int64(len(items) - limit)
+			m.SetRemainingItemCount(&rest)
+			m.SetContinue("more")
+			items = items[:limit]
+		}
 		err = meta.SetList(list, items)
 	}
 	if err != nil {

@@ -3,10 +3,12 @@ package k8s
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
@@ -30,11 +32,19 @@ const (
 type Recorder struct {
 	source          *Source
 	component, host string
-	queue           chan *corev1.Event // of eventQueue: a burst at start must not be lost
+	queue           chan posting // of eventQueue: a burst at start must not be lost
 	clock           clock.Clock
+	fleet           fleet // Run's only
 
 	mu       sync.Mutex
 	accounts map[corev1.ObjectReference]*account
+}
+
+// posting is an Event that waits.
+type posting struct {
+	event  *corev1.Event
+	common bool // every node sees the same
+	due    time.Time
 }
 
 // account is what one object has been written about.
@@ -48,19 +58,34 @@ type account struct {
 func (s *Source) Recorder(component, host string) *Recorder {
 	return &Recorder{
 		source: s, component: component, host: host, clock: clock.RealClock{},
-		queue: make(chan *corev1.Event, eventQueue), accounts: make(map[corev1.ObjectReference]*account),
+		queue: make(chan posting, eventQueue), accounts: make(map[corev1.ObjectReference]*account),
 	}
 }
 
 // Run writes what is recorded until ctx ends. An Event that the server does not
 // take is lost, with a debug line: it is no record that anything relies upon.
 func (r *Recorder) Run(ctx context.Context) {
+	var waiting []posting
 	for {
+		var timer <-chan time.Time
+		if len(waiting) > 0 {
+			timer = time.After(time.Until(waiting[0].due))
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case e := <-r.queue:
-			if err := r.write(ctx, e); err != nil && ctx.Err() == nil {
+		case p := <-r.queue:
+			nodes, lot := r.size(ctx), r.lot(p.event)
+			if (!p.common || drawn(lot, nodes)) && len(waiting) < eventQueue {
+				p.due = time.Now().Add(time.Duration(lot * float64(nodes) * float64(eventSpread)))
+				waiting = append(waiting, p)
+				slices.SortFunc(waiting, func(a, b posting) int { return a.due.Compare(b.due) })
+			}
+		case <-timer:
+			e := waiting[0].event
+			waiting = waiting[1:]
+			// That there is such an Event means that another agent, or this one before, has said it.
+			if err := r.write(ctx, e); err != nil && ctx.Err() == nil && !apierrors.IsAlreadyExists(err) {
 				r.source.config.Log.Debug("event lost", "object", e.InvolvedObject.Name, "reason", e.Reason, "err", err)
 			}
 		}
@@ -77,8 +102,18 @@ func (r *Recorder) write(ctx context.Context, e *corev1.Event) error {
 	return nil
 }
 
-// Warn records a Warning on a Service. reason is one CamelCase word.
+// Warn records a Warning on a Service about something of this node. reason is one CamelCase word. Nodes that say the
+// same in the same words are heard once: the API server refuses a second Event of one name.
 func (r *Recorder) Warn(service model.ServiceKey, reason, message string) {
+	r.record(service, reason, message, false)
+}
+
+// WarnForAll records a Warning about something that every node sees alike: a few nodes of the fleet are drawn to say it.
+func (r *Recorder) WarnForAll(service model.ServiceKey, reason, message string) {
+	r.record(service, reason, message, true)
+}
+
+func (r *Recorder) record(service model.ServiceKey, reason, message string, common bool) {
 	ref := corev1.ObjectReference{Kind: "Service", APIVersion: "v1", Namespace: service.Namespace, Name: service.Name}
 	// "kubectl describe" asks for the Events of this UID only.
 	if m, ok := r.source.serviceMark(name{service.Namespace, service.Name}); ok && m.uid != (uid{}) {
@@ -90,14 +125,14 @@ func (r *Recorder) Warn(service model.ServiceKey, reason, message string) {
 	}
 	at := metav1.NewTime(now)
 	e := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: ref.Namespace, Name: fmt.Sprintf("%s.%x", ref.Name, now.UnixNano())},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: ref.Namespace, Name: eventName(&ref, reason, message, now)},
 		InvolvedObject: ref, Reason: reason, Message: message, Type: corev1.EventTypeWarning,
 		Source:         corev1.EventSource{Component: r.component, Host: r.host},
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,
 		ReportingController: r.component, ReportingInstance: r.host,
 	}
 	select {
-	case r.queue <- e:
+	case r.queue <- posting{event: e, common: common}:
 	default: // the server has not answered for long
 	}
 }

@@ -1,0 +1,76 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+)
+
+// A Service that has become empty is said so once, after a minute; one that was empty when the agent started, or that got an
+// endpoint within the minute, is not. It is said again when it becomes empty again.
+func TestEmptyServicesAreToldOnce(t *testing.T) {
+	var said []string
+	s := newServiceEvents(func(svc model.ServiceKey, reason, _ string) { said = append(said, reason+" "+svc.Name) })
+	now := time.Unix(1000, 0)
+	put := func(complete bool, name string, backends int, notes ...policy.Note) {
+		res := policy.Result{Frontends: []model.Frontend{{Backends: make([]model.Backend, backends)}}, Notes: notes}
+		s.decided([]engine.Decided{{Key: model.ServiceKey{Namespace: "a", Name: name}, Result: res}}, complete, now)
+	}
+	none, unready := policy.Note{Kind: policy.NoEndpoints, Text: "no pod"}, policy.Note{Kind: policy.NotReady, Text: "not ready"}
+	steps := []struct {
+		after time.Duration
+		do    func()
+		want  []string
+	}{
+		{0, func() { put(false, "old", 0, none) }, nil},
+		{time.Second, func() { put(true, "well", 1) }, nil},
+		{time.Second, func() { put(true, "new", 0, none); put(true, "brief", 0, none) }, nil},
+		{0, func() { put(true, "elsewhere", 0, policy.Note{Kind: policy.NoneHere}); put(true, "one-port", 1, none) }, nil},
+		{emptyFor - time.Second, func() { put(true, "brief", 1); put(true, "well", 0, unready) }, nil},
+		{time.Second, func() {}, []string{"NoEndpoints new"}},
+		{emptyFor, func() { put(true, "new", 0, unready) }, []string{"NoEndpoints well"}},
+		{emptyFor, func() { put(true, "well", 1) }, nil},
+		{time.Second, func() { put(true, "well", 0, none) }, nil},
+		{emptyFor, func() {}, []string{"NoEndpoints well"}},
+		{0, func() { s.decided([]engine.Decided{{Key: model.ServiceKey{Namespace: "a", Name: "well"}}}, true, now) }, nil},
+	}
+	for i, step := range steps {
+		now, said = now.Add(step.after), nil
+		step.do()
+		s.look(now)
+		if !slices.Equal(said, step.want) {
+			t.Errorf("step %d: said %v, want %v", i, said, step.want)
+		}
+	}
+	if len(s.empty) != 2 {
+		t.Errorf("kept, of old and new: %v", s.empty)
+	}
+}
+
+// A lost claim is said at once, also at the start, and again only when it is another.
+func TestLostClaimsAreTold(t *testing.T) {
+	var said []string
+	s := newServiceEvents(func(_ model.ServiceKey, reason, message string) { said = append(said, reason+" "+message) })
+	put := func(notes ...policy.Note) {
+		s.decided([]engine.Decided{{Key: model.ServiceKey{Namespace: "a", Name: "b"}, Result: policy.Result{Notes: notes}}}, true, time.Unix(1000, 0))
+	}
+	lost := func(n int) policy.Note { return policy.Note{Kind: policy.ClaimLost, Text: fmt.Sprint("address ", n)} }
+	put(lost(1))
+	put(lost(1))
+	put(lost(2))
+	put()
+	put(policy.Note{Kind: policy.HintsIgnored}, lost(2))
+	want := []string{"AddressClaimed address 1", "AddressClaimed address 2", "AddressClaimed address 2"}
+	if !slices.Equal(said, want) {
+		t.Errorf("said %v, want %v", said, want)
+	}
+	put()
+	if len(s.claimed) != 0 {
+		t.Errorf("kept: %v", s.claimed)
+	}
+}
