@@ -33,6 +33,12 @@ func (a *agent) addSource(version string) ([]string, error) {
 	a.add("API server", func(ctx context.Context) error { return s.Run(ctx, a.put) })
 	a.add("events", func(ctx context.Context) error { rec.Run(ctx); return nil })
 	a.add("empty Services", a.events.run)
+	if cfg.StartupTaint != "" {
+		a.add("start-up taint", func(ctx context.Context) error {
+			u := untaint{key: cfg.StartupTaint, synced: a.follow.inKernel, remove: s.RemoveTaint, pause: pauseFor, log: a.log}
+			return u.run(ctx)
+		})
+	}
 	a.add("watch metrics", func(ctx context.Context) error { return a.reportWatch(ctx, s) })
 	return []string{k8s.Name, node.Name}, nil
 }

@@ -40,8 +40,9 @@ type Config struct {
 	FeatureGates map[string]bool // every gate of Kubernetes 1.36, with its value here
 	Logging      Logging
 
-	NoTakeover         bool // leave what other proxies left here
-	ResetGoneEndpoints bool // end TCP connections to endpoints that no longer exist
+	NoTakeover         bool   // leave what other proxies left here
+	StartupTaint       string // key of the taint that the agent takes from its own Node after its first whole sync; "" = none
+	ResetGoneEndpoints bool   // end TCP connections to endpoints that no longer exist
 	DNS                DNS
 	Userspace          Userspace
 	Offload            Offload

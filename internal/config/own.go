@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 type ownFlags struct {
 	resetGone      bool
 	noTakeover     bool
+	startupTaint   string
 	drainGrace     time.Duration
 	manifestsEmpty string
 	dns            dnsFlags
@@ -19,15 +21,34 @@ type ownFlags struct {
 	offload        offloadFlags
 }
 
+// DefaultStartupTaint is the key that deploy/ and the pages use.
+const DefaultStartupTaint = "fairlead.dev/agent-not-ready"
+
+// taintKey is the form of a taint's key: a name, before it perhaps a domain and a slash.
+const taintKey = `^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`
+
+func (f *Flags) fillTaint(c *Config, v *validator) {
+	key := f.own.startupTaint
+	c.StartupTaint = key
+	switch {
+	case key == "":
+	case !regexp.MustCompile(taintKey).MatchString(key) || len(key) > 253+1+63:
+		v.badOwn("startup-taint", key, "must be the key of a taint, such as "+DefaultStartupTaint+", without a value or an effect")
+	case f.manifests != "":
+		v.badOwn("startup-taint", key, "cannot be given together with --manifests: only an API server has Nodes with taints")
+	}
+}
+
 // ownNames are those that --config does not make void.
 func ownNames() []string {
-	return append(slices.Concat(dnsNames(), userspaceNames(), offloadNames()), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "ipvs-drain-grace")
+	return append(slices.Concat(dnsNames(), userspaceNames(), offloadNames()), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "startup-taint", "ipvs-drain-grace")
 }
 
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	o := &f.own
 	fs.BoolVar(&o.resetGone, "reset-gone-endpoints", false, "end open TCP connections to endpoints that no longer exist; terminating endpoints finish theirs")
 	fs.BoolVar(&o.noTakeover, "no-takeover", false, "leave the rules that kube-proxy, another mode or another iptables backend left here, instead of removing them once ours are in")
+	fs.StringVar(&o.startupTaint, "startup-taint", "", "key of a taint that is taken from this node once Services work on it, for instance "+DefaultStartupTaint+"; empty: none. Needs the right to patch nodes")
 	fs.StringVar(&o.manifestsEmpty, "manifests-empty", "keep", "what a --manifests folder means that holds no manifest at the start: keep what an earlier run left in the kernel, or delete it")
 	fs.DurationVar(&o.drainGrace, "ipvs-drain-grace", 15*time.Minute, "how long an endpoint that is gone keeps its open TCP and SCTP connections, while it gets no new ones; 0: it loses them at once; and how long those of ipvs mode go on after a change to another mode")
 	o.dns.add(fs)
@@ -47,6 +68,7 @@ func (f *Flags) fillOwn(c *Config, v *validator) {
 			v.badOwn("manifests", f.manifests, "cannot be given together with --"+flag+": Services come from a folder or from an API server")
 		}
 	}
+	f.fillTaint(c, v)
 	if o.drainGrace < 0 {
 		v.badOwn("ipvs-drain-grace", o.drainGrace.String(), "must not be negative")
 	}

@@ -47,6 +47,7 @@ func TestEndToEnd(t *testing.T) {
 		{"SlicesForbidden", testSlicesForbidden},
 		{"Deployed", testDeployed},
 		{"DeployedWrong", testDeployedWrong},
+		{"StartupTaint", testStartupTaint},
 		{"MetricsBesideKubeProxy", testMetricsBesideKubeProxy},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s.newEnv(t)) })

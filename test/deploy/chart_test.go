@@ -12,6 +12,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
@@ -175,6 +176,7 @@ rbac: {create: false}
 serviceAccount: {create: false, name: theirs}
 sysctls: {enabled: false}
 extraArgs: [--v=2]
+startupTaint: {enabled: true, key: a/b}
 podLabels: {a: b}
 podAnnotations: {c: d}
 imagePullSecrets: [{name: secret}]
@@ -194,7 +196,7 @@ priorityClassName: ""
 		{"no role", r.role == nil && r.binding == nil},
 		{"account", pod.ServiceAccountName == "theirs" && !slices.Contains(r.kinds, "ServiceAccount")},
 		{"no sysctls", len(pod.InitContainers) == 0},
-		{"arguments", c.Args[len(c.Args)-1] == "--v=2"},
+		{"arguments", slices.Equal(c.Args[len(c.Args)-2:], []string{"--startup-taint=a/b", "--v=2"})},
 		{"pod", r.daemonSet.Spec.Template.Labels["a"] == "b" && r.daemonSet.Spec.Template.Annotations["c"] == "d"},
 		{"strategy", r.daemonSet.Spec.UpdateStrategy.Type == "OnDelete" && r.daemonSet.Spec.UpdateStrategy.RollingUpdate == nil},
 		{"limits", len(c.Resources.Limits) == 0 && len(c.Resources.Requests) == 2 && !env},
@@ -208,6 +210,31 @@ priorityClassName: ""
 		if r.daemonSet.Spec.Template.Labels[label] != value {
 			t.Errorf("the selector wants %s=%s and the pods have %v", label, value, r.daemonSet.Spec.Template.Labels)
 		}
+	}
+}
+
+// TestStartupTaint: the chart and the overlay give the agent the flag and the right, and only when asked.
+func TestStartupTaint(t *testing.T) {
+	patches := func(rules []rbacv1.PolicyRule) bool {
+		return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, "patch") })
+	}
+	const flag = "--startup-taint=fairlead.dev/agent-not-ready"
+	fs := filesys.MakeFsInMemory()
+	copyInto(t, fs, deployDir+"/kustomize")
+	if err := fs.WriteFile("/all/kustomization.yaml", []byte("resources: [../k3s]\ncomponents: [../startup-taint]\n")); err != nil {
+		t.Fatal(err)
+	}
+	overlay, with := read(t, build(t, fs, "/all")), chart(t, plainValues, "startupTaint: {enabled: true}")
+	for name, r := range map[string]*rendered{"overlay": overlay, "chart": with} {
+		if !slices.Contains(r.pod().Containers[0].Args, flag) || !slices.Contains(r.pod().Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists}) {
+			t.Errorf("%s: arguments %v, tolerations %v", name, r.pod().Containers[0].Args, r.pod().Tolerations)
+		}
+	}
+	if !patches(with.role.Rules) || patches(chart(t, plainValues).role.Rules) {
+		t.Error("the chart's role may patch without being asked, or may not when asked")
+	}
+	if !patches(overlay.role.Rules) || len(overlay.binding.Subjects) != 1 || overlay.binding.Subjects[0].Name != overlay.pod().ServiceAccountName {
+		t.Errorf("the overlay's role %v is bound to %v", overlay.role, overlay.binding)
 	}
 }
 

@@ -1,6 +1,7 @@
 package k8s
 
 import (
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -48,6 +49,8 @@ type fakeAPI struct {
 	forgotten int // history up to here is gone
 	hangUp    chan struct{}
 	deaf      bool // closes connections instead of answering
+
+	beforePatch func() // runs before a patch is taken
 }
 
 type fakeKind struct {
@@ -179,6 +182,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.fail(w, apierrors.NewGenericServerResponse(refuse, "get", schema.GroupResource{Resource: resource}, "", "", 0, true))
 	case resource == "events":
 		f.takeEvent(w, r)
+	case r.Method == http.MethodPatch:
+		f.patchTaints(w, r, "/"+resource)
 	case r.URL.Query().Get("watch") != "":
 		f.watch(w, r, f.kinds[resource])
 	default:
@@ -216,6 +221,33 @@ func (f *fakeAPI) takeEvent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.answer(w, http.StatusCreated, corev1.SchemeGroupVersion, e)
+}
+
+// patchTaints takes a merge patch of a Node's taints, if it is of the Node's version.
+func (f *fakeAPI) patchTaints(w http.ResponseWriter, r *http.Request, key string) {
+	var patch struct {
+		Metadata struct{ ResourceVersion string }
+		Spec     struct{ Taints []corev1.Taint }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || r.Header.Get("Content-Type") != "application/merge-patch+json" {
+		f.t.Errorf("a patch of %s: %v", r.Header.Get("Content-Type"), err)
+	}
+	f.mu.Lock()
+	before := f.beforePatch
+	f.mu.Unlock()
+	if before != nil {
+		before()
+	}
+	f.mu.Lock()
+	node := f.kinds["nodes"].objects[key].(*corev1.Node).DeepCopy()
+	f.mu.Unlock()
+	if node.ResourceVersion != patch.Metadata.ResourceVersion {
+		f.fail(w, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, node.Name, fmt.Errorf("it has changed")))
+		return
+	}
+	node.Spec.Taints = patch.Spec.Taints
+	f.put("nodes", node)
+	f.answer(w, http.StatusOK, corev1.SchemeGroupVersion, node)
 }
 
 func (f *fakeAPI) list(w http.ResponseWriter, r *http.Request, k *fakeKind) {

@@ -1,0 +1,46 @@
+package k8s
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// RemoveTaint takes every taint with this key from our own Node, and leaves the others. It tells whether there was one.
+// The version of the Node that was read is part of the patch, so that a taint which somebody adds meanwhile is not
+// lost: then the server refuses, which is an error like others, to be tried again.
+func (s *Source) RemoveTaint(ctx context.Context, key string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	var nodes corev1.NodeList
+	own := metav1.ListOptions{FieldSelector: "metadata.name=" + s.config.NodeName} // "get" is no right that the agent has
+	if err := s.clients.events.Get().Resource("nodes").VersionedParams(&own, metav1.ParameterCodec).Do(ctx).Into(&nodes); err != nil {
+		return false, fmt.Errorf("read node %s: %w", s.config.NodeName, err)
+	}
+	at := slices.IndexFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == s.config.NodeName })
+	if at < 0 {
+		return false, fmt.Errorf("read node %s: there is no such Node yet", s.config.NodeName)
+	}
+	node := nodes.Items[at]
+	taints := slices.Clone(node.Spec.Taints)
+	others := slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.Key == key })
+	if len(others) == len(node.Spec.Taints) {
+		return false, nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": node.ResourceVersion},
+		"spec":     map[string]any{"taints": others},
+	})
+	if err != nil {
+		return false, err
+	}
+	if err := s.clients.events.Patch(types.MergePatchType).Resource("nodes").Name(node.Name).Body(patch).Do(ctx).Error(); err != nil {
+		return false, fmt.Errorf("take the taint %s from node %s: %w", key, node.Name, err)
+	}
+	return true, nil
+}
