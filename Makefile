@@ -93,3 +93,7 @@ SAMPLE ?= 100
 .PHONY: mutate
 mutate: ## what the tests would not notice: PKG=policy[,engine,...|all] SAMPLE=100 (0 = every mutant)
 	@$(GO) run ./test/mutate -pkg "$(PKG)" -sample $(SAMPLE)
+
+.PHONY: pictures
+pictures: deps build ## the pictures of the status page in docs/operate (needs chromium; not part of make test)
+	@bash scripts/pictures.sh
