@@ -280,9 +280,9 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 				`--hostname-override: " " must not be blank`, `--show-hidden-metrics-for-version: "1.2"`, `--config-sync-period: "-1s"`,
 			},
 		},
-		"start-up taint": {[]string{"--startup-taint=a/b=c:NoSchedule"}, []string{`--startup-taint: "a/b=c:NoSchedule" must be the key of a taint`}},
+		"start-up taint":              {[]string{"--startup-taint=a/b=c:NoSchedule"}, []string{`--startup-taint: "a/b=c:NoSchedule" must be the key of a taint`}},
 		"start-up taint and a folder": {[]string{"--startup-taint=a/b", "--manifests=x"}, []string{`--startup-taint: "a/b" cannot be given together with --manifests`}},
-		"unknown mode": {[]string{"--proxy-mode=ebpf"}, []string{`--proxy-mode: "ebpf" must be one of nftables, iptables, ipvs`}},
+		"unknown mode":                {[]string{"--proxy-mode=ebpf"}, []string{`--proxy-mode: "ebpf" must be one of nftables, iptables, ipvs`}},
 		"min above sync": {
 			[]string{"--iptables-sync-period=1s", "--iptables-min-sync-period=2s"},
 			[]string{`--iptables-min-sync-period: "2s" must not be greater than nftables.syncPeriod, 1s`},

@@ -59,4 +59,3 @@ func TestRemoveTaint(t *testing.T) {
 	f.do(func() { f.refuse["nodes"] = http.StatusForbidden })
 	remove(false, "read node n1")
 }
-
