@@ -30,9 +30,11 @@ import (
 )
 
 // constant are the rows that no event here moves: what is running, and what the kernel is
-// asked for at each scrape. They must be there.
+// asked for at each scrape; and what is said of the acceleration, which moves under a kernel
+// with flowtables only. They must be there.
 func constant() []string {
-	return []string{"fairlead_build_info", "kubernetes_build_info", "kubernetes_feature_enabled", "fairlead_affinity_clients", "fairlead_affinity_full"}
+	return []string{"fairlead_build_info", "kubernetes_build_info", "kubernetes_feature_enabled", "fairlead_affinity_clients", "fairlead_affinity_full",
+		"fairlead_offload_threshold_packets", "fairlead_offload_devices", "fairlead_offload_refused_total", "fairlead_offload_connections_total"}
 }
 
 // TestEveryMetricIsFed builds an agent as a user's configuration does, has happen to it
@@ -42,7 +44,7 @@ func constant() []string {
 func TestEveryMetricIsFed(t *testing.T) {
 	for _, mode := range []string{"nftables", "iptables"} {
 		t.Run(mode, func(t *testing.T) {
-			a := realAgent(t, "--proxy-mode", mode, "--kubeconfig", unwilling(t), "--hostname-override", "node-a",
+			a := realAgent(t, "--proxy-mode", mode, "--kubeconfig", unwilling(t), "--hostname-override", "node-a", "--feature-gates", "KubeProxyAcceleration=true",
 				"--conntrack-max-per-core=0", "--oom-score-adj=0") // these two are not the namespace's own
 			pages := []http.Handler{a.metrics.Handler(), a.metrics.SLIHandler()}
 			before, moved := series(t, pages), map[string]bool{}
