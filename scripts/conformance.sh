@@ -9,12 +9,8 @@ if [ "$mode" = userspace ] && [ "$subject" = fairlead ]; then
   # This mode needs no privilege, so it is given none: root becomes nobody first, and the lab lives in a user namespace.
   dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
   cp bin/fairlead bin/fairlead-lab "$dir" && chmod -R a+rX "$dir"
-  as=()
-  [ "$(id -u)" != 0 ] || as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-  echo "conformance.sh: the lab and the agent run as $("${as[@]}" id -un), in a user namespace"
-  (cd "$dir" && "${as[@]}" unshare --user --map-root-user --net --mount --propagation private sh -c '
-    mount -t tmpfs none /run && mount -t sysfs none /sys && ip link set lo up && exec "$@"' lab \
-    ./fairlead-lab conformance --bin "$dir/fairlead" --mode userspace --run "$run" ${LABS:+--labs "$LABS"} ${ARGS:-})
+  rootless=$PWD/scripts/rootless.sh
+  (cd "$dir" && bash "$rootless" ./fairlead-lab conformance --bin "$dir/fairlead" --mode userspace --run "$run" ${LABS:+--labs "$LABS"} ${ARGS:-})
   exit
 fi
 [ "$(id -u)" = 0 ] || { echo "conformance.sh: needs root: it makes network namespaces" >&2; exit 1; }

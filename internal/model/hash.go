@@ -1,8 +1,51 @@
 package model
 
+import (
+	"encoding/binary"
+	"math/bits"
+	"net/netip"
+)
+
+// HashSeed is the same in every mode that has a HashTable, on every node and in every
+// release, or clients would move.
+const HashSeed = 1
+
 // HashTable leads clients to endpoints, the same on every node: a client whose
 // hash is scaled to 0..len-1 by its upper bits (hash * len >> 32, as the kernel's
 // jhash does) goes to the endpoint whose place in the list of Backends the entry
 // is. The length is a power of two; a table of twice the length has each entry
 // twice, but for those that an endpoint gained or lost.
 type HashTable []uint16
+
+// Place is where a client is in a table of the given length.
+func (t HashTable) Place(client netip.Addr) int {
+	return int(uint64(jhash(client.AsSlice(), HashSeed)) * uint64(len(t)) >> 32)
+}
+
+// jhash is the kernel's (linux/jhash.h), of an address of 4 or 16 bytes.
+func jhash(key []byte, seed uint32) uint32 {
+	a := 0xdeadbeef + uint32(len(key)) + seed
+	b, c := a, a
+	mix := func(x, y, z *uint32, n int) { *x -= *z; *x ^= bits.RotateLeft32(*z, n); *z += *y }
+	for ; len(key) > 12; key = key[12:] {
+		a += binary.NativeEndian.Uint32(key)
+		b += binary.NativeEndian.Uint32(key[4:])
+		c += binary.NativeEndian.Uint32(key[8:])
+		mix(&a, &b, &c, 4)
+		mix(&b, &c, &a, 6)
+		mix(&c, &a, &b, 8)
+		mix(&a, &b, &c, 16)
+		mix(&b, &c, &a, 19)
+		mix(&c, &a, &b, 4)
+	}
+	a += binary.NativeEndian.Uint32(key) // four bytes are left of both lengths
+	end := func(x, y *uint32, n int) { *x ^= *y; *x -= bits.RotateLeft32(*y, n) }
+	end(&c, &b, 14)
+	end(&a, &c, 11)
+	end(&b, &a, 25)
+	end(&c, &b, 16)
+	end(&a, &c, 4)
+	end(&b, &a, 14)
+	end(&c, &b, 24)
+	return c
+}

@@ -61,7 +61,7 @@ func (p *pool) has(a netip.AddrPort) bool {
 func (p *pool) first(client netip.Addr) int {
 	switch {
 	case p.hashed:
-		return int(p.table[place(client, len(p.table))])
+		return int(p.table[p.table.Place(client)])
 	case p.sums == nil:
 		return rand.IntN(len(p.list))
 	}

@@ -30,11 +30,15 @@ func TestScenarios(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("the lab makes network namespaces and needs root: run `make test` as root")
 	}
-	binary := agent(t)
-	results, err := kit.Run(t.Context(), kit.Config{
-		Scenarios: load(t), Modes: []string{cmp.Or(os.Getenv("FAIRLEAD_MODE"), "nftables")},
-		SubjectName: "fairlead", NewSubject: func() kit.Subject { return &kit.Fairlead{Binary: binary} },
-	})
+	scenariosIn(t, kit.Config{Modes: []string{cmp.Or(os.Getenv("FAIRLEAD_MODE"), "nftables")}}, agent(t))
+}
+
+// scenariosIn runs them against an agent, a test for each variant.
+func scenariosIn(t *testing.T, cfg kit.Config, binary string) {
+	t.Helper()
+	cfg.Scenarios, cfg.SubjectName = load(t), "fairlead"
+	cfg.NewSubject = func() kit.Subject { return &kit.Fairlead{Binary: binary} }
+	results, err := kit.Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package nftables
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"math/rand/v2"
 	"testing"
 
@@ -10,39 +9,6 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
 )
-
-// jhash is the kernel's (linux/jhash.h), of addresses.
-func jhash(key []byte, seed uint32) uint32 {
-	a := 0xdeadbeef + uint32(len(key)) + seed
-	b, c := a, a
-	for ; len(key) > 12; key = key[12:] {
-		a += binary.NativeEndian.Uint32(key)
-		b += binary.NativeEndian.Uint32(key[4:])
-		c += binary.NativeEndian.Uint32(key[8:])
-		mix := func(x, y, z *uint32, n int) { *x -= *z; *x ^= bits.RotateLeft32(*z, n); *z += *y }
-		mix(&a, &b, &c, 4)
-		mix(&b, &c, &a, 6)
-		mix(&c, &a, &b, 8)
-		mix(&a, &b, &c, 16)
-		mix(&b, &c, &a, 19)
-		mix(&c, &a, &b, 4)
-	}
-	a += binary.NativeEndian.Uint32(key) // four bytes are left of both lengths
-	end := func(x, y *uint32, n int) { *x ^= *y; *x -= bits.RotateLeft32(*y, n) }
-	end(&c, &b, 14)
-	end(&a, &c, 11)
-	end(&b, &a, 25)
-	end(&c, &b, 16)
-	end(&a, &c, 4)
-	end(&b, &a, 14)
-	end(&c, &b, 24)
-	return c
-}
-
-// place is where model.HashTable says that a client is.
-func place(client []byte, size int) int {
-	return int(uint64(jhash(client, hashSeed)) * uint64(size) >> 32)
-}
 
 // Every client meets whom the table says, by each sort of address; another table, in
 // which the same endpoints have other places, counts from the next connection on.
@@ -71,7 +37,7 @@ func TestHashedClientsFollowTheTable(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if want := pods[table[place(pickAddr(f, h.Addrs).AsSlice(), size)]]; pod != want {
+				if want := pods[table[table.Place(pickAddr(f, h.Addrs))]]; pod != want {
 					t.Errorf("%s %s: met %s, the table of %d says %s", f, from, pod, size, want)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // front says by which parts of its key a Frontend is found.
@@ -136,15 +137,12 @@ func (c leaf) draws(l lang) []rule {
 	return append(out, c.draw(l, c.class/2))
 }
 
-// hashSeed is the same on every node and in every release, or clients would move.
-const hashSeed = 1
-
 func (c leaf) draw(l lang, modulus uint32) rule {
 	key, next := l.frontend(c.pool.front)
 	slot := rule{nft.RandomSlot(nft.Word(next), modulus)}
 	if c.hash {
 		slot = rule{nft.SourceAddr(l.f, nft.Word(hashWord)), nft.Hash(nft.HashSpec{
-			Source: nft.Word(hashWord), Dest: nft.Word(next), Bytes: uint32(l.addr * 4), Modulus: modulus, Seed: hashSeed, Offset: hashBase})}
+			Source: nft.Word(hashWord), Dest: nft.Word(next), Bytes: uint32(l.addr * 4), Modulus: modulus, Seed: model.HashSeed, Offset: hashBase})}
 	}
 	return join(key, slot, rule{lookup(c.pool.set().parts()[c.shard]), l.dnat(c.pool.front != byRange)})
 }
