@@ -15,7 +15,7 @@ import (
 func TestSuiteOnKernel(t *testing.T) {
 	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
 		s := subject(t, kernelBed(t))
-		s.Steps, s.Few = 30, true // an emulated kernel is slow, and the model has made all of them
+		s.Steps = 30 // an emulated kernel is slow, and the model has made all of them
 		return s
 	})
 }
