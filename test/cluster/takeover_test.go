@@ -52,7 +52,14 @@ func TestTakeover(t *testing.T) {
 			})
 			traffic.Forget()
 			w.run(w.ours(ours))
-			takeover.Eventually(t, "only rules of "+ours, func() error { return takeover.OnlyMode(t, s.lab.Node(), ours) })
+			takeover.Eventually(t, "only rules of "+ours, func() error {
+				err := takeover.OnlyMode(t, s.lab.Node(), ours)
+				if errors.Is(err, takeover.ErrEmptyTables) {
+					t.Log(err) // kube-proxy removes the chains of its own other mode when it starts, and leaves the tables
+					return nil
+				}
+				return err
+			})
 			traffic.More(t, 20)
 			if !traffic.Check(t, fmt.Sprintf("from kube-proxy in %s to %s", theirs, ours)) {
 				t.Fatal(takeover.Rules(t, s.lab.Node()))
