@@ -54,23 +54,23 @@ func TestWhatIsDrainedGoesBeforeItsTime(t *testing.T) {
 		has := func() bool { return d.snapshot()[chain] != "" }
 		run(t, b, func() {
 			b.put(svcEvent(1, 80), sliceEvent(1, 1, 2, 3), synced)
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // virtual time (synctest)
 			if n, _ := d.state(); n != 0 {
 				t.Fatalf("asked %d times about nothing", n)
 			}
 			b.put(sliceEvent(1, 1, 2))
-			time.Sleep(10*drainPause - time.Second)
+			time.Sleep(10*drainPause - time.Second) // virtual time (synctest)
 			if n, last := d.state(); n != 10 || !slices.Equal(last, []dataplane.Key{chain}) || !has() {
 				t.Fatalf("asked %d times, the last time about %v; it is there: %v", n, last, has())
 			}
 			d.mu.Lock()
 			d.idle = true
 			d.mu.Unlock()
-			time.Sleep(drainPause)
+			time.Sleep(drainPause) // virtual time (synctest)
 			if n, _ := d.state(); n != 11 || has() {
 				t.Fatalf("asked %d times; it is there: %v", n, has())
 			}
-			time.Sleep(10 * drainPause)
+			time.Sleep(10 * drainPause) // virtual time (synctest)
 			if n, _ := d.state(); n != 11 {
 				t.Fatalf("asked %d times, also about nothing", n)
 			}

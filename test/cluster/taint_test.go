@@ -21,7 +21,7 @@ const startupTaint = "fairlead.dev/agent-not-ready"
 // taint goes, and no other. An agent that was not told of it leaves it.
 func testStartupTaint(t *testing.T, e *env) {
 	if e.subject.name != "fairlead" {
-		t.Skip("the flag is Fairlead's")
+		t.Skip("the flag is Fairlead's") // kube-proxy as the subject has no such flag
 	}
 	other := corev1.Taint{Key: "example.com/other", Effect: corev1.TaintEffectNoSchedule}
 	e.taint(corev1.Taint{Key: startupTaint, Effect: corev1.TaintEffectNoSchedule}, other)

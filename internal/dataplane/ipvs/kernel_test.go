@@ -30,7 +30,7 @@ func kernelBed(t *testing.T) bed {
 	}
 	servers, err := ipvs.Open(ipvs.Config{NetNS: ns.FD()})
 	if errors.Is(err, ipvs.ErrNoIPVS) {
-		t.Skip("needs a kernel with IPVS: test/vm runs this test under two")
+		t.Skip("needs a kernel with IPVS: test/vm runs this test under two") // test/vm/tests.txt has it run under kernels that do
 	}
 	if err != nil {
 		t.Fatal(err)

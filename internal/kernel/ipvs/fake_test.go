@@ -27,7 +27,7 @@ func TestKernel(t *testing.T) {
 		}
 		k, err := Open(Config{NetNS: ns.FD()})
 		if errors.Is(err, ErrNoIPVS) {
-			t.Skip("needs a kernel with IPVS: test/vm runs this test under two")
+			t.Skip("needs a kernel with IPVS: test/vm runs this test under two") // test/vm/tests.txt has it run under kernels that do
 		}
 		if err != nil {
 			t.Fatal(err)
