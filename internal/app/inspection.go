@@ -39,6 +39,7 @@ type inspection struct {
 	kernel *nft.Conn  // nil: not opened yet, or there is no nf_tables
 
 	audits auditor
+	flows  flowLooks
 	live   tracing
 }
 
@@ -85,7 +86,7 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 	return s
 }
 
-// explain answers /explain?q=SUBJECT&namespace=NS&from=IP.
+// explain answers /explain?q=SUBJECT&namespace=NS&from=IP&flows=true.
 func (i *inspection) explain(w http.ResponseWriter, r *http.Request) {
 	ask, err := i.questionOf(r)
 	if err != nil {
@@ -96,6 +97,9 @@ func (i *inspection) explain(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		busy(w)
 		return
+	}
+	if r.URL.Query().Get("flows") == "true" && out.Service != "" {
+		i.countFlows(r.Context(), out)
 	}
 	control.Answer(w, out)
 }

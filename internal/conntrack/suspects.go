@@ -55,7 +55,7 @@ func (c *Cleaner) filters(what *suspects) []conntrack.Filter {
 	}
 	byEnd, byKey := filterSet{}, filterSet{}
 	for e := range what.ends {
-		byEnd[conntrack.Filter{Family: family(model.FamilyOf(e.addr.Addr())), Protocol: uint8(e.protocol),
+		byEnd[conntrack.Filter{Family: KernelFamily(model.FamilyOf(e.addr.Addr())), Protocol: uint8(e.protocol),
 			ReplySrc: e.addr.Addr(), ReplyPort: e.addr.Port()}] = struct{}{}
 	}
 	for k := range what.lost {
@@ -98,7 +98,7 @@ func keyFilter(k model.FrontendKey) conntrack.Filter {
 }
 
 func keyProtocol(k model.FrontendKey) conntrack.Filter {
-	return conntrack.Filter{Family: family(k.Family), Protocol: uint8(k.Protocol)}
+	return conntrack.Filter{Family: KernelFamily(k.Family), Protocol: uint8(k.Protocol)}
 }
 
 func modelFamily(f conntrack.Family) model.Family {
@@ -108,7 +108,8 @@ func modelFamily(f conntrack.Family) model.Family {
 	return model.IPv6
 }
 
-func family(f model.Family) conntrack.Family {
+// KernelFamily is a family as the kernel's table counts it.
+func KernelFamily(f model.Family) conntrack.Family {
 	if f == model.IPv4 {
 		return conntrack.IPv4
 	}

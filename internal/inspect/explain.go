@@ -26,6 +26,9 @@ type Explanation struct {
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	More      int        `json:"moreEndpoints,omitempty"` // that are not listed
 	Kernel    *Agreement `json:"inKernel,omitempty"`      // nil: it was not looked at
+	Flows     *OpenFlows `json:"flows,omitempty"`         // nil: nobody asked
+
+	frontends []model.FrontendKey // of Keys
 }
 
 // Key is one thing that a packet may be sent to, and what becomes of it.
@@ -46,6 +49,10 @@ type Endpoint struct {
 	Why   string `json:"why,omitempty"` // it gets none
 	Port  string `json:"port,omitempty"`
 	Slice string `json:"slice"`
+	// Flows are the open ones to it; nil: nobody asked, or they are not known.
+	Flows *FlowCount `json:"flows,omitempty"`
+
+	at flowEnd
 }
 
 // Key gives the Service that the answer is about; the zero key if there is none.
@@ -217,6 +224,7 @@ func (e *explainer) service(svc *model.Service, res *policy.Result, chosen []mod
 	e.out.Service = svc.Key.String()
 	for i := range chosen {
 		e.out.Keys = append(e.out.Keys, e.key(&chosen[i]))
+		e.out.frontends = append(e.out.frontends, chosen[i].Key)
 	}
 	for _, p := range res.Problems {
 		e.out.Problems = append(e.out.Problems, p.String())

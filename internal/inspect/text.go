@@ -122,6 +122,9 @@ func (e *Explanation) Text(w io.Writer) {
 	if e.Kernel != nil {
 		e.Kernel.text(w)
 	}
+	if e.Flows != nil {
+		e.Flows.text(w)
+	}
 	if len(e.Keys) > 0 {
 		e.keys(w)
 	}
@@ -196,7 +199,11 @@ func (y *Way) text() string {
 
 func (e *Explanation) rows(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, " endpoint\tstate\tnew\t")
+	open := func(string) string { return "" }
+	if e.Flows != nil {
+		open = func(text string) string { return text + "\t" }
+	}
+	fmt.Fprintf(t, " endpoint\tstate\tnew\t%s\n", open("open flows"))
 	for _, r := range e.Endpoints {
 		gets := "no"
 		if r.New {
@@ -206,10 +213,14 @@ func (e *Explanation) rows(w io.Writer) {
 		if r.Why != "" && r.Why != r.State && !strings.HasPrefix(r.State, r.Why+",") {
 			why = "<- " + r.Why
 		}
-		fmt.Fprintf(t, " %s\t%s\t%s\t%s\n", r.Addr, r.State, gets, why)
+		flows := ""
+		if r.Flows != nil {
+			flows = r.Flows.text()
+		}
+		fmt.Fprintf(t, " %s\t%s\t%s\t%s%s\n", r.Addr, r.State, gets, open(flows), why)
 	}
 	if e.More > 0 {
-		fmt.Fprintf(t, " and %d more\t\t\t\n", e.More)
+		fmt.Fprintf(t, " and %d more\t\t\t%s\n", e.More, open(""))
 	}
 	_ = t.Flush()
 }

@@ -69,7 +69,7 @@ func (e *explainer) endpoints(chosen []model.Frontend) {
 			for i := range sl.Endpoints {
 				ep := &sl.Endpoints[i]
 				at := place{p.Name, netip.AddrPortFrom(ep.Addr, p.Port)}
-				row := Endpoint{Addr: at.at.String(), State: e.state(ep), New: used[at], Port: p.Name, Slice: sl.Key.Name}
+				row := Endpoint{Addr: at.at.String(), State: e.state(ep), New: used[at], Port: p.Name, Slice: sl.Key.Name, at: flowEnd{p.Protocol, at.at}}
 				if w := why[at]; !row.New && w != 0 {
 					row.Why = w.String()
 				}

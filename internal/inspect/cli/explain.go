@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/netip"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,7 @@ import (
 func explainCommand() *cobra.Command {
 	q := question{path: "/explain"}
 	var namespace, from string
+	var flows bool
 	cmd := &cobra.Command{
 		Use:   "explain SERVICE[:PORT] | IP:PORT[/PROTOCOL] | :NODEPORT",
 		Short: "Ask the agent what becomes of connections to a Service, and why",
@@ -18,8 +20,12 @@ func explainCommand() *cobra.Command {
 sent to an address: who may connect, which endpoints get new connections, and of each
 that gets none, why.
 
+With --flows it also counts the open connections by endpoint, as the kernel tracks them
+(nf_conntrack), and of these the ones without an answer. The kernel's table is walked for
+that, at most once a second.
+
 ` + codes,
-		Example: "  fairlead explain shop/web\n  fairlead explain shop/web:http --from 10.244.1.5\n  fairlead explain 10.96.0.10:80/TCP\n  fairlead explain :30080",
+		Example: "  fairlead explain shop/web\n  fairlead explain shop/web:http --from 10.244.1.5\n  fairlead explain 10.96.0.10:80/TCP\n  fairlead explain :30080\n  fairlead explain shop/web --flows",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("explain takes one argument: [NAMESPACE/]SERVICE[:PORT], IP:PORT[/PROTOCOL] or :NODEPORT")
@@ -36,6 +42,7 @@ that gets none, why.
 			q.query.Set("q", args[0])
 			q.query.Set("namespace", namespace)
 			q.query.Set("from", from)
+			q.query.Set("flows", strconv.FormatBool(flows))
 			var e inspect.Explanation
 			if err := q.put(cmd.Context(), cmd.OutOrStdout(), &e); err != nil {
 				return err
@@ -48,6 +55,7 @@ that gets none, why.
 	}
 	formats(cmd, &q)
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of a Service named without one")
+	cmd.Flags().BoolVar(&flows, "flows", false, "count the open connections by endpoint")
 	cmd.Flags().StringVar(&from, "from", "", "explain it for connections from this address")
 	return cmd
 }

@@ -219,3 +219,18 @@ func BenchmarkFlows(b *testing.B) {
 		})
 	}
 }
+
+// TestReplied: a flow that the other end has answered is told from one that it has not.
+func TestReplied(t *testing.T) {
+	c := ownTable(t)
+	answered, silent := samples[0], samples[1]
+	answered.Replied = true
+	create(t, c, []Flow{answered, silent})
+	seen := map[Tuple]bool{}
+	if err := c.Flows(t.Context(), Filter{}, func(x Flow) { seen[x.Orig] = x.Replied }); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != 2 || !seen[answered.Orig] || seen[silent.Orig] {
+		t.Errorf("%v", seen)
+	}
+}

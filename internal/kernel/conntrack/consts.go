@@ -14,6 +14,8 @@ const (
 	ctaZone       = 18
 	ctaFilter     = 25
 
+	statusSeenReply = 1 << 1 // IPS_SEEN_REPLY: a packet of the other direction has been seen
+
 	ctaTupleIP    = 1
 	ctaTupleProto = 2
 	ctaTupleZone  = 3

@@ -31,6 +31,8 @@ func decodeFlow(body []byte) (x Flow, ok bool) {
 			x.Orig = x.decodeTuple(d, true)
 		case ctaTupleReply:
 			x.Reply = x.decodeTuple(d, false)
+		case ctaStatus:
+			x.Replied = len(d) >= 4 && binary.BigEndian.Uint32(d)&statusSeenReply != 0
 		case ctaID:
 			if len(d) >= 4 {
 				x.ID = binary.BigEndian.Uint32(d) // opaque: sent back as it came

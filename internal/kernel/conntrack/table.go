@@ -64,6 +64,7 @@ type Flow struct {
 	zoneInTuple bool   // the zone holds for the original direction only
 	ID          uint32 // distinguishes the flow from a later one of the same tuple
 	Orig, Reply Tuple
+	Replied     bool // the other end has answered
 }
 
 // Translated tells whether the flow's destination was changed (DNAT).
