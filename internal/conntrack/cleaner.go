@@ -19,6 +19,8 @@ type Params struct {
 	// ResetGone ends TCP connections too, to endpoints that exist no more
 	// (--reset-gone-endpoints): the client's next packet is answered by a reset.
 	ResetGone bool
+	// ResetOffloaded ends those of them that a flowtable carries past all rules.
+	ResetOffloaded bool
 	// Foreign are translations of others for addresses of ours, such as the
 	// node-local DNS server: flows to them stay.
 	Foreign []netip.AddrPort
@@ -29,7 +31,7 @@ type Params struct {
 	SweepEvery  time.Duration // comparison of everything (15 min)
 	Pause       time.Duration // between the deletions of a sweep (10 ms)
 	Retry       time.Duration // first pause after a failure, doubling to a minute (1 s)
-	Rest        int           // pause after a pass, in times of what it took, up to a second (9; negative = none)
+	Rest        int           // pause after a pass, in times of what it took, up to a second (9; negative = none); see rest
 	Log         *slog.Logger
 	OnPass      func(Pass) // called on the Cleaner's goroutine
 }
@@ -65,6 +67,7 @@ type Cleaner struct {
 	rounds    int // passes begun
 	failures  int
 	notBefore time.Time // of the next pass
+	rested    time.Time // when the pauses are over that passes have asked for
 	sweepAt   time.Time
 }
 
@@ -185,15 +188,13 @@ func (c *Cleaner) turn(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	var pause time.Duration
 	if pass.Err != nil {
 		c.failures++
-		pause = min(c.p.Retry<<min(c.failures-1, 6), time.Minute)
+		c.notBefore = time.Now().Add(min(c.p.Retry<<min(c.failures-1, 6), time.Minute))
 	} else {
 		c.failures = 0
-		pause = min(time.Duration(max(c.p.Rest, 0))*pass.Took, time.Second)
+		c.rest(now, pass.Took)
 	}
-	c.notBefore = time.Now().Add(pause)
 	if pass.Dumps > 0 {
 		c.p.OnPass(pass)
 	}

@@ -73,7 +73,8 @@ type Engine struct {
 	audit    time.Time               // the next one
 	gaveWay  int                     // times this audit was abandoned for a change
 	lastEnd  time.Time               // of the last turn that wrote
-	pause    time.Duration           // minimum wait after lastEnd
+	rested   time.Time               // when the pauses are over that writes have asked for
+	hurry    bool                    // what waits takes endpoints away
 	retryAt  time.Time               // after a failure
 	failures int                     // turns in a row
 	owed     time.Time               // when a turn that could not do all its work goes on; zero: nothing is left

@@ -33,6 +33,7 @@ func (e *Engine) fold() {
 	if settled {
 		e.arrive(events)
 		e.depart(changes.Was, now)
+		e.hurry = e.hurry || e.p.Pace > 0 && e.takesAway(changes.Was)
 	}
 	for k := range changes.Dirty {
 		e.noteChanged(k)

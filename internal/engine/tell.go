@@ -26,8 +26,9 @@ func (e *Engine) tellProblems() {
 // finish tells the world about the turn and prepares the next.
 func (e *Engine) finish(s scope, err error) {
 	now := e.p.Now()
+	e.hurry = e.hurry && err != nil
 	if err == nil && e.turn.Operations > 0 {
-		e.lastEnd, e.pause = now, max(e.p.MinSync, min(time.Duration(e.p.Pace)*e.turn.Phases[PhaseApply], maxPause))
+		e.rest(now)
 	}
 	if !e.worthTelling(s, err) {
 		e.turn.Decided = nil

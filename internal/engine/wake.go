@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// maxPause is the longest pause that Pace makes: kube-proxy's minSyncPeriod.
-const maxPause = time.Second
-
 // gate tells when the engine may write next; not after now: at once. It is zero
 // while only an event can open it.
 func (e *Engine) gate(now time.Time) time.Time {
@@ -15,7 +12,7 @@ func (e *Engine) gate(now time.Time) time.Time {
 		return e.started.Add(e.p.SyncLimit)
 	}
 	at := e.retryAt
-	if resume := e.lastEnd.Add(e.pause); e.pause > 0 && resume.After(at) {
+	if resume := e.resume(now); resume.After(at) {
 		at = resume
 	}
 	return at
@@ -37,6 +34,7 @@ func (e *Engine) untilNext() time.Duration {
 	}
 	if !e.owed.IsZero() {
 		sooner(e.owed)
+		sooner(e.nextDeparture(now)) // it may open the gate earlier
 		return max(next.Sub(now), time.Millisecond)
 	}
 	if e.belief == believed {
@@ -47,11 +45,7 @@ func (e *Engine) untilNext() time.Duration {
 	for _, q := range e.held {
 		sooner(q.retryAt)
 	}
-	for _, list := range e.leaving {
-		for i := range list {
-			sooner(list[i].due)
-		}
-	}
+	sooner(e.nextDeparture(time.Time{}))
 	return max(next.Sub(now), time.Millisecond)
 }
 

@@ -14,7 +14,8 @@ const (
 	ctaZone       = 18
 	ctaFilter     = 25
 
-	statusSeenReply = 1 << 1 // IPS_SEEN_REPLY: a packet of the other direction has been seen
+	statusSeenReply = 1 << 1  // IPS_SEEN_REPLY: a packet of the other direction has been seen
+	statusOffload   = 1 << 14 // IPS_OFFLOAD
 
 	ctaTupleIP    = 1
 	ctaTupleProto = 2

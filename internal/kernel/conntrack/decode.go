@@ -32,7 +32,10 @@ func decodeFlow(body []byte) (x Flow, ok bool) {
 		case ctaTupleReply:
 			x.Reply = x.decodeTuple(d, false)
 		case ctaStatus:
-			x.Replied = len(d) >= 4 && binary.BigEndian.Uint32(d)&statusSeenReply != 0
+			if len(d) >= 4 {
+				status := binary.BigEndian.Uint32(d)
+				x.Replied, x.Offloaded = status&statusSeenReply != 0, status&statusOffload != 0
+			}
 		case ctaID:
 			if len(d) >= 4 {
 				x.ID = binary.BigEndian.Uint32(d) // opaque: sent back as it came

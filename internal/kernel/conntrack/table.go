@@ -63,6 +63,7 @@ type Flow struct {
 	Zone        uint16
 	zoneInTuple bool   // the zone holds for the original direction only
 	ID          uint32 // distinguishes the flow from a later one of the same tuple
+	Offloaded   bool   // a flowtable carries its packets past all rules
 	Orig, Reply Tuple
 	Replied     bool // the other end has answered
 }

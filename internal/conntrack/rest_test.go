@@ -1,0 +1,50 @@
+package conntrack
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestNoRestAfterQuiet: endpoints that go one after the other, after a quiet time, lose
+// their flows one after the other, though each look at the table takes its time.
+func TestNoRestAfterQuiet(t *testing.T) {
+	const slow = 20 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		var ended []time.Time
+		r := newRig(Params{Rest: 9, OnPass: func(Pass) { ended = append(ended, time.Now()) }})
+		r.update(nil, "udp 10.96.0.1:53 10.1.0.1:5353", "udp [fd96::1]:53 [fd01::1]:5353")
+		r.Sweep()
+		go r.Run(t.Context())
+		time.Sleep(10 * time.Second)                                       // virtual time (synctest)
+		r.count.Fail = func(string) error { time.Sleep(slow); return nil } // virtual time (synctest)
+		ended = nil
+		r.update(nil, "udp 10.96.0.1:53 10.1.0.2:5353")
+		time.Sleep(slow / 2) // virtual time (synctest)
+		r.update(nil, "udp [fd96::1]:53 [fd01::2]:5353")
+		time.Sleep(2*slow - slow/2) // virtual time (synctest)
+		synctest.Wait()
+		if len(ended) != 2 {
+			t.Errorf("%d looks at the table within the time of two", len(ended))
+		}
+	})
+}
+
+// TestOffloadedTCPConnectionsEnd: only what the fast path carries does, if that is asked for.
+func TestOffloadedTCPConnectionsEnd(t *testing.T) {
+	const slow, fast = "tcp 10.0.0.1:1001 10.96.0.1:80 10.1.0.1:8080", "tcp 10.0.0.1:1002 10.96.0.1:80 10.1.0.1:8080"
+	r := newRig(Params{ResetOffloaded: true}, slow)
+	offloaded := flow(fast)
+	offloaded.Offloaded = true
+	r.table.Add(offloaded)
+	r.update(nil, "tcp 10.96.0.1:80 10.1.0.1:8080")
+	r.Sweep()
+	r.turn(t.Context())
+	r.left(t, slow, fast)
+	r.update(nil, "tcp 10.96.0.1:80 ~10.1.0.1:8080")
+	r.turn(t.Context())
+	r.left(t, slow, fast)
+	r.update(nil, "tcp 10.96.0.1:80 10.1.0.2:8080")
+	r.turn(t.Context())
+	r.left(t, slow)
+}
