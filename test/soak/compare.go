@@ -13,7 +13,7 @@ import (
 )
 
 // ruleset is what `nft -j list ruleset` shows of our tables, without what may differ between two agents that agree: handles, sizes,
-// packet counts, what clients' packets taught the affinity map, which slot holds which endpoint.
+// packet counts, what clients' packets taught the maps of clients, which slot holds which endpoint.
 type ruleset struct {
 	elements map[string][]string // by "table set"
 	chains   map[string][]string // rules, by "table chain"
@@ -76,7 +76,8 @@ func (r *ruleset) add(kind string, raw json.RawMessage) error {
 		r.chains[from] = append(r.chains[from], text)
 		r.follow(from, o.Family, o.Expr)
 	case "set", "map":
-		if o.Name == "aff" {
+		if strings.HasPrefix(o.Name, "clients/") {
+			r.elements[at] = []string{} // packets fill it
 			return nil
 		}
 		r.elements[at] = []string{}
@@ -92,7 +93,11 @@ func (r *ruleset) add(kind string, raw json.RawMessage) error {
 	return nil
 }
 
-// pool takes the slots of one map of endpoints: how often each Frontend has each endpoint, and whether a Frontend's slots have no hole.
+// hashBase is the first slot of a table of consistent hash.
+const hashBase = 1 << 16
+
+// pool takes the slots of one map of endpoints: how often each Frontend has each endpoint, and whether a Frontend's slots have no hole. In a
+// table of consistent hash the places have a meaning.
 func (r *ruleset) pool(at string, elems []json.RawMessage) error {
 	slots := map[string][]int{}
 	for _, raw := range elems {
@@ -106,7 +111,11 @@ func (r *ruleset) pool(at string, elems []json.RawMessage) error {
 			return fmt.Errorf("element %s of %s ends with no slot", raw, at)
 		}
 		front := fmt.Sprint(key[:len(key)-1])
-		slots[front] = append(slots[front], int(n))
+		if n >= hashBase {
+			front += fmt.Sprint(" place ", n-hashBase)
+		} else {
+			slots[front] = append(slots[front], int(n))
+		}
 		r.elements[at] = append(r.elements[at], front+" "+fmt.Sprint(pair[1].Concat))
 	}
 	for front, list := range slots {

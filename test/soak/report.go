@@ -106,7 +106,7 @@ func (r *report) print() error {
 		check(c.stale == 0, "%d requests answered by who had left: %s", c.stale, k)
 		check(c.answered > int(r.took.Seconds()), "only %d requests: %s", c.answered, k)
 	}
-	for _, b := range r.t.bad {
+	for _, b := range slices.Concat(r.t.bad[0], r.t.bad[1]) {
 		fmt.Println("   ", b)
 	}
 	fmt.Printf("an endpoint that left got its last request %s later at the latest\n", r.t.lag.Round(time.Millisecond))

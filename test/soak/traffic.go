@@ -18,7 +18,7 @@ type traffic struct {
 	mu   sync.Mutex
 	kind map[string]*count // by kind of request
 	lag  time.Duration     // the longest time between an endpoint's leaving and the last request it was given
-	bad  []string          // the first few failures, for the report
+	bad  [2][]string       // the first few requests that were lost, and that were answered by the wrong one
 }
 
 type count struct {
@@ -155,11 +155,11 @@ func (t *traffic) note(q question, start time.Time, rep netlab.Reply) {
 		return
 	case rep.Outcome != netlab.Answered:
 		c.lost++
-		t.tell("%s %s -> %s (s%04d): %s %v", q.kind, q.from.Name, q.to, q.s.index, rep.Outcome, rep.Err)
+		t.tell(0, "%s %s -> %s (s%04d): %s %v", q.kind, q.from.Name, q.to, q.s.index, rep.Outcome, rep.Err)
 		return
 	case !entitled:
 		c.stale++
-		t.tell("%s %s -> %s (s%04d): answered by %s, which had left %s before", q.kind, q.from.Name, q.to, q.s.index, rep.Backend, ago)
+		t.tell(1, "%s %s -> %s (s%04d): answered by %s, which had left %s before", q.kind, q.from.Name, q.to, q.s.index, rep.Backend, ago)
 	}
 	t.lag = max(t.lag, ago)
 	c.answered++
@@ -169,9 +169,9 @@ func (t *traffic) note(q question, start time.Time, rep netlab.Reply) {
 	c.worst = max(c.worst, rep.Latency)
 }
 
-func (t *traffic) tell(format string, args ...any) {
-	if len(t.bad) < 10 {
-		t.bad = append(t.bad, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+func (t *traffic) tell(sort int, format string, args ...any) {
+	if len(t.bad[sort]) < 10 {
+		t.bad[sort] = append(t.bad[sort], time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 	}
 }
 

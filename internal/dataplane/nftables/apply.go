@@ -23,18 +23,37 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		d.seen.Compared(g)
 	}
 	d.plan.sort(b)
-	before := d.sizes
-	n, err := d.apply(ctx, b)
-	if err != nil {
+	for {
+		before := d.sizes
+		n, err := d.apply(ctx, b)
+		if err == nil {
+			d.forget(b.Ops)
+			return dataplane.Applied{Operations: n}, nil
+		}
 		d.sizes = before
-		return dataplane.Applied{}, err
-	}
-	for f := range bothFamilies {
-		for _, i := range d.plan.of(f, kindStickyRules) {
-			d.chains.forget(b.Ops[i].Have)
+		if err = d.grow(ctx, err, b.Ops); err != nil {
+			return dataplane.Applied{}, err
 		}
 	}
-	return dataplane.Applied{Operations: n}, nil
+}
+
+// forget drops the rules of sticky chains that a batch took out of the kernel. A
+// rebuild writes all that there are, so others are not kept after it.
+func (d *Driver) forget(ops []dataplane.Op) {
+	for i, f := range bothFamilies {
+		list := d.plan.of(i, kindStickyRules)
+		if d.plan.rebuild[i] {
+			wanted := make(map[string]struct{}, len(list))
+			for _, at := range list {
+				wanted[ops[at].Want] = struct{}{}
+			}
+			d.chains.keep(f, wanted)
+			continue
+		}
+		for _, at := range list {
+			d.chains.forget(f, ops[at].Have)
+		}
+	}
 }
 
 // apply writes the batch that d.plan has sorted.

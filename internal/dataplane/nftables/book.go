@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"encoding/hex"
+	"maps"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
@@ -17,6 +18,9 @@ type chainBook struct {
 	leaves map[familyOf[leaf]]chain
 	outers map[familyOf[outer]]chain
 	rules  map[string]func() []rule
+	// own are those of the chains of one Service port. The chains of both families
+	// may have the same digest, so each family has rules of its own.
+	own map[familyOf[string]]func() []rule
 }
 
 type familyOf[T comparable] struct {
@@ -34,7 +38,7 @@ func (c chain) object(k dataplane.Kind, f model.Family) dataplane.Object {
 func newChainBook() chainBook {
 	b := chainBook{
 		leaves: map[familyOf[leaf]]chain{}, outers: map[familyOf[outer]]chain{},
-		rules: map[string]func() []rule{},
+		rules: map[string]func() []rule{}, own: map[familyOf[string]]func() []rule{},
 	}
 	b.rules[noRules] = func() []rule { return nil }
 	return b
@@ -76,18 +80,38 @@ func (b *chainBook) outer(f model.Family, o outer, v *model.NodeView) chain {
 
 // sticky files the rules of a chain of one Service port. There may be ten thousand
 // of these, so they are filed until they leave the kernel (forget), not for good.
-func (b *chainBook) sticky(name string, rules func() []rule) chain {
+func (b *chainBook) sticky(f model.Family, name string, rules func() []rule) chain {
 	sum := digestFor(name, true)
 	for _, r := range rules() {
 		sum.add(tag(r))
 	}
 	digest := sum.String()
-	b.rules[digest] = rules
+	b.own[familyOf[string]{f, digest}] = rules
 	return chain{name, digest}
 }
 
 // forget drops the rules of a sticky chain that are not in the kernel any more.
-func (b *chainBook) forget(digest string) { delete(b.rules, digest) }
+func (b *chainBook) forget(f model.Family, digest string) {
+	delete(b.own, familyOf[string]{f, digest})
+}
+
+// keep drops the rules of all sticky chains of a family but some.
+func (b *chainBook) keep(f model.Family, wanted map[string]struct{}) {
+	maps.DeleteFunc(b.own, func(at familyOf[string], _ func() []rule) bool {
+		_, keep := wanted[at.v]
+		return at.f == f && !keep
+	})
+}
+
+// rulesOf finds how the rules of a chain are written.
+func (b *chainBook) rulesOf(o *dataplane.Op) (rules func() []rule, known bool) {
+	if o.Key.Kind == kindStickyRules {
+		rules, known = b.own[familyOf[string]{o.Key.Family, o.Want}]
+		return rules, known
+	}
+	rules, known = b.rules[o.Want]
+	return rules, known
+}
 
 // write files how a chain is written and gives the digest of its rules.
 func (b *chainBook) write(rules func() []rule) string {

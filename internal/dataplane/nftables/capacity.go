@@ -3,8 +3,6 @@ package nftables
 import (
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
@@ -15,7 +13,13 @@ import (
 // walks of it (dumps, checks of new rules) take twice as long, and so do big
 // inserts (measured on 6.18: docs/design/nftables.md). A size is a limit, and the
 // kernel makes the buckets for it at once (8 bytes each, and a look for each message
-// of a dump); so a set doubles when it is full: a rebuild makes it anew, larger.
+// of a dump); so a set doubles when it is full. Since 6.5 the kernel raises the limit of
+// a set that is there, up to maxGrowth times, for the buckets stay as many as they were:
+// then, and before 6.5, a rebuild makes it anew, larger.
+
+// maxGrowth is how often a set doubles before it is made anew: six elements are then in
+// a bucket, where three quarters of one were planned.
+const maxGrowth = 3
 
 // maxScale is the largest set: 12 million endpoint slots in all shards, 1.5 million Frontends.
 const maxScale = 8
@@ -38,7 +42,11 @@ func (s *setDef) size(scale int) uint32 { return s.firstSize() << scale }
 
 // setSizes knows how large the sets are. Sets of one kind are of one size, that of
 // the fullest shard.
-type setSizes struct{ scale [2][kinds]int }
+type setSizes struct {
+	scale [2][kinds]int
+	made  [2][kinds]int // the scale that the buckets are for
+	fixed bool          // this kernel leaves sizes as they are
+}
 
 // counters are the kinds, and behind them the shards.
 const counters = int(kinds) + shards
@@ -81,6 +89,7 @@ func (c *setSizes) choose(f int, b dataplane.Batch) {
 			n = slices.Max(have[kinds:])
 		}
 		c.scale[f][def.kind] = def.scaleFor(n)
+		c.made[f][def.kind] = c.scale[f][def.kind]
 	}
 }
 
@@ -116,23 +125,29 @@ func (c *setSizes) read(f model.Family, sets []nft.Set) {
 	}
 }
 
+// loaded takes the scales that a Load has found. How a set was made does not show: one
+// of another size than we knew counts as made so.
+func (c *setSizes) loaded(f int, found *setSizes) {
+	for k, scale := range found.scale[f] {
+		if c.scale[f][k] != scale {
+			c.scale[f][k], c.made[f][k] = scale, scale
+		}
+	}
+}
+
 // overflow asks for a rebuild if the kernel says that a set is full. A rebuild holds
 // everything, so that choose finds the right size.
 func (c *setSizes) overflow(refused *nft.BatchError, ops []dataplane.Op) *dataplane.RebuildError {
 	var out *dataplane.RebuildError
-	for _, e := range refused.Errors {
-		if e.Errno != unix.ENFILE || len(e.Tags) == 0 || e.Tags[0] < 0 || e.Tags[0] >= len(ops) {
-			continue
-		}
-		k := ops[e.Tags[0]].Key
-		if c.scale[famIndex(k.Family)][setKind(k.Kind)] >= maxScale {
+	for _, full := range fullSets(refused, ops) {
+		if c.scale[full.family][full.def.kind] >= maxScale {
 			continue
 		}
 		if out == nil {
 			out = &dataplane.RebuildError{Why: "a set is full"}
 		}
-		if !slices.Contains(out.Families, k.Family) {
-			out.Families = append(out.Families, k.Family)
+		if f := bothFamilies[full.family]; !slices.Contains(out.Families, f) {
+			out.Families = append(out.Families, f)
 		}
 	}
 	return out

@@ -26,7 +26,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 		return loadError(err)
 	}
 	var rebuild *dataplane.RebuildError
-	var sizes setSizes
+	var sizes [2]setSizes
 	for _, f := range bothFamilies {
 		for i := range tables {
 			if tables[i].Ref != tableRef(f) {
@@ -38,7 +38,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 			if err := l.table(ctx, &tables[i]); err != nil {
 				return loadError(err)
 			}
-			sizes.scale[famIndex(f)] = l.sizes.scale[famIndex(f)]
+			sizes[famIndex(f)] = l.sizes
 			if l.damage != "" {
 				if rebuild == nil {
 					rebuild = &dataplane.RebuildError{Why: l.damage}
@@ -55,7 +55,9 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
 	d.seen.Compared(now)
-	d.sizes = sizes
+	for i := range sizes {
+		d.sizes.loaded(i, &sizes[i])
+	}
 	if rebuild != nil {
 		return rebuild
 	}

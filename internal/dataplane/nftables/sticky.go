@@ -57,7 +57,7 @@ func (r *frontend) learn() {
 // go at once when nobody wants them, and the map of clients with them; the chain
 // lingers, empty.
 func (r *frontend) sticky(chains dataplane.Kind, name string, rules func() []rule) {
-	c := r.d.chains.sticky(name, rules)
+	c := r.d.chains.sticky(r.fam, name, rules)
 	r.put(chains, name, noRules)
 	r.emit(c.object(kindStickyRules, r.fam))
 }

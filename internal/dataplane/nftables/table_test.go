@@ -198,10 +198,12 @@ func TestProbeLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// A set that is full asks for a rebuild, which makes it larger in one transaction.
+// A set that is full and cannot grow asks for a rebuild, which makes it larger in one
+// transaction.
 func TestTableGrows(t *testing.T) {
 	ns := ownNetns(t)
 	b := built(t, ns, model.IPv4)
+	fixSizes(b)
 	for i := range 7_000 {
 		b.Want(dataplanetest.Service(10_000+i), benchFrontend(i, 1))
 	}
@@ -222,6 +224,31 @@ func TestTableGrows(t *testing.T) {
 	out := ns.nft(t, "list", "map", "ip", "fairlead", "services")
 	if !strings.Contains(out, "size 12288") {
 		t.Errorf("services did not grow: %.200s", out)
+	}
+}
+
+// Where the kernel can, a set that is full grows in its place: a map of verdicts, and the
+// shards of a map of endpoints.
+func TestSetsGrowInTheirPlace(t *testing.T) {
+	ns := ownNetns(t)
+	b := built(t, ns, model.IPv4)
+	for i := range 7_000 {
+		b.Want(dataplanetest.Service(10_000+i), benchFrontend(i, 8))
+	}
+	_, err := b.Apply(t.Context(), b.Pending())
+	if b.Driver.(*Driver).sizes.fixed {
+		t.Skip("this kernel raises no limit") // before 6.5
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if drift := b.Load(t); len(drift)+len(b.Pending()) > 0 {
+		t.Errorf("%d objects differ, %d pending", len(drift), len(b.Pending()))
+	}
+	for name, size := range map[string]string{"services": "size 12288", "eps-0": "size 6144", "eps-f": "size 6144"} {
+		if out := ns.nft(t, "list", "map", "ip", "fairlead", name); !strings.Contains(out, size) {
+			t.Errorf("%s did not grow: %.200s", name, out)
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func (w *writer) rules() error {
 			if o.Want == "" {
 				return
 			}
-			rules, known := w.d.chains.rules[o.Want]
+			rules, known := w.d.chains.rulesOf(o)
 			if !known {
 				missing = &dataplane.InvalidError{Keys: []dataplane.Key{o.Key}, Err: errors.New("no rules of this digest were rendered")}
 				return

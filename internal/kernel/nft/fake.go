@@ -25,6 +25,8 @@ type Fake struct {
 	watchers map[*fakeWatcher]bool
 	devices  map[string]bool // nil: any
 
+	// FixedSizes makes it leave the size of a set that is there as it is, as kernels before 6.5 do.
+	FixedSizes bool
 	// Vague makes it name the message that a refused element is in, not the element, as old kernels do.
 	Vague bool
 }

@@ -30,13 +30,16 @@ func (tx *fakeTx) newSet(s Set) unix.Errno {
 	if t == nil {
 		return unix.ENOENT
 	}
+	if s.DataType == dataVerdict {
+		s.DataLen = verdictLen
+	}
 	if old := t.sets[s.Ref.Name]; old != nil {
 		o := &old.row
 		if o.Flags != s.Flags || o.KeyLen != s.KeyLen || o.KeyType != s.KeyType || o.DataType != s.DataType || o.DataLen != s.DataLen {
 			return unix.EEXIST
 		}
 		tx.changed = true
-		if size := o.Size; s.Size > 0 { // since 6.5
+		if size := o.Size; s.Size > 0 && !tx.FixedSizes { // since 6.5
 			o.Size = s.Size
 			tx.done(func() { o.Size = size })
 		}
@@ -47,9 +50,6 @@ func (tx *fakeTx) newSet(s Set) unix.Errno {
 	}
 	tx.handle++
 	s.Handle = tx.handle
-	if s.DataType == dataVerdict {
-		s.DataLen = verdictLen
-	}
 	t.sets[s.Ref.Name] = &fakeSet{row: s, elems: map[string]Element{}}
 	tx.done(func() { delete(t.sets, s.Ref.Name) })
 	return 0

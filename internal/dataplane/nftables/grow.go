@@ -1,0 +1,87 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// fullSet is the set, or the shards, of a kind in one family.
+type fullSet struct {
+	family int
+	def    *setDef
+}
+
+// fullSets gives the sets that the kernel says are full.
+func fullSets(refused *nft.BatchError, ops []dataplane.Op) (out []fullSet) {
+	for _, e := range refused.Errors {
+		if e.Errno != unix.ENFILE || len(e.Tags) == 0 || e.Tags[0] < 0 || e.Tags[0] >= len(ops) {
+			continue
+		}
+		k := ops[e.Tags[0]].Key
+		def := defOf(setKind(k.Kind))
+		if full := (fullSet{famIndex(k.Family), def}); def != nil && !slices.Contains(out, full) {
+			out = append(out, full)
+		}
+	}
+	return out
+}
+
+// grow doubles the sets for which Apply has failed, in a transaction of its own,
+// since the kernel minds the new size only after that. It gives the error of Apply,
+// or another, unless the batch can be written once more.
+func (d *Driver) grow(ctx context.Context, failed error, ops []dataplane.Op) error {
+	var rebuild *dataplane.RebuildError
+	var refused *nft.BatchError
+	if d.sizes.fixed || !errors.As(failed, &rebuild) || !errors.As(failed, &refused) {
+		return failed
+	}
+	larger, list := d.sizes, fullSets(refused, ops)
+	d.batch.Reset()
+	for _, full := range list {
+		scale := &larger.scale[full.family][full.def.kind]
+		if d.plan.fresh[full.family] || *scale-larger.made[full.family][full.def.kind] >= maxGrowth {
+			return failed
+		}
+		*scale++
+		for _, part := range full.def.parts() {
+			d.batch.NewSet(full.def.spec(bothFamilies[full.family], part, *scale))
+		}
+	}
+	switch err := d.commit(ctx); {
+	case errors.Is(err, nft.ErrGeneration):
+		return d.explain(err, nil)
+	case err != nil:
+		return failed
+	}
+	if err := d.hasGrown(ctx, list, &larger); err != nil {
+		return errors.Join(failed, err)
+	}
+	if d.sizes.fixed {
+		return failed
+	}
+	d.sizes = larger
+	return nil
+}
+
+// hasGrown looks whether the kernel has taken the new sizes: one before 6.5 says that
+// it did.
+func (d *Driver) hasGrown(ctx context.Context, list []fullSet, larger *setSizes) error {
+	for _, full := range list {
+		sets, err := d.k.Sets(ctx, tableRef(bothFamilies[full.family]))
+		if err = d.seen.Tolerate(err); err != nil {
+			return fmt.Errorf("look at the size of a set: %w", err)
+		}
+		want := full.def.size(larger.scale[full.family][full.def.kind])
+		d.sizes.fixed = d.sizes.fixed || slices.ContainsFunc(sets, func(s nft.Set) bool {
+			return s.Ref.Name == full.def.parts()[0] && s.Size != want
+		})
+	}
+	return nil
+}
