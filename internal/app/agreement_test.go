@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,5 +38,16 @@ eval iptables-legacy -t nat -R "$chain" "$number" "$rule"`
 	if !strings.Contains(out, "In kernel  DIFFERS: chain nat KUBE-SVC-") {
 		t.Errorf("no difference in:\n%s", out)
 	}
+	askAll(t, []asks{
+		{"audit --repair=false", 1, []string{"0 missing, 1 different, 0 foreign", "different: chain nat KUBE-SVC-", "1 objects in the kernel are not as they should be; this audit has left them so"}},
+		{"explain shop/web", 1, []string{"In kernel  DIFFERS: chain nat KUBE-SVC-"}},
+		{"audit", 1, []string{"0 missing, 1 different, 0 foreign", "(repaired)"}},
+	})
+	eventually(t, "it is repaired", func() error {
+		if code, out := run(t, "explain", "shop/web"); code != 0 {
+			return errors.New(out)
+		}
+		return nil
+	})
 	p.terminate()
 }

@@ -22,15 +22,15 @@ const (
 // auditor does audits on demand, one at a time.
 type auditor struct {
 	mu   sync.Mutex
-	last *inspect.Audit // nil: there was none
+	last map[bool]*inspect.Audit // that repaired, and that did not
 }
 
-// audit answers /audit?foreign=true.
+// audit answers /audit?foreign=true&repair=false.
 func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(auditLimit + engineLimit))
 	ctx, cancel := context.WithTimeout(r.Context(), auditLimit)
 	defer cancel()
-	out, err := i.comparison(ctx)
+	out, err := i.comparison(ctx, r.URL.Query().Get("repair") != "false")
 	if err != nil {
 		http.Error(w, "the kernel could not be compared within "+auditLimit.String()+": changes go first, or nothing is in sync yet", http.StatusServiceUnavailable)
 		return
@@ -51,21 +51,25 @@ func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 	control.Answer(w, &out)
 }
 
-// comparison gives the last one if it is less than a minute old.
-func (i *inspection) comparison(ctx context.Context) (inspect.Audit, error) {
+// comparison gives the last one of its sort if it is less than a minute old.
+func (i *inspection) comparison(ctx context.Context, repair bool) (inspect.Audit, error) {
 	i.audits.mu.Lock()
 	defer i.audits.mu.Unlock()
-	if last := i.audits.last; last != nil && time.Since(last.At) < auditPause {
+	if last := i.audits.last[repair]; last != nil && time.Since(last.At) < auditPause {
 		again := *last
 		again.Repeated = true
 		return again, nil
 	}
-	a, err := i.a.engine.Audit(ctx)
+	compare := i.a.engine.Look
+	if repair {
+		compare = i.a.engine.Audit
+	}
+	a, err := compare(ctx)
 	if err != nil {
 		return inspect.Audit{}, err
 	}
-	out := inspect.Audit{At: time.Now(), Objects: a.Objects, Took: a.Took, Missing: a.Missing, Different: a.Different, Foreign: a.Foreign, Names: a.Names}
-	i.audits.last = &out
+	out := inspect.Audit{At: time.Now(), Objects: a.Objects, Took: a.Took, Missing: a.Missing, Different: a.Different, Foreign: a.Foreign, Names: a.Names, Left: !repair}
+	i.audits.last[repair] = &out
 	return out, nil
 }
 

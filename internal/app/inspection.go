@@ -44,7 +44,7 @@ type inspection struct {
 }
 
 func newInspection(a *agent, version string) *inspection {
-	return &inspection{a: a, version: version, since: time.Now()}
+	return &inspection{a: a, version: version, since: time.Now(), audits: auditor{last: map[bool]*inspect.Audit{}}}
 }
 
 // serve lets the control socket answer.

@@ -41,6 +41,26 @@ func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time
 	return drift
 }
 
+// Drift gives the same keys as ReplaceActual and leaves everything as it is.
+func (t *Tracker[K, O]) Drift(loaded iter.Seq2[K, string]) (drift []Drift[K]) {
+	t.round++
+	for k, v := range loaded {
+		believed := ""
+		if e, known := t.entries[k]; known {
+			e.round, believed = t.round, e.have
+		}
+		if believed != v && !samePool(believed, v, t.p.Width(k)) {
+			drift = append(drift, Drift[K]{Key: k, Believed: believed, Found: v})
+		}
+	}
+	for k, e := range t.entries {
+		if e.round != t.round && e.have != "" {
+			drift = append(drift, Drift[K]{Key: k, Believed: e.have})
+		}
+	}
+	return drift
+}
+
 // requeue finds every difference anew, owner by owner, so that one owner's changes
 // stay together.
 func (t *Tracker[K, O]) requeue(now time.Time) {

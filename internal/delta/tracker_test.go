@@ -144,19 +144,28 @@ func TestReplaceActual(t *testing.T) {
 	tr := newTracker()
 	tr.Set("a", objects("x", "1", "y", "1", "l", "1", "p", "aabbcc"), t0)
 	tr.Commit(tr.Pending())
-	drift := tr.ReplaceActual(maps.All(map[string]string{"x": "2", "l": "1", "foreign": "1", "p": "ccbbaa"}), t0)
+	there := maps.All(map[string]string{"x": "2", "l": "1", "foreign": "1", "p": "ccbbaa"})
+	for range 2 { // the first look changes nothing
+		expectDrift(t, "looked at", tr.Drift(there))
+		expectPending(t, tr)
+	}
+	expectDrift(t, "replaced", tr.ReplaceActual(there, t0))
+	got := show(tr.Pending())
+	slices.Sort(got)
+	if want := []string{"foreign:1>", "x:2>1", "y:>1"}; !slices.Equal(got, want) {
+		t.Fatalf("pending %v, want %v", got, want)
+	}
+}
+
+func expectDrift(t *testing.T, how string, drift []Drift[string]) {
+	t.Helper()
 	var told []string
 	for _, d := range drift {
 		told = append(told, fmt.Sprintf("%s:%s is %s", d.Key, d.Believed, d.Found))
 	}
 	slices.Sort(told)
 	if want := []string{"foreign: is 1", "x:1 is 2", "y:1 is "}; !slices.Equal(told, want) {
-		t.Fatalf("drift %v, want %v", told, want)
-	}
-	got := show(tr.Pending())
-	slices.Sort(got)
-	if want := []string{"foreign:1>", "x:2>1", "y:>1"}; !slices.Equal(got, want) {
-		t.Fatalf("pending %v, want %v", got, want)
+		t.Errorf("%s: drift %v, want %v", how, told, want)
 	}
 }
 

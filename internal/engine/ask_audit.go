@@ -47,8 +47,16 @@ func (e *Engine) tellAuditors(objects int, took time.Duration) {
 	if len(e.auditors) == 0 {
 		return
 	}
+	a := e.audited(objects, took, e.turn.Drift)
+	for _, to := range e.auditors {
+		to <- a
+	}
+	e.auditors = nil
+}
+
+func (e *Engine) audited(objects int, took time.Duration, drift []Drifted) Audited {
 	a := Audited{Objects: objects, Took: took}
-	for _, d := range e.turn.Drift {
+	for _, d := range drift {
 		how := "different: "
 		switch {
 		case d.Gone:
@@ -64,8 +72,5 @@ func (e *Engine) tellAuditors(objects int, took time.Duration) {
 			a.Names = append(a.Names, how+e.p.Driver.KeyString(d.Key))
 		}
 	}
-	for _, to := range e.auditors {
-		to <- a
-	}
-	e.auditors = nil
+	return a
 }

@@ -8,20 +8,36 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/delta"
 )
+
+// objects are what a Load found.
+type objects []dataplane.Object
+
+func (o objects) each(yield func(dataplane.Key, string) bool) {
+	for _, x := range o {
+		if !yield(x.Key, x.Value) {
+			return
+		}
+	}
+}
+
+func (e *Engine) read(ctx context.Context) (all objects, err error) {
+	err = e.p.Driver.Load(ctx, func(k dataplane.Key, v string) { all = append(all, dataplane.Object{Key: k, Value: v}) })
+	return all, err
+}
+
+func drifted(d delta.Drift[dataplane.Key]) Drifted {
+	return Drifted{Key: d.Key, Gone: d.Found == "", Foreign: d.Believed == ""}
+}
 
 // load reads what the kernel has; what differs from our belief is drift, if somebody
 // else did it.
 func (e *Engine) load(ctx context.Context) error {
 	t0 := e.p.Now()
-	type pair struct {
-		key   dataplane.Key
-		value string
-	}
-	var all []pair
 	e.turn.Reads++
 	reading, stop := e.givingWay(ctx)
-	err := e.p.Driver.Load(reading, func(k dataplane.Key, v string) { all = append(all, pair{k, v}) })
+	all, err := e.read(reading)
 	stop()
 	e.turn.Phases[PhaseLoad] += e.p.Now().Sub(t0)
 	var rebuild *dataplane.RebuildError
@@ -35,17 +51,11 @@ func (e *Engine) load(ctx context.Context) error {
 	if rebuild != nil {
 		e.mustRebuild(rebuild)
 	}
-	drift := e.tr.ReplaceActual(func(yield func(dataplane.Key, string) bool) {
-		for _, p := range all {
-			if !yield(p.key, p.value) {
-				return
-			}
-		}
-	}, e.p.Now())
+	drift := e.tr.ReplaceActual(all.each, e.p.Now())
 	if e.belief.tellsDrift() {
 		for _, d := range drift {
 			if _, unread := e.rebuild[d.Key.Family]; !unread {
-				e.turn.Drift = append(e.turn.Drift, Drifted{Key: d.Key, Gone: d.Found == "", Foreign: d.Believed == ""})
+				e.turn.Drift = append(e.turn.Drift, drifted(d))
 			}
 		}
 	}

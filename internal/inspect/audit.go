@@ -23,6 +23,7 @@ type Audit struct {
 	Different int           `json:"different"`
 	Foreign   int           `json:"foreign"`
 	Names     []string      `json:"names,omitempty"`  // the first of those
+	Left      bool          `json:"left,omitempty"`   // nothing of it has been repaired
 	Others    *[]Other      `json:"others,omitempty"` // what others have at our hooks; nil: nobody asked
 }
 
@@ -42,7 +43,11 @@ func (a *Audit) Clean() bool { return a.Missing+a.Different+a.Foreign == 0 }
 // Unwell gives what is not as it should be; "" if all is.
 func (a *Audit) Unwell() string {
 	if !a.Clean() {
-		return fmt.Sprintf("%d objects in the kernel were not as they should be; they have been repaired", a.Missing+a.Different+a.Foreign)
+		done := "were not as they should be; they have been repaired"
+		if a.Left {
+			done = "are not as they should be; this audit has left them so"
+		}
+		return fmt.Sprintf("%d objects in the kernel %s", a.Missing+a.Different+a.Foreign, done)
 	}
 	if a.Others != nil && len(*a.Others) > 0 && (*a.Others)[0].Sure {
 		o := (*a.Others)[0]
@@ -60,7 +65,7 @@ func (a *Audit) Text(w io.Writer) {
 	fmt.Fprintf(w, "kernel: %s objects read in %s, %d missing, %d different, %d foreign inside our tables%s\n",
 		number(a.Objects), a.Took.Round(time.Millisecond), a.Missing, a.Different, a.Foreign, age)
 	for _, n := range a.Names {
-		fmt.Fprintf(w, "  %s (repaired)\n", n)
+		fmt.Fprintf(w, "  %s%s\n", n, map[bool]string{false: " (repaired)"}[a.Left])
 	}
 	if a.Others == nil {
 		return

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,12 +11,16 @@ import (
 
 func auditCommand() *cobra.Command {
 	q := question{path: "/audit"}
-	var foreign bool
+	var foreign, repair bool
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Have the agent compare the kernel with what it should hold",
 		Long: `audit does now what the agent does every hour: it reads everything that is ours in the
 kernel and repairs what is not as it should be. Changes of Services go first, and there
 is at most one audit a minute: asked again, the last one is told.
+
+With --repair=false nothing is repaired by it. The agent still repairs what it notices in
+other ways: in nftables mode every change of its tables, at once; else with the next
+change of a Service, or with the next audit.
 
 With --foreign it also names the rules of others in nftables that can end the way of a
 packet to a Service or an endpoint. Rules of iptables-legacy, and verdict maps, are not
@@ -32,6 +37,7 @@ looked into.
 			if foreign {
 				q.query.Set("foreign", "true")
 			}
+			q.query.Set("repair", strconv.FormatBool(repair))
 			q.limit = 100 * time.Second
 			var a inspect.Audit
 			if err := q.put(cmd.Context(), cmd.OutOrStdout(), &a); err != nil {
@@ -44,6 +50,7 @@ looked into.
 		},
 	}
 	formats(cmd, &q)
+	cmd.Flags().BoolVar(&repair, "repair", true, "repair what differs; false: only name it")
 	cmd.Flags().BoolVar(&foreign, "foreign", false, "name the rules of others that would act on packets of Services")
 	return cmd
 }

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// TestLookRepairsNothing: it says what differs as often as it is asked, and the next change
+// of something else repairs it, although the driver has read it meanwhile.
+func TestLookRepairsNothing(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		repaired := b.slowly()
+		for range 2 {
+			a, err := b.Look(t.Context())
+			if err != nil || a.Different != 1 || a.Missing+a.Foreign != 0 || len(a.Names) != 1 || !strings.HasPrefix(a.Names[0], "different: ") {
+				t.Fatalf("%+v %v", a, err)
+			}
+			if time.Sleep(time.Minute); repaired() { // virtual time (synctest)
+				t.Fatal("a look has repaired it")
+			}
+		}
+		b.put(svcEvent(2, 80))
+		if time.Sleep(time.Minute); !repaired() { // virtual time (synctest)
+			t.Fatal("a change did not repair what a look had found")
+		}
+		if a, err := b.Look(t.Context()); err != nil || a.Different+a.Missing+a.Foreign != 0 || a.Objects == 0 {
+			t.Errorf("repaired, and yet %+v %v", a, err)
+		}
+	})
+}
+
+// TestLookGivesWay: a change does not wait for it, and it tries again.
+func TestLookGivesWay(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		b.slowly()
+		told := make(chan Audited, 1)
+		go func() {
+			a, _ := b.Look(t.Context())
+			told <- a
+		}()
+		time.Sleep(500 * time.Millisecond) // virtual time (synctest): in the midst of the look
+		if took := b.takes(2); took > 10*time.Millisecond {
+			t.Errorf("a change waited %v for a look", took)
+		}
+		if a := <-told; a.Objects == 0 {
+			t.Errorf("the look was not made up for: %+v", a)
+		}
+	})
+}
+
+// TestLookBeforeAnythingIsRead: it waits, and says in the end why there is no answer.
+func TestLookBeforeAnythingIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		run(t, b, func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := b.Look(ctx); !errors.Is(err, errNothingRead) && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v", err)
+			}
+		})
+	})
+}
+
+// TestLookAtWhatMustBeMadeAnew: a family that cannot be read object by object differs.
+func TestLookAtWhatMustBeMadeAnew(t *testing.T) {
+	watched(t, func(t *testing.T, b *bench) {
+		b.drv.mu.Lock()
+		b.drv.failLoad = func() error {
+			return &dataplane.RebuildError{Families: []model.Family{model.IPv4}, Why: "another layout"}
+		}
+		b.drv.mu.Unlock()
+		if a, err := b.Look(t.Context()); err != nil || a.Different != 1 || !strings.Contains(a.Names[0], "another layout") {
+			t.Errorf("%+v %v", a, err)
+		}
+	})
+}
