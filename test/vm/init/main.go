@@ -135,9 +135,10 @@ func settle(o *vm.Order) error {
 	if err := os.WriteFile("/proc/sys/kernel/modprobe", []byte("/run/modprobe"), 0); err != nil {
 		return err
 	}
-	// The kernel cannot load these by itself when a namespace asks for them first.
+	// The kernel cannot load these by itself when a namespace asks for them first. Not sctp: it would abort each association that the
+	// lab's own servers answer, and whichever comes first wins.
 	for _, name := range []string{"veth", "dummy", "ipv6", "nf_tables", "nf_conntrack_netlink", "nf_flow_table", "ip_tables", "iptable_nat",
-		"ip6table_nat", "ip_set", "ip_vs", "sctp"} {
+		"ip6table_nat", "ip_set", "ip_vs"} {
 		if out, err := exec.Command("/run/modprobe", name).CombinedOutput(); err != nil {
 			fmt.Printf("test kernel: no module %s: %s\n", name, strings.TrimSpace(string(out)))
 		}
