@@ -48,12 +48,13 @@ type agent struct {
 	status   func() k8s.Status // of the watch; nil with a folder of manifests
 	names    *mailbox.Mailbox  // the DNS server's; nil if there is none
 	// conntrack is nil where the kernel has none.
-	conntrack *conntrack.Cleaner
-	localhost *localhost.Listeners // nil without IPv6
-	loopback  *localhost.Listeners // the same on 127.0.0.1, in ipvs mode only
-	rootless  *rootless            // nil but in userspace mode
-	offload   *offload.Driver      // nil where connections are not accelerated
-	tasks     []task
+	conntrack  *conntrack.Cleaner
+	unanswered *unanswered          // nil like conntrack
+	localhost  *localhost.Listeners // nil without IPv6
+	loopback   *localhost.Listeners // the same on 127.0.0.1, in ipvs mode only
+	rootless   *rootless            // nil but in userspace mode
+	offload    *offload.Driver      // nil where connections are not accelerated
+	tasks      []task
 }
 
 // task is one goroutine of the agent: it ends when ctx does; an error ends the
@@ -137,6 +138,7 @@ func (a *agent) addBeside(plane *opened) error {
 		return a.addUserspace()
 	}
 	a.addConntrack()
+	a.addUnanswered()
 	a.addAffinity()
 	a.countOffload()
 	a.addLocalhost()

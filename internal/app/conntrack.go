@@ -35,8 +35,12 @@ func (a *agent) onConntrackPass(p conntrack.Pass) {
 // aboutToWrite is engine.Params.BeforeWrite: flows may begin by it before the turn
 // is told.
 func (f *follower) aboutToWrite(decided []engine.Decided) {
+	all := frontends(decided)
 	if f.a.conntrack != nil {
-		f.a.conntrack.Perhaps(frontends(decided))
+		f.a.conntrack.Perhaps(all)
+	}
+	if f.a.unanswered != nil && !f.synced {
+		f.a.unanswered.aboutToWrite(all)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // follower tells everybody what each turn of the engine did. It runs on the
-// engine's goroutine and never blocks.
+// engine's goroutine and never blocks, but before the first write (unanswered).
 type follower struct {
 	a        *agent
 	ports    map[model.ServiceKey]health.ServicePort

@@ -31,12 +31,23 @@ func (k Kernels) baseTables(ctx context.Context) ([]nft.TableRef, error) {
 
 // dropEmpty deletes the tables of the nf_tables programs that hold nothing but
 // empty built-in chains that accept: iptables makes them with its first rule and
-// never takes them away. It follows a removal of chains from them, and gives up if
-// anybody writes meanwhile: an empty table does no harm.
+// never takes them away. It follows a removal of chains from them. If somebody writes
+// meanwhile it looks again, and gives up after some looks: an empty table does no harm.
 func (k Kernels) dropEmpty(ctx context.Context, b kernel.Backend) error {
 	if b != kernel.NFT || k.NFT == nil {
 		return nil
 	}
+	const looks = 20 // each takes about a millisecond, as does the write of a neighbour
+	for range looks {
+		if err := k.dropEmptyOnce(ctx); !errors.Is(err, nft.ErrGeneration) {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropEmptyOnce fails with nft.ErrGeneration if somebody has written since it looked.
+func (k Kernels) dropEmptyOnce(ctx context.Context) error {
 	g, err := k.NFT.Generation(ctx)
 	if err != nil {
 		return err
@@ -58,10 +69,8 @@ func (k Kernels) dropEmpty(ctx context.Context, b kernel.Backend) error {
 	if batch.Len() == 0 {
 		return nil
 	}
-	if _, err := k.NFT.Commit(ctx, &batch); err != nil && !errors.Is(err, nft.ErrGeneration) {
-		return err
-	}
-	return nil
+	_, err = k.NFT.Commit(ctx, &batch)
+	return err
 }
 
 // isEmpty tells whether a table holds built-in chains only, without a rule and with

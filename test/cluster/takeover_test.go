@@ -37,16 +37,8 @@ func TestTakeover(t *testing.T) {
 	traffic := takeover.Start(t, s.lab.Client())
 	for _, theirs := range modes {
 		for _, ours := range modes {
-			const tries = 3
-			for try := 1; ; try++ {
-				lost := w.takeOver(traffic, theirs, ours)
-				if len(lost) == 0 {
-					break
-				}
-				t.Logf("try %d from kube-proxy in %s to %s: %d lost, the first: %s", try, theirs, ours, len(lost), lost[0])
-				if try == tries {
-					t.Fatal(takeover.Rules(t, s.lab.Node()))
-				}
+			if lost := w.takeOver(traffic, theirs, ours); len(lost) > 0 {
+				t.Fatalf("from kube-proxy in %s to %s: %d lost:\n%s\n%s", theirs, ours, len(lost), strings.Join(lost, "\n"), takeover.Rules(t, s.lab.Node()))
 			}
 		}
 	}
@@ -57,10 +49,7 @@ func TestTakeover(t *testing.T) {
 	s.cleanNode(t)
 }
 
-// takeOver goes back to kube-proxy and then to Fairlead, and gives the requests that this lost.
-//
-// About one takeover in a hundred loses three requests to one address, for a cause that is not known yet (docs/modes.md): the test tries
-// each pair again, so that it fails by what is always lost.
+// takeOver goes back to kube-proxy and then to Fairlead, and gives the requests that the way to Fairlead lost.
 func (w *walker) takeOver(traffic *takeover.Traffic, theirs, ours string) []string {
 	w.t.Helper()
 	w.run(w.theirs(theirs))
@@ -72,21 +61,14 @@ func (w *walker) takeOver(traffic *takeover.Traffic, theirs, ours string) []stri
 		if len(lost) == 0 {
 			return nil
 		}
-		// It removes what it takes for rules of its own other mode before the new ones are in.
+		// It removes what it takes for rules of its own other mode before the new ones are in. The connections that are tried meanwhile
+		// leave flows in the kernel that are not translated, for two minutes; they must not hurt after the way to Fairlead.
 		w.t.Logf("on the way back to kube-proxy in %s %d were lost, the first: %s", theirs, len(lost), lost[0])
 		return errors.New(lost[0])
 	})
 	traffic.Forget()
 	w.run(w.ours(ours))
-	began := time.Now()
-	takeover.Eventually(w.t, "only rules of "+ours, func() error {
-		err := takeover.OnlyMode(w.t, w.s.lab.Node(), ours)
-		if errors.Is(err, takeover.ErrEmptyTables) && time.Since(began) > 15*time.Second { // the agent may still be about to remove them
-			w.t.Log(err) // kube-proxy removes the chains of its own other mode when it starts, and leaves the tables
-			return nil
-		}
-		return err
-	})
+	takeover.Eventually(w.t, "only rules of "+ours, func() error { return takeover.OnlyMode(w.t, w.s.lab.Node(), ours) })
 	traffic.More(w.t, 20)
 	lost := traffic.Lost()
 	traffic.Forget()

@@ -1,7 +1,6 @@
 package takeover
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -9,9 +8,6 @@ import (
 
 	"github.com/fairlead/fairlead/test/netlab"
 )
-
-// ErrEmptyTables says that of iptables-nft only tables without rules are left.
-var ErrEmptyTables = errors.New("empty tables are left")
 
 // OnlyMode tells what is left of other modes, and of kube-proxy, beside a mode of the kit. Virtual servers of IPVS that only drain count
 // as gone: they stay until the last of their connections has ended.
@@ -35,7 +31,7 @@ func OnlyMode(t *testing.T, node *netlab.Host, mode string) error {
 		}
 	}
 	if mode != "iptables-nft" && strings.Contains(tables, "nat") {
-		return fmt.Errorf("in %s mode: %w: %s", mode, ErrEmptyTables, tables)
+		return fmt.Errorf("in %s mode, empty tables: %s", mode, tables)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func dump(t testing.TB, c Table, f Filter) (out []string) {
 	return out
 }
 
-var samples = []Flow{
+var samples = append(replied(
 	flow(udp, "10.0.0.1:1001", "10.96.0.1:53", "10.1.0.1:5353"),
 	flow(udp, "10.0.0.1:1002", "10.96.0.1:53", "10.1.0.2:5353"),
 	flow(udp, "10.0.0.1:1003", "10.96.0.2:53", "10.1.0.1:5353"),
@@ -47,6 +47,14 @@ var samples = []Flow{
 	flow(sctp, "10.0.0.1:1001", "10.96.0.1:53", "10.1.0.1:5353"),
 	flow(udp, "[fd00::1]:1001", "[fd96::1]:53", "[fd01::1]:5353"),
 	flow(udp, "[fd00::1]:1002", "[fd96::1]:53", "[fd01::2]:5353"),
+), flow(udp, "10.0.0.1:1007", "10.96.0.3:53", "10.96.0.3:53"))
+
+// replied are flows that the other end has answered.
+func replied(flows ...Flow) []Flow {
+	for i := range flows {
+		flows[i].Replied = true
+	}
+	return flows
 }
 
 var filters = map[string]Filter{
@@ -62,6 +70,7 @@ var filters = map[string]Filter{
 	"both ends": {Family: IPv4, Protocol: udp, OrigDst: netip.MustParseAddr("10.96.0.2"), OrigPort: 53,
 		ReplySrc: netip.MustParseAddr("10.1.0.1"), ReplyPort: 5353},
 	"an IPv6 backend": {Family: IPv6, Protocol: udp, ReplySrc: netip.MustParseAddr("fd01::2"), ReplyPort: 5353},
+	"unanswered":      {Unanswered: true},
 	"nothing":         {Family: IPv4, Protocol: udp, OrigDst: netip.MustParseAddr("10.96.0.9"), OrigPort: 53},
 }
 
@@ -122,7 +131,7 @@ func TestDelete(t *testing.T) {
 	for _, step := range []struct {
 		flows     []Flow
 		want, len int
-	}{{[]Flow{reused}, 0, 11}, {flows[:1], 1, 10}, {flows, 2, 8}, {flows, 0, 8}, {nil, 0, 8}} {
+	}{{[]Flow{reused}, 0, 12}, {flows[:1], 1, 11}, {flows, 2, 9}, {flows, 0, 9}, {nil, 0, 9}} {
 		n, err := c.Delete(t.Context(), step.flows)
 		if err != nil || n != step.want {
 			t.Errorf("deleted %d, %v; want %d", n, err, step.want)
@@ -223,8 +232,7 @@ func BenchmarkFlows(b *testing.B) {
 // TestReplied: a flow that the other end has answered is told from one that it has not.
 func TestReplied(t *testing.T) {
 	c := ownTable(t)
-	answered, silent := samples[0], samples[1]
-	answered.Replied = true
+	answered, silent := samples[0], samples[len(samples)-1]
 	create(t, c, []Flow{answered, silent})
 	seen := map[Tuple]bool{}
 	if err := c.Flows(t.Context(), Filter{}, func(x Flow) { seen[x.Orig] = x.Replied }); err != nil {

@@ -9,10 +9,18 @@ const (
 	ctaTupleOrig  = 1
 	ctaTupleReply = 2
 	ctaStatus     = 3
+	ctaProtoInfo  = 4
 	ctaTimeout    = 7
 	ctaID         = 12
 	ctaZone       = 18
 	ctaFilter     = 25
+	ctaStatusMask = 26
+
+	ctaProtoInfoTCP      = 1
+	ctaProtoInfoTCPState = 1
+
+	tcpSynSent = 1
+	tcpClose   = 8
 
 	statusSeenReply = 1 << 1  // IPS_SEEN_REPLY: a packet of the other direction has been seen
 	statusOffload   = 1 << 14 // IPS_OFFLOAD

@@ -42,9 +42,26 @@ func decodeFlow(body []byte) (x Flow, ok bool) {
 			}
 		case ctaZone:
 			x.Zone = be16(d)
+		case ctaProtoInfo:
+			x.Open = tcpIsOpen(d)
 		}
 	})
 	return x, x.Orig.Dst.IsValid() && x.Reply.Src.IsValid()
+}
+
+// tcpIsOpen reads the state of a TCP connection.
+func tcpIsOpen(protoInfo []byte) (open bool) {
+	eachAttr(protoInfo, func(typ uint16, d []byte) {
+		if typ != ctaProtoInfoTCP {
+			return
+		}
+		eachAttr(d, func(typ uint16, d []byte) {
+			if typ == ctaProtoInfoTCPState && len(d) > 0 {
+				open = d[0] != tcpSynSent && d[0] != tcpClose
+			}
+		})
+	})
+	return open
 }
 
 func (x *Flow) decodeTuple(b []byte, orig bool) Tuple {

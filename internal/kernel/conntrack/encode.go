@@ -93,6 +93,10 @@ func (e *encoder) tuple(typ uint16, proto uint8, t Tuple, zone func()) {
 // dump appends the request for the flows of a filter.
 func (e *encoder) dump(f *Filter, seq uint32) {
 	e.message(header{msgGet, unix.NLM_F_DUMP, seq, f.Family}, func() {
+		if f.Unanswered { // a kernel that does not know this filter gives all flows
+			e.be32(ctaStatus, 0)
+			e.be32(ctaStatusMask, statusSeenReply)
+		}
 		if f.Protocol == 0 {
 			return
 		}

@@ -44,13 +44,16 @@ type Filter struct {
 	OrigPort  uint16 // destination port of the original direction
 	ReplySrc  netip.Addr
 	ReplyPort uint16 // source port of the reply direction
+	// Unanswered: nobody has replied, and a TCP connection is not Open.
+	Unanswered bool
 }
 
 // Matches tells whether the filter wants a flow.
 func (f *Filter) Matches(x *Flow) bool {
 	return (f.Family == 0 || f.Family == x.Family) && (f.Protocol == 0 || f.Protocol == x.Protocol) &&
 		(!f.OrigDst.IsValid() || f.OrigDst == x.Orig.Dst.Addr()) && (f.OrigPort == 0 || f.OrigPort == x.Orig.Dst.Port()) &&
-		(!f.ReplySrc.IsValid() || f.ReplySrc == x.Reply.Src.Addr()) && (f.ReplyPort == 0 || f.ReplyPort == x.Reply.Src.Port())
+		(!f.ReplySrc.IsValid() || f.ReplySrc == x.Reply.Src.Addr()) && (f.ReplyPort == 0 || f.ReplyPort == x.Reply.Src.Port()) &&
+		(!f.Unanswered || !x.Replied && !x.Open)
 }
 
 // Tuple is one direction of a flow.
@@ -66,6 +69,7 @@ type Flow struct {
 	Offloaded   bool   // a flowtable carries its packets past all rules
 	Orig, Reply Tuple
 	Replied     bool // the other end has answered
+	Open        bool // a TCP connection that is past its first SYN, and not refused; the kernel may see one direction only
 }
 
 // Translated tells whether the flow's destination was changed (DNAT).
