@@ -4,12 +4,13 @@ import "sync/atomic"
 
 // counts are what has happened; see Counts.
 type counts struct {
-	open, flows, accepted, retried, refused, overService, overProcess, stalled, bytes, lost atomic.Int64
+	open, moving, flows, accepted, retried, refused, overService, overProcess, stalled, bytes, lost atomic.Int64
 }
 
 // Counts are what a Relay has done and holds.
 type Counts struct {
 	Connections int64 // TCP connections that are open
+	Moving      int64 // their directions that have a goroutine; the others are parked
 	Flows       int64 // UDP clients that are remembered
 	Accepted    int64 // TCP connections and UDP clients taken so far
 	Retried     int64 // attempts at an endpoint that did not take the connection, so that another was asked
@@ -17,14 +18,14 @@ type Counts struct {
 	OverService int64 // turned away because their Service had its share
 	OverProcess int64 // turned away because the process had no descriptors
 	Stalled     int64 // ended because a peer took nothing, or said nothing after the other side had ended
-	Bytes       int64 // carried over TCP connections that have ended
+	Bytes       int64 // carried over TCP connections, up to their last pause
 	Lost        int64 // datagrams that were not carried
 }
 
 // Counts reads the counters; any goroutine may call it.
 func (r *Relay) Counts() Counts {
 	c := &r.counts
-	return Counts{Connections: c.open.Load(), Flows: c.flows.Load(), Accepted: c.accepted.Load(), Retried: c.retried.Load(),
+	return Counts{Connections: c.open.Load(), Moving: c.moving.Load(), Flows: c.flows.Load(), Accepted: c.accepted.Load(), Retried: c.retried.Load(),
 		Refused: c.refused.Load(), OverService: c.overService.Load(), OverProcess: c.overProcess.Load(), Stalled: c.stalled.Load(),
 		Bytes: c.bytes.Load(), Lost: c.lost.Load()}
 }

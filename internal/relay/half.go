@@ -1,8 +1,11 @@
 package relay
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,44 +18,60 @@ const (
 	stallLimit = 15 * time.Minute
 	// halfLimit: so long may a connection be silent after one side has ended it.
 	halfLimit = 10 * time.Minute
+	// idleAfter: so long, or half of it, a goroutine waits for a sender before it
+	// leaves that to the parker, whose way is the longer one.
+	idleAfter = time.Second
 )
+
+// errIdle ends a goroutine whose sender has nothing to say.
+var errIdle = errors.New("nothing to move")
 
 // half is one direction of a connection.
 type half struct {
-	r        *Relay
+	c        *conn
 	from, to *net.TCPConn
 	src, dst syscall.RawConn
 	other    *half
-	ended    bool // guarded by conn.mu: this direction has been closed in good order
+	ended    atomic.Bool // this direction has been closed in good order
+	stays    bool        // it cannot be parked
 
-	lent  *pipe
-	buf   *[]byte // where no pipe was left
-	n     int     // bytes in lent or buf
-	err   error
-	armed bool // a write deadline is set
+	// Of the goroutine.
+	lent   *pipe
+	buf    *[]byte // where no pipe was left
+	n      int     // bytes in lent or buf
+	err    error
+	armed  bool      // a write deadline is set
+	looked bool      // since it was last asked whether there is something to read
+	until  time.Time // the read deadline; zero for none
+	final  bool      // the sender is given up then
+
+	// Of who waits when there is none; guarded by conn.mu.
+	parked bool
+	fd     int32 // the sender's descriptor
 }
 
-func newHalf(r *Relay, to, from *net.TCPConn) (*half, error) {
-	src, err := from.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	dst, err := to.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	return &half{r: r, from: from, to: to, src: src, dst: dst}, nil
+func (h *half) init(c *conn, other *half, from, to *net.TCPConn) {
+	h.c, h.other, h.from, h.to = c, other, from, to
+	h.src, _ = from.SyscallConn() // fails for a nil connection only
+	h.dst, _ = to.SyscallConn()
 }
 
-// run moves bytes until the sender ends; nil means that it ended in good order.
-func (h *half) run(closing func() bool) (moved int64, err error) {
+// run moves bytes until the sender ends, in good order if the error is nil, or has
+// nothing to say for a while: errIdle.
+func (h *half) run() (moved int64, err error) {
 	fill, drain := h.fill, h.drain // bound once: a connection makes no garbage as it goes on
+	h.expect(time.Time{})
 	for {
-		if closing() {
-			_ = h.from.SetReadDeadline(time.Now().Add(halfLimit))
-		}
+		h.looked = false
 		if err := h.src.Read(fill); err != nil {
-			return moved, err
+			if !errors.Is(err, os.ErrDeadlineExceeded) || h.looked && h.final {
+				return moved, err
+			}
+			if h.looked && !h.other.ended.Load() {
+				return moved, errIdle
+			}
+			h.expect(time.Time{}) // of a wait before the last bytes, or before the other side has ended
+			continue
 		}
 		if h.err != nil || h.n == 0 {
 			h.release(true)
@@ -75,8 +94,34 @@ func (h *half) run(closing func() bool) (moved int64, err error) {
 	}
 }
 
+// expect sets the read deadline.
+func (h *half) expect(t time.Time) {
+	if h.until != t {
+		h.until = t
+		_ = h.from.SetReadDeadline(t)
+	}
+}
+
+// await bounds the wait for a sender that has nothing to say now. true: there is to be
+// none, for too many wait already.
+func (h *half) await() bool {
+	now := time.Now()
+	if h.final = h.other.ended.Load(); h.final {
+		h.expect(now.Add(halfLimit))
+		return false
+	}
+	if !h.stays && h.c.t.r.counts.moving.Load() > h.c.t.r.maxMoving {
+		return true
+	}
+	if h.until.Sub(now) < idleAfter/2 { // not each time on a busy connection
+		h.expect(now.Add(idleAfter))
+	}
+	return false
+}
+
 // fill takes what the sender has sent; false: nothing yet.
 func (h *half) fill(fd uintptr) bool {
+	h.looked = true
 	if h.lent == nil && h.buf == nil {
 		h.lend()
 	}
@@ -88,6 +133,10 @@ func (h *half) fill(fd uintptr) bool {
 		case unix.EAGAIN:
 			h.n, h.err = 0, nil
 			h.release(true) // whoever is idle holds nothing
+			if h.await() {
+				h.err = errIdle
+				return true
+			}
 			return false
 		}
 		return true
@@ -141,18 +190,18 @@ func (h *half) pass(fd, done int) (int, error) {
 }
 
 func (h *half) lend() {
-	if h.lent = h.r.pipes.get(); h.lent == nil {
-		h.buf = h.r.buffers.Get().(*[]byte)
+	if h.lent = h.c.t.r.pipes.get(); h.lent == nil {
+		h.buf = h.c.t.r.buffers.Get().(*[]byte)
 	}
 }
 
 func (h *half) release(empty bool) {
 	if h.lent != nil {
-		h.r.pipes.put(h.lent, empty)
+		h.c.t.r.pipes.put(h.lent, empty)
 		h.lent = nil
 	}
 	if h.buf != nil {
-		h.r.buffers.Put(h.buf)
+		h.c.t.r.buffers.Put(h.buf)
 		h.buf = nil
 	}
 }

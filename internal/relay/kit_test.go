@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(netnstest.Main(m)) }
 // limit bounds each wait; what is well takes a fraction of it.
 func limit() time.Duration { return patience.Of(30 * time.Second) }
 
-func newRelay(t *testing.T, p Params) *Relay {
+func newRelay(t testing.TB, p Params) *Relay {
 	t.Helper()
 	if p.Descriptors == 0 {
 		p.Descriptors = 4096
@@ -42,7 +42,7 @@ func newRelay(t *testing.T, p Params) *Relay {
 }
 
 // open listens for a Frontend on a port that the kernel chooses.
-func open(t *testing.T, tg *Target, host string, p model.Protocol) netip.AddrPort {
+func open(t testing.TB, tg *Target, host string, p model.Protocol) netip.AddrPort {
 	t.Helper()
 	l, err := tg.r.Listen(tg, netip.AddrPortFrom(netip.MustParseAddr(host), 0), p)
 	if err != nil {
@@ -68,7 +68,7 @@ func backend(a netip.AddrPort) model.Backend {
 }
 
 // tcpServer runs serve for each connection.
-func tcpServer(t *testing.T, host string, serve func(c *net.TCPConn)) model.Backend {
+func tcpServer(t testing.TB, host string, serve func(c *net.TCPConn)) model.Backend {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -88,7 +88,7 @@ func tcpServer(t *testing.T, host string, serve func(c *net.TCPConn)) model.Back
 }
 
 // named says its own address, then all that it is sent.
-func named(t *testing.T, host string) model.Backend {
+func named(t testing.TB, host string) model.Backend {
 	return tcpServer(t, host, func(c *net.TCPConn) {
 		all, _ := io.ReadAll(c) // until the client half-closes
 		_, _ = fmt.Fprintf(c, "%s %s", c.LocalAddr(), all)
@@ -101,7 +101,7 @@ func named(t *testing.T, host string) model.Backend {
 func nobody() model.Backend { return backend(netip.MustParseAddrPort("127.0.0.1:9")) }
 
 // ask sends "hello" from an address and gives the whole answer.
-func ask(t *testing.T, from string, to netip.AddrPort) (string, error) {
+func ask(t testing.TB, from string, to netip.AddrPort) (string, error) {
 	t.Helper()
 	c, err := dial(t, from, to)
 	if err != nil {
@@ -118,7 +118,7 @@ func ask(t *testing.T, from string, to netip.AddrPort) (string, error) {
 	return string(all), err
 }
 
-func dial(t *testing.T, from string, to netip.AddrPort) (*net.TCPConn, error) {
+func dial(t testing.TB, from string, to netip.AddrPort) (*net.TCPConn, error) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	ctx, stop := context.WithTimeout(t.Context(), limit())
@@ -134,7 +134,7 @@ func dial(t *testing.T, from string, to netip.AddrPort) (*net.TCPConn, error) {
 func answered(b model.Backend) string { return b.AddrPort().String() + " hello" }
 
 // eventually waits until check finds nothing wrong.
-func eventually(t *testing.T, check func() error) {
+func eventually(t testing.TB, check func() error) {
 	t.Helper()
 	var err error
 	for end := time.Now().Add(limit()); time.Now().Before(end); {

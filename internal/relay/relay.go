@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +30,7 @@ type Params struct {
 const (
 	reserve     = 128 // descriptors for everything else in the process
 	bufferBytes = 16 << 10
+	maxMoving   = 4096
 	logEvery    = 10 * time.Second // least pause between two lines about one Service
 )
 
@@ -44,7 +47,11 @@ type Relay struct {
 	ctx     context.Context // ends with the Relay
 	end     context.CancelFunc
 
+	parker    *parker
+	maxMoving int64 // with more goroutines of connections none waits for a sender
+
 	mu     sync.Mutex
+	conns  map[*conn]struct{}
 	logged map[model.ServiceKey]time.Time
 }
 
@@ -57,12 +64,16 @@ func New(p Params) *Relay {
 		p.Descriptors = available()
 	}
 	made := min(p.Descriptors/16, 256)
-	r := &Relay{p: p, logged: map[model.ServiceKey]time.Time{}}
+	r := &Relay{p: p, maxMoving: maxMoving, logged: map[model.ServiceKey]time.Time{}, conns: map[*conn]struct{}{}}
 	r.budget = budget{free: p.Descriptors - 2*made, most: p.MostOfOne, held: map[model.ServiceKey]int{}}
 	r.pipes.left = made
 	r.buffers.New = func() any { b := make([]byte, bufferBytes); return &b }
 	r.grams.New = func() any { b := make([]byte, maxDatagram); return &b }
 	r.where.Store(&Whereabouts{})
+	var err error
+	if r.parker, err = newParker(); err != nil {
+		p.Log.Warn("idle connections will cost more memory", "error", err)
+	}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	return r
 }
@@ -84,8 +95,15 @@ func (r *Relay) SetWhereabouts(w Whereabouts) { r.where.Store(&w) }
 // closed before.
 func (r *Relay) Close() {
 	r.end()
+	r.mu.Lock()
+	open := slices.Collect(maps.Keys(r.conns))
+	r.mu.Unlock()
+	for _, c := range open {
+		c.abort()
+	}
 	r.work.Wait()
 	r.pipes.close()
+	r.parker.close()
 }
 
 // complain logs about a Service, not too often: whoever overruns a limit must not

@@ -1,13 +1,13 @@
 package relay
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 const (
@@ -53,10 +53,7 @@ func (r *Relay) accept(l *Listener, ln *net.TCPListener) {
 			continue
 		}
 		r.counts.accepted.Add(1)
-		r.work.Go(func() {
-			defer r.budget.give(svc, 2)
-			r.serve(l.t, c)
-		})
+		r.work.Go(func() { r.serve(l.t, c, svc) })
 	}
 }
 
@@ -66,24 +63,24 @@ func reset(c *net.TCPConn) {
 	_ = c.Close()
 }
 
-// serve finds an endpoint for a client and carries the connection to its end.
-func (r *Relay) serve(t *Target, client *net.TCPConn) {
-	c, err := r.connect(t, client)
+// serve finds an endpoint for a client, and begins to carry the connection; two
+// descriptors have been taken for it.
+func (r *Relay) serve(t *Target, client *net.TCPConn, svc model.ServiceKey) {
+	server, at, err := r.connect(t, client)
 	if err != nil {
 		r.counts.refused.Add(1)
 		r.p.Log.Debug("a connection finds no endpoint", "address", client.LocalAddr(), "error", err)
 		reset(client)
+		r.budget.give(svc, 2)
 		return
 	}
-	r.counts.open.Add(1)
-	c.carry()
-	r.counts.open.Add(-1)
+	t.carry(client, server, at, svc)
 }
 
-func (r *Relay) connect(t *Target, client *net.TCPConn) (*conn, error) {
+func (r *Relay) connect(t *Target, client *net.TCPConn) (*net.TCPConn, netip.AddrPort, error) {
 	v := visit{client: hostOf(client.RemoteAddr()), at: hostOf(client.LocalAddr())}
 	if !t.admits(v.client, v.at) {
-		return nil, errKeptOut
+		return nil, netip.AddrPort{}, errKeptOut
 	}
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive()}
 	d.SetMultipathTCP(false)
@@ -95,7 +92,7 @@ func (r *Relay) connect(t *Target, client *net.TCPConn) (*conn, error) {
 		}
 		server, err := d.DialContext(r.ctx, "tcp", at.String())
 		if err == nil {
-			return t.newConn(client, server.(*net.TCPConn), at)
+			return server.(*net.TCPConn), at, nil
 		}
 		if last = err; r.ctx.Err() != nil {
 			break
@@ -103,7 +100,7 @@ func (r *Relay) connect(t *Target, client *net.TCPConn) (*conn, error) {
 		r.counts.retried.Add(1)
 		v.failed = append(v.failed, at)
 	}
-	return nil, last
+	return nil, netip.AddrPort{}, last
 }
 
 func hostOf(a net.Addr) netip.Addr {
@@ -114,91 +111,4 @@ func hostOf(a net.Addr) netip.Addr {
 		return a.AddrPort().Addr().Unmap()
 	}
 	return netip.Addr{}
-}
-
-// conn is a client's connection and that to its endpoint.
-type conn struct {
-	t      *Target
-	at     netip.AddrPort // the endpoint
-	up     *half          // client to endpoint
-	down   *half
-	mu     sync.Mutex
-	broken bool
-}
-
-func (t *Target) newConn(client, server *net.TCPConn, at netip.AddrPort) (*conn, error) {
-	c := &conn{t: t, at: at}
-	var err error
-	if c.up, err = newHalf(t.r, server, client); err == nil {
-		c.down, err = newHalf(t.r, client, server)
-	}
-	if err != nil {
-		reset(server)
-		return nil, err
-	}
-	c.up.other, c.down.other = c.down, c.up
-	t.mu.Lock()
-	t.conns[c] = struct{}{}
-	gone := t.r.p.EndGone && !t.exists(at) // it went while the connection was made
-	t.mu.Unlock()
-	if gone {
-		c.abort()
-	}
-	return c, nil
-}
-
-// carry moves the bytes both ways until both sides have ended, or either is broken.
-func (c *conn) carry() {
-	r := c.t.r
-	stop := context.AfterFunc(r.ctx, c.abort)
-	done := make(chan struct{})
-	go func() {
-		c.pipe(c.down)
-		close(done)
-	}()
-	c.pipe(c.up)
-	<-done
-	stop()
-	c.t.mu.Lock()
-	delete(c.t.conns, c)
-	c.t.mu.Unlock()
-	_, _ = c.up.from.Close(), c.down.from.Close()
-}
-
-// pipe moves one direction and passes its end on, so that a half-closed connection
-// stays usable the other way. What breaks one side resets the other.
-func (c *conn) pipe(h *half) {
-	moved, err := h.run(func() bool { return c.isEnded(h.other) })
-	c.t.r.counts.bytes.Add(moved)
-	if err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			c.t.r.counts.stalled.Add(1)
-		}
-		c.abort()
-		return
-	}
-	c.mu.Lock()
-	h.ended = true
-	c.mu.Unlock()
-	_ = h.to.CloseWrite()
-	// The other direction waits for its sender, from now on not for ever.
-	_ = h.other.from.SetReadDeadline(time.Now().Add(halfLimit))
-}
-
-func (c *conn) isEnded(h *half) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return h.ended
-}
-
-// abort resets both sides.
-func (c *conn) abort() {
-	c.mu.Lock()
-	broken := c.broken
-	c.broken = true
-	c.mu.Unlock()
-	if !broken {
-		reset(c.up.from)
-		reset(c.down.from)
-	}
 }
