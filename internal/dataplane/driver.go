@@ -99,6 +99,9 @@ type Caps struct {
 	// DropsStrays: what is sent to an address of the cluster's Service ranges that no
 	// Service has is dropped.
 	DropsStrays bool
+	// OneList: a Frontend has one list of backends in the kernel, whoever its client is, so
+	// decisions pass through policy's OneList. Render may rely on it.
+	OneList bool
 	// Unsupported says in a few words why the driver does not serve a Frontend, "" if it
 	// does; nil: it serves every one. Pure. It is reported as a problem of the Service,
 	// whose other Frontends are served.

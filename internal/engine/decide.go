@@ -99,5 +99,9 @@ func (e *Engine) result(k model.ServiceKey) policy.Result {
 			list = append(list, gone[i].slice)
 		}
 	}
-	return e.services.Decide(k, list)
+	res := e.services.Decide(k, list)
+	if e.p.OneList {
+		res.OneList()
+	}
+	return res
 }

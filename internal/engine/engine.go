@@ -41,6 +41,7 @@ type Params struct {
 	MaxBackends int
 	// Unsupported is dataplane.Caps.Unsupported.
 	Unsupported func(*model.Frontend) string
+	OneList     bool // dataplane.Caps.OneList
 	Now         func() time.Time
 	Log         *slog.Logger
 	// OnTurn is called after each turn that did or tried something, on the

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,25 @@ func TestListedRemovesNothingAndTells(t *testing.T) {
 			synctest.Wait()
 			if _, there := drv.snapshot()[vip(3)]; there {
 				t.Error("what is gone stays")
+			}
+		})
+	})
+}
+
+// A data plane with one list for all clients is given one, and explanations speak of that.
+func TestOneListForAllClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), func(p *Params) { p.OneList = true })
+		run(t, b, func() {
+			svc, eps := svcEvent(1, 80), sliceEvent(1, 1, 2)
+			svc.Service.Value.ExternalLocal, svc.Service.Value.ExternalIPs = true, []netip.Addr{netip.MustParseAddr("203.0.113.1")}
+			eps.Slice.Value.Endpoints[0].Node = "n"
+			b.put(svc, eps, synced)
+			synctest.Wait()
+			for _, f := range b.last().Decided[0].Result.Frontends {
+				if outside := f.LocalOnly; outside && len(f.Backends) != 1 || !outside && len(f.Backends) != 2 {
+					t.Errorf("%s: %v", f.Key, f.Backends)
+				}
 			}
 		})
 	})

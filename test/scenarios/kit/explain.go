@@ -53,7 +53,7 @@ func (e *fromExpectation) explained(ctx context.Context, r *run, replies []netla
 	}
 	from := h.Addrs.Of(e.to.Addr())
 	for _, rep := range replies {
-		if rep.Own.IsValid() && r.mode != userspace { // there the node asks from the Service's address, which explain takes for a stranger's
+		if rep.Own.IsValid() && r.mode != userspace && r.mode != ipvs { // in those, the node asks from the Service's address, which explain takes for a stranger's
 			from = rep.Own
 		}
 	}

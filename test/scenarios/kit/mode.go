@@ -31,6 +31,9 @@ func modeFlags(mode string) []string {
 // expects the client's own, the kit asks for the node's there, and for all the rest as in every mode.
 const userspace = "userspace"
 
+// ipvs is the mode in which each Service's address is the node's own.
+const ipvs = "ipvs"
+
 // chainsLeft reports what clean-up forgot in iptables mode.
 func chainsLeft(ctx context.Context, lab *netlab.Lab, mode string) error {
 	_, backend := proxyMode(mode)
