@@ -30,10 +30,18 @@ type agent struct {
 }
 
 // poisoned makes the kernel refuse one Service for as long as it is on: ranges that
-// lie one inside the other are refused by a set of ranges.
+// lie one inside the other are refused by a set of ranges. And it says once that both
+// families must be made anew, when full is on.
 type poisoned struct {
 	dataplane.Driver
-	on *atomic.Bool
+	on, full *atomic.Bool
+}
+
+func (p poisoned) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applied, error) {
+	if p.full.Swap(false) {
+		return dataplane.Applied{}, &dataplane.RebuildError{Families: []model.Family{model.IPv4, model.IPv6}, Why: "a test says so"}
+	}
+	return p.Driver.Apply(ctx, b)
 }
 
 // poisonedKey is the Service that may be refused.
@@ -53,13 +61,14 @@ type settings struct {
 	primary bool // NodePorts on the primary address
 	minSync time.Duration
 	poison  *atomic.Bool
+	full    *atomic.Bool
 }
 
 func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
 	t.Helper()
 	a := &agent{mail: mailbox.New()}
 	e := engine.New(engine.Params{
-		Driver: poisoned{nftables.New(nftables.Params{Kernel: k}), s.poison}, MinSync: s.minSync, Families: []model.Family{model.IPv4, model.IPv6},
+		Driver: poisoned{nftables.New(nftables.Params{Kernel: k}), s.poison, s.full}, MinSync: s.minSync, Families: []model.Family{model.IPv4, model.IPv6},
 		Mailbox: a.mail, NodeName: "n", Sources: []string{"test"}, ChunkOps: 40, // several chunks to a build
 		View: policy.ViewInputs{NodePortPrimary: s.primary, MasqueradeBit: 14,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}},

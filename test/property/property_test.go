@@ -79,13 +79,16 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 	w := newWorld(r)
 	var faults atomic.Bool
 	faults.Store(seed%3 > 0)
-	var poison atomic.Bool
-	told := settings{primary: seed%4 > 0, minSync: []time.Duration{0, 0, 30 * time.Millisecond}[seed%5%3], poison: &poison}
+	var poison, full atomic.Bool
+	told := settings{primary: seed%4 > 0, minSync: []time.Duration{0, 0, 30 * time.Millisecond}[seed%5%3], poison: &poison, full: &full}
 	under := faulty(kernel.ours, rand.New(rand.NewPCG(seed, 8)), &faults)
 	a := startAgent(t, under, told)
 	a.put(w.all()...)
 	for range 40 {
-		switch r.IntN(14) {
+		switch r.IntN(15) {
+		case 14: // a set is full
+			full.Store(true)
+			a.put(w.change())
 		case 12: // the kernel refuses a Service from now on, or no more
 			poison.Store(!poison.Load())
 			w.services[keys-1] = w.randomService(keys - 1)
@@ -124,6 +127,7 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 		}
 	}
 	faults.Store(false)
+	full.Store(false)
 	if poison.Swap(false) { // what is refused is tried again when it changes
 		w.services[keys-1] = w.randomService(keys - 1)
 		a.put(w.serviceEvent(keys - 1))

@@ -54,9 +54,15 @@ func newService(i int, r *rand.Rand, pods []*netlab.Host) *service {
 	if s.steady {
 		s.endpoints = []endpoint{{pod: local(pods)[r.IntN(len(local(pods)))], state: "ready"}}
 	}
+	s.hash = s.mayHash() && r.IntN(2) == 0 // as in the long run, or memory would grow with their number
 	s.fill(r, pods)
 	return s
 }
+
+// mayHash tells whether a Service has consistent hash at times. Its tables are 2 048
+// elements for each of its addresses, so they are not many on any node: here 70 or so at
+// a time, of every kind.
+func (s *service) mayHash() bool { return s.index%13 == 3 }
 
 // local are the pods of the node under test, which every policy allows.
 func local(pods []*netlab.Host) []*netlab.Host {
@@ -135,7 +141,7 @@ func (s *service) mutate(r *rand.Rand, pods []*netlab.Host) {
 	case n < 16:
 		s.weights = !s.weights
 	case n < 17:
-		s.hash = !s.hash
+		s.hash = !s.hash && s.mayHash()
 	case n < 18 && !(s.steady && s.index%3 != 0): // those asked from outside keep their type
 		s.kind = []string{"ClusterIP", "NodePort", "LoadBalancer"}[r.IntN(3)]
 	case !s.steady:

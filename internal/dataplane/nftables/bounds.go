@@ -10,7 +10,9 @@ type bound struct {
 }
 
 // joinBounds makes packed ranges of starts and ends. A start without an end
-// reaches to the last address.
+// reaches to the last address. An end whose start somebody took away is a range that
+// ends before it begins (loneEnd); one at the first address cuts nothing short, and nft
+// writes it too.
 func joinBounds(list []bound, width int) string {
 	slices.SortFunc(list, func(a, b bound) int {
 		switch {
@@ -24,6 +26,9 @@ func joinBounds(list []bound, width int) string {
 	var out []byte
 	for i, b := range list {
 		if b.end {
+			if (i == 0 || list[i-1].end) && !hole(b.addr) {
+				out = append(append(out, b.addr...), previous(b.addr)...)
+			}
 			continue
 		}
 		out = append(out, b.addr...)
@@ -35,6 +40,10 @@ func joinBounds(list []bound, width int) string {
 	}
 	return string(out)
 }
+
+// loneEnd tells what joinBounds makes of an end without a start. Nobody wants it, so it
+// goes: it would cut short a range around it.
+func loneEnd(first, last string) bool { return first > last }
 
 // previous is the address before a.
 func previous(a string) []byte {

@@ -183,8 +183,10 @@ func (h *half) eachRange(do func(first, last string)) {
 // address exists, an end.
 func (s *step) ranges(h *half) {
 	h.eachRange(func(first, last string) {
-		s.elem = nft.Element{Key: append(s.key[:0], first...)}
-		s.write(h.set)
+		if !loneEnd(first, last) {
+			s.elem = nft.Element{Key: append(s.key[:0], first...)}
+			s.write(h.set)
+		}
 		if end, some := next(last); some {
 			s.elem = nft.Element{Key: end, Flags: nft.ElementIntervalEnd}
 			s.write(h.set)
