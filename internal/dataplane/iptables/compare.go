@@ -6,28 +6,63 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Compare implements dataplane.Driver. It has each chain listed once that an object is
-// in, or leads from; a chain that only lines of several Services make up is looked
-// through for those that are wanted.
+// Compare implements dataplane.Driver. It has each table printed once that an object is
+// in, or leads from: a program that lists one chain costs as much, and there are dozens
+// of chains. Of what is printed only these chains are kept.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	listed := map[chainRef][]string{}
 	for i := range want {
-		ref, rule := chainOf(want[i].Key)
-		list, known := listed[ref]
-		if !known {
-			var err error
-			if list, err = d.k.List(ctx, kernelFamily(ref.family), ref.table.String(), ref.chain); err != nil {
+		ref, _ := chainOf(want[i].Key)
+		listed[ref] = nil
+	}
+	for _, f := range [...]model.Family{model.IPv4, model.IPv6} {
+		for _, t := range tables {
+			if err := d.printed(ctx, f, t, listed); err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
-			listed[ref] = list
 		}
-		if found := valueIn(list, &want[i], rule); found != want[i].Value {
+	}
+	for i := range want {
+		ref, rule := chainOf(want[i].Key)
+		if found := valueIn(listed[ref], &want[i], rule); found != want[i].Value {
 			differs(want[i].Key, found)
 		}
 	}
 	return nil
+}
+
+// printed fills in those chains of one table that are asked for and there: rules, or an
+// empty list.
+func (d *Driver) printed(ctx context.Context, f model.Family, t table, listed map[chainRef][]string) error {
+	asked := false
+	for ref := range listed {
+		asked = asked || ref.family == f && ref.table == t
+	}
+	if !asked {
+		return nil
+	}
+	return d.k.Save(ctx, kernelFamily(f), t.String(), func(line []byte) error {
+		name, declares := declared(line)
+		if !declares {
+			var ok bool
+			if name, _, ok = splitRule(line); !ok {
+				return nil
+			}
+		}
+		ref := chainRef{f, t, string(name)}
+		list, wanted := listed[ref]
+		switch {
+		case !wanted:
+		case declares:
+			listed[ref] = []string{}
+		default:
+			listed[ref] = append(list, string(line))
+		}
+		return nil
+	})
 }
 
 // valueIn gives an object's value in a chain as it was listed; nil is a chain that is
