@@ -81,7 +81,11 @@ func (i *inspection) foreign(ctx context.Context) ([]inspect.Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := takeover.Kernels{NFT: k, Planes: planes()}.Strangers(ctx)
+	ours := planes()
+	ours.OurChain = func(table, chain string) bool {
+		return inspect.OursAmong(i.a.place == string(takeover.IPTablesNFT), table, chain)
+	}
+	list, err := takeover.Kernels{NFT: k, Planes: ours}.Strangers(ctx)
 	var out []inspect.Rule
 	for _, s := range list {
 		e := s.Effect

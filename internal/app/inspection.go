@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
+	"github.com/fairlead/fairlead/internal/takeover"
 )
 
 const (
@@ -69,7 +70,7 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 		services, slices, _ = v.State().Counts()
 		pending, waiting = v.Pending(), v.Waiting()
 		for _, h := range v.Held() {
-			s.Refused = append(s.Refused, inspect.Refused{Service: h.Service.String(), Objects: h.Objects, Err: h.Err.Error(), Since: h.Since, RetryAt: h.RetryAt})
+			s.Refused = append(s.Refused, inspect.RefusedOf(h))
 		}
 	})
 	s.Changed = a.migration.changed()
@@ -175,16 +176,25 @@ func (i *inspection) strangers(ctx context.Context) []inspect.Stranger {
 	theirs, ours := map[string]uint64{}, uint64(0)
 	for n := range list {
 		switch t := &list[n]; {
-		case nftables.IsOurs(t):
+		case i.ours(t):
 			ours = max(ours, t.Handle)
 		case t.Ref.Name == "kube-proxy":
 			theirs[t.Ref.String()] = t.Handle
 		}
 	}
-	if ours == 0 { // another mode: which was first cannot be told by tables
-		return nil
-	}
 	return strangersAmong(theirs, ours)
+}
+
+// ours tells whether the rules of this mode that translate destinations are in a table of
+// nftables. Those of other modes are not: their order cannot be told by tables.
+func (i *inspection) ours(t *nft.Table) bool {
+	switch takeover.Place(i.a.place) {
+	case takeover.NFTables:
+		return nftables.IsOurs(t)
+	case takeover.IPTablesNFT:
+		return t.Ref.Name == "nat"
+	}
+	return false
 }
 
 // socket gives the netlink socket; who calls holds mu.

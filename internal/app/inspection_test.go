@@ -121,4 +121,7 @@ func TestLaterTableWins(t *testing.T) {
 	if len(list) != 2 || !list[0].Wins || list[1].Wins || list[0].Remove != "fairlead cleanup --kube-proxy" {
 		t.Errorf("%+v", list)
 	}
+	if list = strangersAmong(map[string]uint64{"ip kube-proxy": 9}, 0); len(list) != 1 || list[0].Wins || !list[0].Unsure {
+		t.Errorf("beside a mode without tables: %+v", list)
+	}
 }

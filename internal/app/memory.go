@@ -168,10 +168,11 @@ func (a *agent) sourceOf(err string) inspect.Source {
 	return out
 }
 
-// strangers are the tables of other proxies.
+// strangersAmong are the tables of other proxies, by name with their numbers. ours is the
+// number of our own; 0: they have none.
 func strangersAmong(tables map[string]uint64, ours uint64) (out []inspect.Stranger) {
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
-		s := inspect.Stranger{What: "table " + name, Wins: tables[name] > ours}
+		s := inspect.Stranger{What: "table " + name, Wins: ours > 0 && tables[name] > ours, Unsure: ours == 0}
 		if strings.HasSuffix(name, " kube-proxy") {
 			s.What += " (rules of kube-proxy)"
 			s.Remove = "fairlead cleanup --kube-proxy"

@@ -57,6 +57,15 @@ func (v View) Held() []Held {
 	return out
 }
 
+// HeldOf tells whether and why the kernel refused a Service.
+func (v View) HeldOf(k model.ServiceKey) (Held, bool) {
+	q, held := v.e.held[k]
+	if !held {
+		return Held{}, false
+	}
+	return q.last, true
+}
+
 // Pending is how many objects in the kernel differ from what they should be.
 func (v View) Pending() int { return v.e.tr.PendingCount() }
 

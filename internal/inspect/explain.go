@@ -26,6 +26,7 @@ type Explanation struct {
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	More      int        `json:"moreEndpoints,omitempty"` // that are not listed
 	Kernel    *Agreement `json:"inKernel,omitempty"`      // nil: it was not looked at
+	Refused   *Refused   `json:"refused,omitempty"`       // the kernel has not what was decided
 	Flows     *OpenFlows `json:"flows,omitempty"`         // nil: nobody asked
 
 	frontends []model.FrontendKey // of Keys
@@ -232,6 +233,10 @@ func (e *explainer) service(svc *model.Service, res *policy.Result, chosen []mod
 	e.notes(res, chosen)
 	e.endpoints(chosen)
 	e.defaults(chosen)
+	if h, held := e.v.HeldOf(svc.Key); held {
+		r := RefusedOf(h)
+		e.out.Refused = &r
+	}
 	e.sumUp(res, chosen)
 }
 

@@ -3,7 +3,10 @@ package inspect
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/fairlead/fairlead/internal/engine"
 )
 
 // Status is the answer of `fairlead status`.
@@ -96,7 +99,17 @@ type Stranger struct {
 	// Wins tells that it was hooked later than ours: of two that translate a
 	// connection the one that was hooked last is asked first.
 	Wins   bool   `json:"wins"`
+	Unsure bool   `json:"unsure,omitempty"` // it cannot be told
 	Remove string `json:"remove,omitempty"` // the command
+}
+
+// RefusedOf puts what the engine knows of a refusal into an answer.
+func RefusedOf(h engine.Held) Refused {
+	return Refused{Service: h.Service.String(), Objects: h.Objects, Err: h.Err.Error(), Since: h.Since, RetryAt: h.RetryAt}
+}
+
+func (r *Refused) text() string {
+	return fmt.Sprintf("%s (%s), held since %s, next try %s", strings.Join(r.Objects, ", "), r.Err, clock(r.Since), clock(r.RetryAt))
 }
 
 // Refused is a Service that the kernel refused.
@@ -135,6 +148,7 @@ func (s *Status) Unwell() []string {
 	add(s.Flows.Full(), "conntrack is full: %d of %d flows", flows(s.Flows).Count, flows(s.Flows).Max)
 	for _, a := range s.Also {
 		add(a.Wins, "%s was hooked after fairlead's rules and wins over them", a.What)
+		add(a.Unsure, "%s is beside fairlead's rules and may win over them", a.What)
 	}
 	add(len(s.Refused) > 0, "the kernel refused %d Services", len(s.Refused))
 	add(s.Troubled > 0, "%d problems in the input", s.Troubled)

@@ -35,7 +35,7 @@ func (s *Status) Text(w io.Writer) {
 		fmt.Fprintf(w, "%-12s %s\n", "Also here", a.text())
 	}
 	for _, r := range s.Refused {
-		fmt.Fprintf(w, "%-12s %s: %s (%s), held since %s, next try %s\n", "Refused", r.Service, strings.Join(r.Objects, ", "), r.Err, clock(r.Since), clock(r.RetryAt))
+		fmt.Fprintf(w, "%-12s %s: %s\n", "Refused", r.Service, r.text())
 	}
 	for _, p := range s.Problems {
 		fmt.Fprintf(w, "%-12s %s\n", "Problem", p)
@@ -95,6 +95,9 @@ func (r *Repairs) text() string {
 
 func (a *Stranger) text() string {
 	who := "ours win"
+	if a.Unsure {
+		who = "whose are asked first cannot be told"
+	}
 	if a.Wins {
 		who = "THEIRS WIN, for they were hooked after ours"
 	}
@@ -109,6 +112,9 @@ func (e *Explanation) Text(w io.Writer) {
 	fmt.Fprintln(w, e.Summary)
 	if e.From != nil {
 		fmt.Fprintf(w, "From %s\n", e.From)
+	}
+	if e.Refused != nil {
+		fmt.Fprintf(w, "Refused    %s\n", e.Refused.text())
 	}
 	for _, n := range e.Notes {
 		fmt.Fprintf(w, "Why        %s\n", n)

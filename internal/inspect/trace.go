@@ -52,6 +52,10 @@ func Simulate(q Question, v engine.View) (Trace, error) {
 		t.step("verdict", "%s", t.Verdict)
 		return t, nil
 	}
+	if h, held := v.HeldOf(f.Service); held {
+		r := RefusedOf(h)
+		t.step("kernel", "not as it was decided, which is what follows: refused %s", r.text())
+	}
 	t.follow(f, WayOf(f, &node, c), c)
 	return t, nil
 }

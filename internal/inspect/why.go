@@ -152,9 +152,11 @@ func (e *explainer) guarded(chosen []model.Frontend) bool {
 // sumUp says in one line what is so, and whether it is well.
 func (e *explainer) sumUp(res *policy.Result, chosen []model.Frontend) {
 	bad := e.outcome()
-	e.out.Well = bad == "" && len(e.out.Keys) > 0 && len(res.Problems) == 0
+	e.out.Well = bad == "" && len(e.out.Keys) > 0 && len(res.Problems) == 0 && e.out.Refused == nil
 	name := "Service " + e.svc.Key.String()
 	switch {
+	case e.out.Refused != nil:
+		e.out.Summary = fmt.Sprintf("%s is not as it was decided: the kernel refused %s", name, strings.Join(e.out.Refused.Objects, ", "))
 	case len(e.out.Keys) == 0 && len(res.Problems) > 0:
 		e.out.Summary = name + " is not served: " + res.Problems[0].Reason
 	case len(e.out.Keys) == 0:

@@ -44,7 +44,7 @@ func (k Kernels) Strangers(ctx context.Context) ([]Stranger, error) {
 		if err != nil {
 			return out, err
 		}
-		w := walk{rules: map[string][]nft.Effect{}}
+		w := walk{rules: map[string][]nft.Effect{}, table: t.Ref.Name, ours: k.Planes.OurChain}
 		for n := range rules {
 			w.rules[rules[n].Chain.Name] = append(w.rules[rules[n].Chain.Name], nft.EffectOf(&rules[n]))
 		}
@@ -59,6 +59,8 @@ func (k Kernels) Strangers(ctx context.Context) ([]Stranger, error) {
 // walk goes through one table.
 type walk struct {
 	rules map[string][]nft.Effect
+	table string
+	ours  func(table, chain string) bool
 	where string
 	found []Stranger
 }
@@ -80,7 +82,7 @@ func (w *walk) base(c *nft.Chain) {
 
 // chain follows jumps; what the jump was limited to holds for all that comes of it.
 func (w *walk) chain(name string, by nft.Effect, depth int) {
-	if depth > maxDepth || len(w.found) >= maxStrangers {
+	if depth > maxDepth || len(w.found) >= maxStrangers || w.ours != nil && w.ours(w.table, name) {
 		return
 	}
 	for _, e := range w.rules[name] {

@@ -124,6 +124,9 @@ func (f *Fairlead) Halt(context.Context) error {
 	return nil
 }
 
+// Kill ends the agent without a word, and returns when it is gone.
+func (f *Fairlead) Kill() { f.proc.Kill() }
+
 // Resume implements Subject.
 func (f *Fairlead) Resume(ctx context.Context) error { return f.launch(ctx) }
 
