@@ -61,7 +61,7 @@ soak: deps build ## random changes under real traffic: SOAK=60s for a short one
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/soak ./test/soak && bin/soak -bin $(BIN) -for $(SOAK)
 
 .PHONY: bench
-bench: deps build ## sync and memory: [SIZES="1000 10000"] [MODE=iptables-nft: kube-proxy beside it]
+bench: deps build ## sync, memory, answers of the commands: [SIZES="1000 10000"] [COMMANDS=10000] [MODE=iptables-nft: kube-proxy beside it]
 	@bash scripts/bench.sh "$(MODE)"
 
 .PHONY: bench-peers

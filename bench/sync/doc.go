@@ -7,4 +7,7 @@
 // see scripts/bench.sh); it refuses to run in the initial namespace. CPU is the
 // process's user and system time (getrusage), the kernel's work on our batches
 // included; deferred work of kernel threads is not.
+//
+// With -commands it measures a whole agent from outside instead: what `fairlead status`,
+// explain and audit get from its socket, and a change beside them.
 package main

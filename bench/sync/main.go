@@ -32,6 +32,7 @@ func main() {
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the full build to this file")
 	inside := flag.Bool("inside", false, "measure one changed endpoint of Services with many endpoints, ports or addresses instead")
 	asTable := flag.Bool("table", false, "print the JSON lines of standard input as a table")
+	bin := flag.String("commands", "", "measure the answers of this agent instead")
 	flag.Parse()
 	if *asTable && *inside {
 		tableInside(os.Stdin, os.Stdout)
@@ -45,8 +46,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if *inside {
-		if err := runInside(*mode, *profile); err != nil {
+	if *inside || *bin != "" {
+		err := error(nil)
+		if *inside {
+			err = runInside(*mode, *profile)
+		} else {
+			err = measureCommands(*bin, *mode, *n, *e, os.Stdout)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}
