@@ -42,7 +42,7 @@ func TestBrokenClusters(t *testing.T) {
 		strings.Replace(cluster("ranges", "type: LoadBalancer, loadBalancerSourceRanges: [10.0.0.0/8]", "{addresses: [10.244.1.26]}", 14),
 			"\n---\napiVersion: discovery", "\nstatus: {loadBalancer: {ingress: [{ip: 203.0.113.14}]}}\n---\napiVersion: discovery", 1) +
 		cluster("claimant", "type: NodePort, externalIPs: [203.0.113.14]", "{addresses: [10.244.1.27]}", 15)
-	p := begin(t, agentArgs(folder(t, text), "--cluster-cidr", "10.244.0.0/16")...)
+	p := begin(t, agentArgs(folder(t, text), "--cluster-cidr", "10.244.0.0/16", "--no-takeover")...) // which would remove kube-proxy's table below, if it looked late
 	p.says("in sync")
 	for _, c := range []struct {
 		asks

@@ -74,6 +74,13 @@ func (m *memory) tell(told map[string]toldProblem) {
 	}
 }
 
+// unreadable says why the source cannot be read; "" if it can.
+func (m *memory) unreadable() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.source
+}
+
 // lowest keeps the first lines of many, in order.
 func lowest(list []string, line string) []string {
 	at, _ := slices.BinarySearch(list, line)

@@ -105,6 +105,7 @@ func (f *follower) tellProblems(list []model.Problem, well []string) {
 		}
 		f.a.metrics.Problems(kinds)
 		f.a.memory.tell(f.problems.told)
+		f.a.reportFolder()
 	}
 }
 

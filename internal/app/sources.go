@@ -19,6 +19,7 @@ func (a *agent) addSource(version string) ([]string, error) {
 	if cfg.Manifests != "" {
 		s := file.New(file.Config{Dir: cfg.Manifests, EmptyDeletes: cfg.ManifestsEmptyDeletes, NodeName: cfg.NodeName, Headless: headless,
 			LocalEndpoints: a.rootless != nil, Log: a.log.Logger})
+		a.reportFolder()
 		a.add("manifests", func(ctx context.Context) error { return s.Run(ctx, a.put) })
 		return []string{file.Name, node.Name}, nil
 	}
@@ -41,6 +42,13 @@ func (a *agent) addSource(version string) ([]string, error) {
 	}
 	a.add("watch metrics", func(ctx context.Context) error { return a.reportWatch(ctx, s) })
 	return []string{k8s.Name, node.Name}, nil
+}
+
+// reportFolder tells metrics whether the folder of manifests, if there is one, can be read.
+func (a *agent) reportFolder() {
+	if a.cfg.Manifests != "" {
+		a.metrics.Watch("manifests", a.memory.unreadable() == "", time.Time{})
+	}
 }
 
 // reportWatch tells metrics how fresh the watch is, each second.

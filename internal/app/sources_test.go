@@ -1,6 +1,11 @@
 package app
 
 import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/config"
@@ -14,4 +19,36 @@ func TestTheGateOfExternalIPsReachesPolicy(t *testing.T) {
 			t.Errorf("gate %t: NoExternalIPs is %t", on, got)
 		}
 	}
+}
+
+// TestFolderIsWatched: the alert for a source that is not heard works with a folder of manifests, too.
+func TestFolderIsWatched(t *testing.T) {
+	dir := folder(t, webService)
+	p := begin(t, agentArgs(dir)...)
+	p.says("in sync")
+	serves := func(row string) {
+		t.Helper()
+		eventually(t, row, func() error {
+			resp, err := http.Get("http://127.0.0.1:10249/metrics")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = resp.Body.Close() }()
+			body, err := io.ReadAll(resp.Body)
+			if err == nil && !strings.Contains(string(body), row+"\n") {
+				err = errors.New("no such row")
+			}
+			return err
+		})
+	}
+	serves(`fairlead_watch_connected{resource="manifests"} 1`)
+	if err := os.Rename(dir, dir+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	serves(`fairlead_watch_connected{resource="manifests"} 0`)
+	if err := os.Rename(dir+"-away", dir); err != nil {
+		t.Fatal(err)
+	}
+	serves(`fairlead_watch_connected{resource="manifests"} 1`)
+	p.terminate()
 }

@@ -43,6 +43,7 @@ type broken struct {
 	agent *kit.Fairlead
 }
 
+// newBroken starts an agent that leaves alone what a test does to its node: a look at what other proxies left may come late.
 func newBroken(t *testing.T, mode string, env ...string) *broken {
 	t.Helper()
 	b := &broken{lab: newLab(t), bin: binary(t)}
@@ -52,7 +53,7 @@ func newBroken(t *testing.T, mode string, env ...string) *broken {
 			t.Logf("log of the agent:\n%s", b.agent.Log())
 		}
 	})
-	if err := b.agent.Start(t.Context(), kit.Setup{Lab: b.lab, Mode: mode, Files: []kit.File{service("web", "10.96.0.10", "", "10.244.1.11")}}); err != nil {
+	if err := b.agent.Start(t.Context(), kit.Setup{Lab: b.lab, Mode: mode, Flags: []string{"--no-takeover"}, Files: []kit.File{service("web", "10.96.0.10", "", "10.244.1.11")}}); err != nil {
 		t.Fatal(err)
 	}
 	b.answers(t, web, true)
