@@ -84,6 +84,7 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 	s.Offload = a.offloadOf()
 	s.Also = i.strangers(ctx)
 	s.Noted = a.memory.notes.Summary(3)
+	s.History = a.memory.history.History(s.Now)
 	return s
 }
 

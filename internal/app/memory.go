@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -27,7 +28,8 @@ type memory struct {
 	troubled int
 	source   string // why the source cannot be read; "" if it can
 
-	notes *inspect.Notebook
+	notes   *inspect.Notebook
+	history inspect.Recorder
 }
 
 func newMemory() *memory { return &memory{notes: inspect.NewNotebook()} }
@@ -37,10 +39,19 @@ func (m *memory) turn(t *engine.Turn, first string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.services, m.slices, m.kernel.Pending = t.Services, t.Slices, t.Pending
+	before := m.kernel.Err
 	m.kernel.Err = ""
 	if t.Err != nil {
 		m.kernel.Err = t.Err.Error()
+		m.history.Happen(t.Done, "a write failed: "+m.kernel.Err)
 		return
+	}
+	if before != "" {
+		m.history.Happen(t.Done, "writes work again")
+	}
+	m.history.Turn(t.Done, t.Operations, t.Done.Sub(t.Started))
+	for _, q := range t.Quarantined {
+		m.history.Happen(t.Done, fmt.Sprintf("the kernel refused Service %s: %v", q.Service, q.Err))
 	}
 	if t.Complete {
 		m.kernel.Synced, m.kernel.Took = t.Done, t.Done.Sub(t.Started)
@@ -51,6 +62,7 @@ func (m *memory) turn(t *engine.Turn, first string) {
 	if len(t.Drift) > 0 {
 		m.repairs.Objects += len(t.Drift)
 		m.repairs.Last, m.repairs.First = t.Done, first
+		m.history.Happen(t.Done, fmt.Sprintf("somebody else changed our rules: repaired %d objects, such as %s", len(t.Drift), first))
 	}
 }
 
@@ -61,6 +73,7 @@ const maxShown = 10
 func (m *memory) tell(told map[string]toldProblem) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	before := m.source
 	m.troubled, m.problems, m.source = 0, nil, ""
 	for _, t := range told {
 		for _, line := range t.lines {
@@ -71,6 +84,13 @@ func (m *memory) tell(told map[string]toldProblem) {
 			m.troubled++
 			m.problems = lowest(m.problems, line)
 		}
+	}
+	switch {
+	case m.source == before:
+	case m.source == "":
+		m.history.Happen(time.Now(), "the source can be read again")
+	default:
+		m.history.Happen(time.Now(), m.source)
 	}
 }
 

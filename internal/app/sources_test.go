@@ -50,5 +50,6 @@ func TestFolderIsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	serves(`fairlead_watch_connected{resource="manifests"} 1`)
+	askAll(t, []asks{{"status -o json", 0, []string{"the source can be read again", `"minutes": [`}}})
 	p.terminate()
 }

@@ -34,6 +34,7 @@ type Status struct {
 	Problems []string   `json:"problems,omitempty"` // the first of them
 	Troubled int        `json:"problemCount"`
 	Noted    []Noted    `json:"noted,omitempty"` // Services of which something is not as one may think, by reason
+	History  *History   `json:"history,omitempty"`
 }
 
 // Source is where the Services come from.

@@ -41,13 +41,19 @@ func (p *Page) Write(w io.Writer, c Content) error {
 	if c.Explanation != nil {
 		c.Explanation.Text(&explained)
 	}
+	var drawn []graph
+	if c.Status.History != nil {
+		drawn = graphs(c.Status.History.Minutes)
+	}
 	var out bytes.Buffer
 	err := p.t.Execute(&out, struct {
 		Content
 		Style           template.CSS
 		Unwell          []string
 		Text, Explained string
-	}{c, template.CSS(style), c.Status.Unwell(), text.String(), explained.String()})
+		Graphs          []graph
+		GraphHeight     int
+	}{c, template.CSS(style), c.Status.Unwell(), text.String(), explained.String(), drawn, graphHeight})
 	if err != nil {
 		return fmt.Errorf("render the status page: %w", err)
 	}

@@ -13,13 +13,16 @@ func TestPage(t *testing.T) {
 	now := time.Now()
 	s := &inspect.Status{Node: "node-<a>", Now: now, Since: now, Troubled: 1, Problems: []string{"<script>alert(1)</script>"},
 		Source: inspect.Source{Name: "API server", Connected: true}, Kernel: inspect.InKernel{Synced: now, Healthy: true},
-		Noted: []inspect.Noted{{Reason: "none_ready", Services: 7, Some: []string{"shop/pay"}}}}
+		History: &inspect.History{Happened: []inspect.Happening{{At: now, What: "<b>repaired"}}, Minutes: []inspect.Minute{{Operations: 50, Longest: 3 * time.Millisecond}, {Operations: 100}}},
+		Noted:   []inspect.Noted{{Reason: "none_ready", Services: 7, Some: []string{"shop/pay"}}}}
 	var b strings.Builder
 	err := New().Write(&b, Content{Status: s, Query: `"><script>`, Found: []string{"shop/web"}, More: 3, Explanation: &inspect.Explanation{Summary: "it is so"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"node-&lt;a&gt;", "Not well: 1 problems in the input", `href="/status?q=shop%2fpay"`, "and 3 more", "it is so", "prefers-color-scheme: dark", `role="search"`} {
+	for _, want := range []string{"node-&lt;a&gt;", "Not well: 1 problems in the input", `href="/status?q=shop%2fpay"`, "and 3 more", "it is so", "prefers-color-scheme: dark", `role="search"`,
+		"&lt;b&gt;repaired", "The last 2 minutes", `aria-label="Objects written: at most 100 in a minute"`, "Longest turn: at most 3ms",
+		`<rect x="1" y="30.0" width="8" height="30.0"/><rect x="11" y="0.0" width="8" height="60.0"/>`} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %s in:\n%s", want, b.String())
 		}
