@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/dataplane/userspace"
 	"github.com/fairlead/fairlead/internal/node"
 	"github.com/fairlead/fairlead/internal/policy"
 	"github.com/fairlead/fairlead/internal/source/file"
@@ -79,5 +80,6 @@ func viewInputs(cfg *config.Config) policy.ViewInputs {
 		MasqueradeAll: cfg.MasqueradeAll, MasqueradeBit: cfg.MasqueradeBit,
 		LocalhostPorts: cfg.LocalhostNodePorts, BindAddress: cfg.BindAddress,
 		NoExternalIPs: !cfg.FeatureGates["AllowServiceExternalIPs"],
+		Relayed:       cfg.Mode == userspace.Name,
 	}
 }

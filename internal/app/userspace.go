@@ -43,7 +43,8 @@ func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
 		return opened{}, err
 	}
 	p.Notes = notes(p.Plan, cfg)
-	p.Relay = relay.New(relay.Params{MostOfOne: 2 * cfg.Userspace.ServiceConnections, EndGone: cfg.ResetGoneEndpoints, Log: log})
+	p.Relay = relay.New(relay.Params{MostOfOne: 2 * cfg.Userspace.ServiceConnections, EndGone: cfg.ResetGoneEndpoints,
+		EndpointGrace: cfg.Userspace.EndpointGrace, Log: log})
 	r.plan, r.relay, r.driver = p.Plan, p.Relay, userspace.New(p)
 	if cfg.Userspace.Map != "" {
 		r.table = &placeTable{file: cfg.Userspace.Map, plan: p.Plan, rows: map[model.FrontendKey]string{}}

@@ -29,7 +29,8 @@ func (c *relayCollector) rows() []relayRow {
 		{"fairlead_userspace_refused_total", "Connections for which no endpoint was found.", counter, float64(n.Refused), ""},
 		{over, overHelp, counter, float64(n.OverService), "service"},
 		{over, overHelp, counter, float64(n.OverProcess), "process"},
-		{"fairlead_userspace_stalled_total", "Connections ended because a peer took or said nothing for too long.", counter, float64(n.Stalled), ""},
+		{"fairlead_userspace_stalled_total", "Connections ended because a peer took or said nothing for too long, or is gone without a word.", counter, float64(n.Stalled), ""},
+		{"fairlead_userspace_endpoint_gone_total", "Connections ended because their endpoint exists no longer: at the grace, or at once with --reset-gone-endpoints.", counter, float64(n.Gone), ""},
 		{"fairlead_userspace_bytes_total", "Bytes carried over TCP connections, of each up to its last pause of a second.", counter, float64(n.Bytes), ""},
 		{"fairlead_userspace_datagrams_lost_total", "Datagrams that were not carried.", counter, float64(n.Lost), ""},
 	}

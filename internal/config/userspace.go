@@ -15,11 +15,13 @@ type Userspace struct {
 	Takeover bool
 	// DrainGrace is how long connections go on in a process that has handed over.
 	DrainGrace time.Duration
+	// EndpointGrace is how long connections go on to an endpoint that exists no longer; 0 = for ever.
+	EndpointGrace time.Duration
 }
 
 // userspaceNames are its flags; they hold beside --config too.
 func userspaceNames() []string {
-	return []string{"userspace-addresses", "userspace-map", "userspace-service-connections", "userspace-drain-grace", "takeover"}
+	return []string{"userspace-addresses", "userspace-map", "userspace-service-connections", "userspace-drain-grace", "userspace-endpoint-grace", "takeover"}
 }
 
 func (u *Userspace) add(fs *pflag.FlagSet) {
@@ -28,6 +30,7 @@ func (u *Userspace) add(fs *pflag.FlagSet) {
 	fs.IntVar(&u.ServiceConnections, "userspace-service-connections", 0, "most connections of one Service in userspace mode; 0: as many as file descriptors are still free")
 	fs.BoolVar(&u.Takeover, "takeover", false, "userspace mode: take the listening sockets over from the agent that runs here, which then ends with its last connection; nobody is refused meanwhile")
 	fs.DurationVar(&u.DrainGrace, "userspace-drain-grace", 15*time.Minute, "how long connections go on in an agent of userspace mode that has handed over to the next one; 0: they end at once")
+	fs.DurationVar(&u.EndpointGrace, "userspace-endpoint-grace", 15*time.Minute, "how long connections go on in userspace mode to an endpoint that exists no longer, unless the Service says it by the annotation fairlead.dev/endpoint-grace; 0: for ever")
 }
 
 // fill checks and takes over the settings.
@@ -45,6 +48,9 @@ func (u *Userspace) fill(v *validator) Userspace {
 	}
 	if out.DrainGrace < 0 {
 		v.badOwn("userspace-drain-grace", out.DrainGrace.String(), "must not be negative")
+	}
+	if out.EndpointGrace < 0 {
+		v.badOwn("userspace-endpoint-grace", out.EndpointGrace.String(), "must not be negative")
 	}
 	return out
 }

@@ -113,6 +113,9 @@ type Frontend struct {
 	// connection is taken past the rules; 0: after as many as the node has it, -1: never.
 	Offload int
 
+	// Relay are the Service's wishes that only userspace mode can fulfil.
+	Relay Relaying
+
 	// HealthCheckNodePort is the Service's, under externalTrafficPolicy Local; 0 =
 	// none. A data plane that shares its hooks with a host firewall lets it in.
 	HealthCheckNodePort uint16

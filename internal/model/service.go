@@ -73,6 +73,15 @@ type Extras struct {
 	DNSPark        *time.Duration // fairlead.dev/dns-park; nil = not set
 	IPVSScheduler  string         // fairlead.dev/ipvs-scheduler; "" = the agent's
 	Offload        int            // fairlead.dev/offload: packets; 0 = not set, -1 = never
+	Relay          Relaying
+}
+
+// Relaying is what a Service asks of who carries its connections himself, as only
+// userspace mode does.
+type Relaying struct {
+	ProxyProtocol  bool          // fairlead.dev/proxy-protocol: v2
+	EndpointGrace  time.Duration // fairlead.dev/endpoint-grace; 0 = the agent's, -1 = for ever
+	MaxConnections int           // fairlead.dev/max-connections; 0 = not set
 }
 
 // MaxWeight is the largest weight of an endpoint (fairlead.dev/weights).
@@ -104,7 +113,7 @@ func (s *Service) Equal(o *Service) bool {
 
 func (e *Extras) equal(o *Extras) bool {
 	samePark := e.DNSPark == o.DNSPark || (e.DNSPark != nil && o.DNSPark != nil && *e.DNSPark == *o.DNSPark)
-	return samePark && e.Offload == o.Offload && e.Weights == o.Weights && e.ConsistentHash == o.ConsistentHash &&
+	return samePark && e.Offload == o.Offload && e.Relay == o.Relay && e.Weights == o.Weights && e.ConsistentHash == o.ConsistentHash &&
 		e.PortRange == o.PortRange && e.IPVSScheduler == o.IPVSScheduler &&
 		slices.Equal(e.NodePortRanges, o.NodePortRanges)
 }

@@ -32,6 +32,9 @@ type Self struct {
 	// NoExternalIPs: spec.externalIPs are not served (the feature gate
 	// AllowServiceExternalIPs is off).
 	NoExternalIPs bool
+	// Relayed: this node's data plane carries connections itself, as only that of
+	// userspace mode does. Set once.
+	Relayed bool
 }
 
 // Result is the whole decision for one Service.
@@ -64,6 +67,9 @@ func Frontends(in Inputs) Result {
 	}
 	ranges, problems := portRanges(svc)
 	res.Problems = append(res.Problems, problems...)
+	if !in.Node.Relayed {
+		res.Problems = append(res.Problems, needRelay(svc)...)
+	}
 	addrs := addressesOf(svc)
 	res.Frontends = make([]model.Frontend, 0, addrs.frontends(svc.Ports, ranges))
 	var single, node portSet
@@ -185,6 +191,9 @@ func (in *Inputs) add(res *Result, f model.Frontend, ch *choice) {
 	}
 	svc := in.Service
 	f.Service, f.ConsistentHash, f.IPVSScheduler, f.Offload = svc.Key, svc.Extras.ConsistentHash, svc.Extras.IPVSScheduler, svc.Extras.Offload
+	if in.Node.Relayed {
+		f.Relay = svc.Extras.Relay
+	}
 	if f.Key.Range() { // by hash, a client has one endpoint for all its ports
 		f.ConsistentHash = f.ConsistentHash || svc.AffinityTimeout > 0
 	} else {

@@ -20,6 +20,7 @@ type ViewInputs struct {
 	LocalhostPorts  bool       // --iptables-localhost-nodeports
 	BindAddress     netip.Addr // overrides the node IP of its family unless unspecified
 	NoExternalIPs   bool       // see Self
+	Relayed         bool       // see Self
 
 	// From the outside world.
 	Node  *model.Node // nil if unknown

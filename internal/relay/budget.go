@@ -24,15 +24,15 @@ type budget struct {
 	held map[model.ServiceKey]int
 }
 
-// take takes n descriptors for a Service.
-func (b *budget) take(svc model.ServiceKey, n int) error {
+// take takes n descriptors for a Service, which wants no more than own; 0: it has not said.
+func (b *budget) take(svc model.ServiceKey, n, own int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	held := b.held[svc]
 	switch {
 	case b.free < n:
 		return errFull
-	case held+n > b.free, b.most > 0 && held+n > b.most:
+	case held+n > b.free, b.most > 0 && held+n > b.most, own > 0 && held+n > own:
 		return errServiceFull
 	}
 	b.free -= n

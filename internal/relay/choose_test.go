@@ -166,7 +166,7 @@ func TestBudgetSharesOut(t *testing.T) {
 	b := budget{free: 1000, held: map[model.ServiceKey]int{}}
 	fill := func(n int) (took int, err error) {
 		for {
-			if err = b.take(svc(n), 2); err != nil {
+			if err = b.take(svc(n), 2, 0); err != nil {
 				return took, err
 			}
 			took += 2

@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -32,14 +34,11 @@ func (t *Target) carry(client, server *net.TCPConn, at netip.AddrPort, svc model
 	c.down.init(c, &c.up, server, client)
 	r.counts.open.Add(1)
 	r.work.Add(1)
-	t.mu.Lock()
-	t.conns[c] = struct{}{}
-	gone := t.r.p.EndGone && !t.exists(at) // it went while the connection was made
-	t.mu.Unlock()
+	t.enter(c)
 	r.mu.Lock()
 	r.conns[c] = struct{}{}
 	r.mu.Unlock()
-	if gone || r.ctx.Err() != nil { // Close may not have seen it
+	if r.ctx.Err() != nil { // Close may not have seen it
 		c.abort()
 	}
 	r.counts.moving.Add(2)
@@ -63,8 +62,9 @@ func (c *conn) move(h *half) {
 			continue
 		case err == nil:
 			c.end(h)
-		case errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, unix.ETIMEDOUT): // the latter is keep-alive's
 			counts.stalled.Add(1)
+			c.t.r.complain(c.svc, "a connection is given up: its peer takes nothing, says nothing or is gone", err)
 			fallthrough
 		default:
 			c.abort()
@@ -112,8 +112,8 @@ func (c *conn) end(h *half) {
 	c.wake(h.other)
 }
 
-// abort resets both sides.
-func (c *conn) abort() {
+// abort resets both sides; false: that has been done.
+func (c *conn) abort() bool {
 	c.mu.Lock()
 	broken, parked := c.broken, 0
 	c.broken = true
@@ -126,13 +126,14 @@ func (c *conn) abort() {
 	}
 	c.mu.Unlock()
 	if broken {
-		return
+		return false
 	}
 	reset(c.up.from)
 	reset(c.down.from)
 	for range parked {
 		c.leave()
 	}
+	return true
 }
 
 // leave says that one direction is over; the second one closes the connection.
@@ -145,9 +146,7 @@ func (c *conn) leave() {
 		return
 	}
 	r := c.t.r
-	c.t.mu.Lock()
-	delete(c.t.conns, c)
-	c.t.mu.Unlock()
+	c.t.leave(c)
 	r.mu.Lock()
 	delete(r.conns, c)
 	r.mu.Unlock()

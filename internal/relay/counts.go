@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // counts are what has happened; see Counts.
 type counts struct {
-	open, moving, flows, accepted, retried, refused, overService, overProcess, stalled, bytes, lost atomic.Int64
+	open, moving, flows, accepted, retried, refused, overService, overProcess, stalled, gone, bytes, lost atomic.Int64
 }
 
 // Counts are what a Relay has done and holds.
@@ -17,7 +17,8 @@ type Counts struct {
 	Refused     int64 // connections for which no endpoint was found
 	OverService int64 // turned away because their Service had its share
 	OverProcess int64 // turned away because the process had no descriptors
-	Stalled     int64 // ended because a peer took nothing, or said nothing after the other side had ended
+	Stalled     int64 // ended because a peer took nothing, said nothing after the other side had ended, or is gone
+	Gone        int64 // ended because their endpoint exists no longer
 	Bytes       int64 // carried over TCP connections, up to their last pause
 	Lost        int64 // datagrams that were not carried
 }
@@ -26,7 +27,7 @@ type Counts struct {
 func (r *Relay) Counts() Counts {
 	c := &r.counts
 	return Counts{Connections: c.open.Load(), Moving: c.moving.Load(), Flows: c.flows.Load(), Accepted: c.accepted.Load(), Retried: c.retried.Load(),
-		Refused: c.refused.Load(), OverService: c.overService.Load(), OverProcess: c.overProcess.Load(), Stalled: c.stalled.Load(),
+		Refused: c.refused.Load(), OverService: c.overService.Load(), OverProcess: c.overProcess.Load(), Stalled: c.stalled.Load(), Gone: c.gone.Load(),
 		Bytes: c.bytes.Load(), Lost: c.lost.Load()}
 }
 

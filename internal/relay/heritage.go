@@ -68,7 +68,7 @@ func (u *flows) adopt(old Flow) {
 	}
 	server, ok := c.(*net.UDPConn)
 	svc := u.l.t.service()
-	if !ok || u.r.budget.take(svc, 1) != nil {
+	if !ok || u.r.budget.take(svc, 1, 0) != nil {
 		_ = c.Close()
 		return
 	}

@@ -17,7 +17,10 @@ import (
 
 // silent is an endpoint that takes nothing: the kernel completes its connections, and
 // no goroutine or buffer of this process belongs to them.
-func silent(t testing.TB) model.Backend {
+func silent(t testing.TB) model.Backend { return silentWith(t, 4096) }
+
+// silentWith has a queue of that many connections, and one more.
+func silentWith(t testing.TB, queue int) model.Backend {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
@@ -25,7 +28,7 @@ func silent(t testing.TB) model.Backend {
 		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
 	}
 	if err == nil {
-		err = unix.Listen(fd, 4096)
+		err = unix.Listen(fd, queue)
 	}
 	if err != nil {
 		t.Fatal(err)

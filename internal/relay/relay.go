@@ -24,7 +24,9 @@ type Params struct {
 	MostOfOne int
 	// EndGone ends connections to endpoints that exist no longer (--reset-gone-endpoints).
 	EndGone bool
-	Log     *slog.Logger // nil = discard
+	// EndpointGrace is how long they go on else, unless the Service says it; 0 = for ever.
+	EndpointGrace time.Duration
+	Log           *slog.Logger // nil = discard
 }
 
 const (

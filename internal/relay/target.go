@@ -23,7 +23,8 @@ type Target struct {
 	pool      pool // of Backends
 	local     pool // of LocalBackends
 	stuck     map[netip.Addr]stuck
-	conns     map[*conn]struct{}
+	conns     map[netip.AddrPort]map[*conn]struct{} // by endpoint
+	ending    map[netip.AddrPort]*ending            // of endpoints that exist no longer
 	listeners map[*Listener]struct{}
 }
 
@@ -71,7 +72,7 @@ func (p *pool) first(client netip.Addr) int {
 
 // Target makes a Target for a Frontend.
 func (r *Relay) Target(f model.Frontend) *Target {
-	t := &Target{r: r, stuck: map[netip.Addr]stuck{}, conns: map[*conn]struct{}{}, listeners: map[*Listener]struct{}{}}
+	t := &Target{r: r, stuck: map[netip.Addr]stuck{}, conns: map[netip.AddrPort]map[*conn]struct{}{}, ending: map[netip.AddrPort]*ending{}, listeners: map[*Listener]struct{}{}}
 	t.take(f)
 	return t
 }
@@ -86,15 +87,13 @@ func (t *Target) take(f model.Frontend) {
 }
 
 // Set gives the Target what was decided now: new connections follow it, running ones
-// go on, but for those to endpoints that exist no longer if Params.EndGone says so.
+// go on, those to endpoints that exist no longer until the grace is over.
 func (t *Target) Set(f model.Frontend) {
 	t.mu.Lock()
 	t.take(f)
-	gone := t.gone()
+	gone := t.follow()
 	t.mu.Unlock()
-	for _, c := range gone {
-		c.abort()
-	}
+	t.r.endAll(gone)
 	t.Refilter()
 }
 
@@ -108,21 +107,15 @@ func (t *Target) Remove() {
 	t.Set(f)
 }
 
-// gone are the connections whose endpoint does not exist, if they are to be ended.
-func (t *Target) gone() (out []*conn) {
-	if !t.r.p.EndGone {
-		return nil
-	}
-	for c := range t.conns {
-		if !t.exists(c.at) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 func (t *Target) exists(a netip.AddrPort) bool {
 	return t.pool.has(a) || t.local.has(a) || slices.ContainsFunc(t.f.Others, func(o model.Other) bool { return o.Addr == a })
+}
+
+// wishes are what the Service asks for beyond Kubernetes.
+func (t *Target) wishes() model.Relaying {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.f.Relay
 }
 
 func (t *Target) service() model.ServiceKey {

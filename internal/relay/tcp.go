@@ -47,7 +47,7 @@ func (r *Relay) accept(l *Listener, ln *net.TCPListener) {
 			continue
 		}
 		svc := l.t.service()
-		if err := r.budget.take(svc, 2); err != nil {
+		if err := r.budget.take(svc, 2, 2*l.t.wishes().MaxConnections); err != nil {
 			l.t.turnedAway(err)
 			reset(c)
 			continue
@@ -92,7 +92,10 @@ func (r *Relay) connect(t *Target, client *net.TCPConn) (*net.TCPConn, netip.Add
 		}
 		server, err := d.DialContext(r.ctx, "tcp", at.String())
 		if err == nil {
-			return server.(*net.TCPConn), at, nil
+			if err = t.introduce(client, server); err == nil {
+				return server.(*net.TCPConn), at, nil
+			}
+			_ = server.Close()
 		}
 		if last = err; r.ctx.Err() != nil {
 			break
@@ -101,6 +104,16 @@ func (r *Relay) connect(t *Target, client *net.TCPConn) (*net.TCPConn, netip.Add
 		v.failed = append(v.failed, at)
 	}
 	return nil, netip.AddrPort{}, last
+}
+
+// introduce tells an endpoint who its client is, if the Service asks for that.
+func (t *Target) introduce(client, server net.Conn) error {
+	if !t.wishes().ProxyProtocol {
+		return nil
+	}
+	from, to := client.RemoteAddr().(*net.TCPAddr), client.LocalAddr().(*net.TCPAddr)
+	_, err := server.Write(proxyHeader(from.AddrPort(), to.AddrPort())) // the first bytes always find room
+	return err
 }
 
 func hostOf(a net.Addr) netip.Addr {

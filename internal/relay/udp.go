@@ -99,7 +99,7 @@ func (u *flows) flow(client netip.AddrPort) *flow {
 		return nil
 	}
 	svc := u.l.t.service()
-	if err := u.r.budget.take(svc, 1); err != nil {
+	if err := u.r.budget.take(svc, 1, 2*u.l.t.wishes().MaxConnections); err != nil {
 		u.l.t.turnedAway(err)
 		return nil
 	}

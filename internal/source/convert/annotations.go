@@ -16,7 +16,10 @@ import (
 // Kubernetes contract.
 const annotationPrefix = "fairlead.dev/"
 
-const maxPark = 4 * time.Second // below the 5 s after which resolvers try again
+const (
+	maxPark  = 4 * time.Second // below the 5 s after which resolvers try again
+	maxGrace = 24 * time.Hour  // who wants more wants no end
+)
 
 // extras reads the fairlead.dev annotations. A bad value asks for nothing; a bad
 // item of a list costs that item.
@@ -35,10 +38,7 @@ func extras(annotations map[string]string, r *report) model.Extras {
 		case "weights":
 			e.Weights = keep(value, field, checkWeight, r)
 		case "consistent-hash":
-			e.ConsistentHash = value == "client-ip"
-			if !e.ConsistentHash {
-				r.add(field, "%q is unknown: the only value is client-ip", value)
-			}
+			e.ConsistentHash = only("client-ip", value, field, r)
 		case "port-range":
 			e.PortRange = keep(value, field, checkPortRange, r)
 		case "nodeport-source-ranges":
@@ -49,11 +49,25 @@ func extras(annotations map[string]string, r *report) model.Extras {
 			e.IPVSScheduler = scheduler(value, field, r)
 		case "offload":
 			e.Offload = offload(value, field, r)
+		case "proxy-protocol":
+			e.Relay.ProxyProtocol = only("v2", value, field, r)
+		case "endpoint-grace":
+			e.Relay.EndpointGrace = grace(value, field, r)
+		case "max-connections":
+			e.Relay.MaxConnections = count(value, field, r)
 		default:
 			r.add(field, "unknown annotation: ignored")
 		}
 	}
 	return e
+}
+
+// only tells whether a value is the one that there is.
+func only(known, value, field string, r *report) bool {
+	if value != known {
+		r.add(field, "%q is unknown: the only value is %s", value, known)
+	}
+	return value == known
 }
 
 // keep gives the items of a comma list that pass check, joined again.
@@ -127,6 +141,29 @@ func offload(value, field string, r *report) int {
 	n, err := strconv.ParseUint(value, 10, 31)
 	if err != nil || n == 0 {
 		r.add(field, "%q is neither off nor a number of packets from 1 on", value)
+		return 0
+	}
+	return int(n)
+}
+
+// grace reads "never", or for how long connections go on to an endpoint that is gone.
+func grace(value, field string, r *report) time.Duration {
+	if value == "never" {
+		return -1
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d < time.Second || d > maxGrace {
+		r.add(field, "%q is neither never nor a duration in 1s..%s", value, maxGrace)
+		return 0
+	}
+	return d
+}
+
+// count reads a number of connections.
+func count(value, field string, r *report) int {
+	n, err := strconv.ParseUint(value, 10, 31)
+	if err != nil || n == 0 {
+		r.add(field, "%q is not a number of connections from 1 on", value)
 		return 0
 	}
 	return int(n)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -14,7 +15,7 @@ import (
 // FuzzAnnotations reads whatever a Service's annotations of ours may hold: what
 // comes of it is in its bounds, and each loss is told.
 func FuzzAnnotations(f *testing.F) {
-	for _, name := range []string{"weights", "consistent-hash", "port-range", "nodeport-source-ranges", "dns-park", "accelerate", "offload", "x"} {
+	for _, name := range []string{"weights", "consistent-hash", "port-range", "nodeport-source-ranges", "dns-park", "accelerate", "offload", "proxy-protocol", "endpoint-grace", "max-connections", "x"} {
 		for _, value := range []string{"", ",", "client-ip", "10.0.0.1=3, web-0=1000", "1-65535,web=80-90", "10.0.0.0/8,::/0", "4s", "-1", "on"} {
 			f.Add(name, value)
 		}
@@ -25,6 +26,9 @@ func FuzzAnnotations(f *testing.F) {
 		problems := r.done()
 		if e.DNSPark != nil && (*e.DNSPark < 0 || *e.DNSPark > maxPark) {
 			t.Errorf("park %s", *e.DNSPark)
+		}
+		if g := e.Relay.EndpointGrace; g != 0 && g != -1 && (g < time.Second || g > maxGrace) || e.Relay.MaxConnections < 0 {
+			t.Errorf("of userspace mode %+v", e.Relay)
 		}
 		for _, p := range e.NodePortRanges {
 			if !p.IsValid() || p != p.Masked() {

@@ -278,6 +278,16 @@ func TestServiceAnnotations(t *testing.T) {
 			f("offload", `"0" is neither off nor a number of packets from 1 on`), got, model.Extras{}},
 		{"offload of too much", annotate("fairlead.dev/offload", "99999999999"),
 			f("offload", `"99999999999" is neither off nor a number of packets from 1 on`), got, model.Extras{}},
+		{"proxy protocol", annotate("fairlead.dev/proxy-protocol", "v2"), nil, got, model.Extras{Relay: model.Relaying{ProxyProtocol: true}}},
+		{"proxy protocol of old", annotate("fairlead.dev/proxy-protocol", "v1"),
+			f("proxy-protocol", `"v1" is unknown: the only value is v2`), got, model.Extras{}},
+		{"grace", annotate("fairlead.dev/endpoint-grace", "30s"), nil, got, model.Extras{Relay: model.Relaying{EndpointGrace: 30 * time.Second}}},
+		{"no end", annotate("fairlead.dev/endpoint-grace", "never"), nil, got, model.Extras{Relay: model.Relaying{EndpointGrace: -1}}},
+		{"grace of nothing", annotate("fairlead.dev/endpoint-grace", "0"),
+			f("endpoint-grace", `"0" is neither never nor a duration in 1s..24h0m0s`), got, model.Extras{}},
+		{"connections", annotate("fairlead.dev/max-connections", "500"), nil, got, model.Extras{Relay: model.Relaying{MaxConnections: 500}}},
+		{"no connections", annotate("fairlead.dev/max-connections", "0"),
+			f("max-connections", `"0" is not a number of connections from 1 on`), got, model.Extras{}},
 		{"misspelt", annotate("fairlead.dev/wieghts", "1"), f("wieghts", "unknown annotation: ignored"), got, model.Extras{}},
 	})
 }

@@ -46,6 +46,7 @@ func (d digester) service(s *model.Service, problems []model.Problem) uint64 {
 	maphash.WriteComparable(&h, e.ConsistentHash)
 	maphash.WriteComparable(&h, park)
 	maphash.WriteComparable(&h, e.Offload)
+	maphash.WriteComparable(&h, e.Relay)
 	writeAll(&h, e.NodePortRanges)
 	writeAll(&h, problems)
 	return h.Sum64()

@@ -1,0 +1,104 @@
+package relay
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// ending is the wait for the last connections of an endpoint that exists no longer.
+type ending struct{ timer *time.Timer }
+
+// grace is how long connections may go on to an endpoint that exists no longer: 0 ends
+// them at once, a negative one never.
+func (t *Target) grace() time.Duration {
+	switch {
+	case t.r.p.EndGone:
+		return 0
+	case t.f.Relay.EndpointGrace != 0:
+		return t.f.Relay.EndpointGrace
+	case t.r.p.EndpointGrace == 0:
+		return -1
+	}
+	return t.r.p.EndpointGrace
+}
+
+// follow begins and ends waits as endpoints have gone and come, and gives the
+// connections that are to end at once. t.mu is held, here and in leaving.
+func (t *Target) follow() (now []*conn) {
+	for at, e := range t.ending {
+		if t.exists(at) || t.grace() < 0 {
+			e.timer.Stop()
+			delete(t.ending, at)
+		}
+	}
+	for at := range t.conns {
+		now = append(now, t.leaving(at)...)
+	}
+	return now
+}
+
+// leaving sees to the connections of one endpoint, if that exists no longer.
+func (t *Target) leaving(at netip.AddrPort) (now []*conn) {
+	grace := t.grace()
+	if grace < 0 || t.exists(at) {
+		return nil
+	}
+	if grace == 0 {
+		return slices.Collect(maps.Keys(t.conns[at]))
+	}
+	if t.ending[at] == nil {
+		e := &ending{}
+		t.ending[at] = e
+		e.timer = time.AfterFunc(grace, func() { t.over(at, e) })
+	}
+	return nil
+}
+
+// over ends what still runs when the grace is over.
+func (t *Target) over(at netip.AddrPort, e *ending) {
+	t.mu.Lock()
+	var late []*conn
+	if t.ending[at] == e { // else the endpoint is here again
+		delete(t.ending, at)
+		late = slices.Collect(maps.Keys(t.conns[at]))
+	}
+	t.mu.Unlock()
+	t.r.endAll(late)
+}
+
+// endAll ends connections whose endpoint exists no longer.
+func (r *Relay) endAll(list []*conn) {
+	for _, c := range list {
+		if c.abort() {
+			r.counts.gone.Add(1)
+		}
+	}
+}
+
+// enter and leave keep account of the connections.
+func (t *Target) enter(c *conn) {
+	t.mu.Lock()
+	if t.conns[c.at] == nil {
+		t.conns[c.at] = map[*conn]struct{}{}
+	}
+	t.conns[c.at][c] = struct{}{}
+	gone := t.leaving(c.at) // it may have gone while the connection was made
+	t.mu.Unlock()
+	t.r.endAll(gone)
+}
+
+func (t *Target) leave(c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.conns[c.at], c)
+	if len(t.conns[c.at]) > 0 {
+		return
+	}
+	delete(t.conns, c.at)
+	if e := t.ending[c.at]; e != nil {
+		e.timer.Stop()
+		delete(t.ending, c.at)
+	}
+}
