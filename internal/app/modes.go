@@ -74,7 +74,7 @@ func openNFTables(_ context.Context, cfg *config.Config) (opened, error) {
 	}
 	ledger := &nft.Ledger{} // one socket, so one account
 	out.offload = beside(nftables.New(nftables.Params{Kernel: count, Finder: finder, Ledger: ledger, Beside: offload.IsTable}), cfg,
-		offload.Params{Kernel: count, Flowtables: k.Flowtables, Ledger: ledger})
+		offload.Params{Kernel: count, Flowtables: k.Flowtables, Ledger: ledger, Finder: out.offloadFinder()})
 	out.driver = out.offload
 	return out, nil
 }

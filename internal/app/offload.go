@@ -34,6 +34,16 @@ func beside(d dataplane.Driver, cfg *config.Config, p offload.Params) *offload.D
 	return offload.New(d, p)
 }
 
+// offloadFinder opens the socket by which single objects of the acceleration are looked at. Without it explain says nothing of them.
+func (o *opened) offloadFinder() nft.Finder {
+	k, err := nft.Open(nft.Config{})
+	if err != nil {
+		return nil
+	}
+	o.closers = append(o.closers, k.Close)
+	return k
+}
+
 // besideIPTables is for a driver that writes by programs: the acceleration has a socket of its own. Without nf_tables there
 // is none.
 func (o *opened) besideIPTables(cfg *config.Config, d *iptables.Driver, log *slog.Logger) {
@@ -42,7 +52,7 @@ func (o *opened) besideIPTables(cfg *config.Config, d *iptables.Driver, log *slo
 		log.Warn("connections to Services are not accelerated: cannot open a netlink socket to nftables", "error", err)
 		return
 	}
-	o.offload = beside(d, cfg, offload.Params{Kernel: k, Flowtables: k.Flowtables, Wrote: func(g nft.Generation) { d.Beside(uint32(g)) }})
+	o.offload = beside(d, cfg, offload.Params{Kernel: k, Flowtables: k.Flowtables, Finder: o.offloadFinder(), Wrote: func(g nft.Generation) { d.Beside(uint32(g)) }})
 	o.driver, o.closers = o.offload, append(o.closers, k.Close)
 }
 

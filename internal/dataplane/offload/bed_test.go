@@ -128,7 +128,7 @@ func (w *world) driver(change func(*Params)) *Driver {
 }
 
 func (w *world) made(k nft.Kernel, change func(*Params)) *Driver {
-	p := Params{Kernel: k, Flowtables: w.k.Flowtables, Ledger: &nft.Ledger{}, Threshold: 20, Links: w.links}
+	p := Params{Kernel: k, Flowtables: w.k.Flowtables, Ledger: &nft.Ledger{}, Threshold: 20, Links: w.links, Finder: w.k.(nft.Finder)}
 	if change != nil {
 		change(&p)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -17,6 +16,8 @@ type Params struct {
 	Kernel nft.Kernel
 	// Flowtables lists those of a table; no other data plane needs it, so it is no part of nft.Kernel.
 	Flowtables func(context.Context, nft.TableRef) ([]nft.Flowtable, error)
+	// Finder looks at single objects when somebody asks, beside the engine's work; nil: nobody is answered.
+	Finder nft.Finder
 	// Ledger is that of the driver beside, if it writes by the same Kernel: it watches our table too (IsTable). nil: we have
 	// one of our own and watch by ourselves.
 	Ledger *nft.Ledger
@@ -120,10 +121,19 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// Compare implements dataplane.Driver. It leaves out what is of the acceleration: that decides of no connection where it goes.
+// Compare implements dataplane.Driver.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
-	theirs := slices.DeleteFunc(slices.Clone(want), func(o dataplane.Object) bool { return isMine(o.Key) })
-	return d.Driver.Compare(ctx, theirs, differs)
+	var theirs, ours []dataplane.Object
+	for _, o := range want {
+		if isMine(o.Key) {
+			ours = append(ours, o)
+		} else {
+			theirs = append(theirs, o)
+		}
+	}
+	err := d.Driver.Compare(ctx, theirs, differs)
+	d.s.compare(ctx, ours, differs)
+	return err
 }
 
 // Apply implements dataplane.Driver: the Services first, and whatever becomes of the rest, they are in.

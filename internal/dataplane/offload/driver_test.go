@@ -335,7 +335,7 @@ func TestSuiteOnModel(t *testing.T) {
 				return d
 			},
 			Families: []model.Family{model.IPv4, model.IPv6}, TellsApart: true,
-			Edits: []dataplanetest.Edit{{Name: "our table deleted", Beside: true, Do: func(t testing.TB) {
+			Edits: []dataplanetest.Edit{{Name: "our table deleted", Do: func(t testing.TB) {
 				var b nft.Batch
 				b.DelTable(tableRef(model.IPv4))
 				if _, err := w.other.Commit(t.Context(), &b); err != nil {

@@ -11,6 +11,7 @@ import (
 	kerneliptables "github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/test/flowlab"
 )
 
 // TestPackets: with real packets, beside each data plane that has acceleration.
@@ -33,11 +34,11 @@ func TestPackets(t *testing.T) {
 			return d, &Params{Wrote: func(g nft.Generation) { d.Beside(uint32(g)) }}
 		},
 	} {
-		t.Run(name, func(t *testing.T) { testPackets(newLab(t), plane) })
+		t.Run(name, func(t *testing.T) { flowlab.Enter(t); testPackets(flowlab.New(t), plane) })
 	}
 }
 
-func testPackets(l *lab, plane func(*testing.T, *nft.Conn, *nft.Ledger) (dataplane.Driver, *Params)) {
+func testPackets(l *flowlab.Lab, plane func(*testing.T, *nft.Conn, *nft.Ledger) (dataplane.Driver, *Params)) {
 	k := open(l.T)
 	w := &world{T: l.T, k: k}
 	start := func(threshold int) (*dataplanetest.Bed, int) {
@@ -62,32 +63,32 @@ func testPackets(l *lab, plane func(*testing.T, *nft.Conn, *nft.Ledger) (datapla
 		return b, done.Operations
 	}
 	start(20)
-	var streams []stream
+	var streams []flowlab.Stream
 	for _, addr := range []string{"10.96.0.1:53", "[fd96::1]:53"} {
 		for _, network := range []string{"tcp", "udp"} {
-			s := l.dial(network, addr)
-			s.ask(2) // a dozen packets, if some are sent twice
-			if s.offloaded() {
+			s := l.Dial(network, addr)
+			s.Ask(2) // a dozen packets, if some are sent twice
+			if s.Offloaded() {
 				l.Errorf("%s %s: taken over too soon", network, addr)
 			}
 			streams = append(streams, s)
 		}
 	}
-	streams = append(streams, l.dial("tcp", "10.2.0.1:30080")) // a NodePort, masqueraded
+	streams = append(streams, l.Dial("tcp", "10.2.0.1:30080")) // a NodePort, masqueraded
 	for _, s := range streams {
-		if !s.fast() {
-			l.Fatalf("%s %s: its packets still pass the forward hook", s.network, s.addr)
+		if !s.Fast() {
+			l.Fatalf("%s %s: its packets still pass the forward hook", s.Network, s.Addr)
 		}
 	}
 	for _, addr := range []string{"10.1.0.2:8080", "[fd01::2]:8080", "10.96.0.9:53"} { // past Services, and one that is opted out
-		s := l.dial("tcp", addr)
-		s.ask(60)
-		if s.offloaded() {
+		s := l.Dial("tcp", addr)
+		s.Ask(60)
+		if s.Offloaded() {
 			l.Errorf("%s is taken over", addr)
 		}
 	}
-	early := l.dial("tcp", "10.96.0.4:53") // with a threshold of its own
-	if early.ask(4); !early.offloaded() {
+	early := l.Dial("tcp", "10.96.0.4:53") // with a threshold of its own
+	if early.Ask(4); !early.Offloaded() {
 		l.Error("10.96.0.4 is not taken over after its own four packets")
 	}
 
@@ -97,14 +98,14 @@ func testPackets(l *lab, plane func(*testing.T, *nft.Conn, *nft.Ledger) (datapla
 	if _, n := start(20); n != 0 {
 		l.Errorf("a restart writes %d operations", n)
 	}
-	if s := streams[0]; !s.fast() {
-		l.Errorf("%s %s left the fast path at a restart", s.network, s.addr)
+	if s := streams[0]; !s.Fast() {
+		l.Errorf("%s %s left the fast path at a restart", s.Network, s.Addr)
 	}
 	if _, n := start(100_000); n != 2 {
 		l.Errorf("another threshold writes %d operations, want 2", n)
 	}
-	late := l.dial("tcp", "10.96.0.1:53")
-	if late.ask(60); late.offloaded() {
+	late := l.Dial("tcp", "10.96.0.1:53")
+	if late.Ask(60); late.Offloaded() {
 		l.Error("a new connection is taken over by the old threshold")
 	}
 
@@ -112,8 +113,8 @@ func testPackets(l *lab, plane func(*testing.T, *nft.Conn, *nft.Ledger) (datapla
 	w.other = k
 	w.want()
 	for _, s := range streams[:2] {
-		if !s.slow() {
-			l.Errorf("%s %s is on the fast path although it is off", s.network, s.addr)
+		if !s.Slow() {
+			l.Errorf("%s %s is on the fast path although it is off", s.Network, s.Addr)
 		}
 	}
 }

@@ -19,6 +19,8 @@ type side struct {
 	served []model.Family
 	book   book
 
+	looking sync.Mutex // guards Finder
+
 	mu    sync.Mutex
 	state Status
 	tries int       // that failed, in a row

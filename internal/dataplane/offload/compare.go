@@ -1,0 +1,79 @@
+package offload
+
+import (
+	"context"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
+)
+
+// compare looks at single objects, on the goroutine of who asks and by a socket of its own. What cannot be looked at is
+// left out, and so is all while a write has failed: Status says so, and the Services are served. The flowtable and its
+// devices belong to no Service, they are for the audit.
+func (s *side) compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) {
+	st := s.status()
+	if s.p.Finder == nil || st.Why != "" {
+		return
+	}
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	for i := range want {
+		k := want[i].Key
+		found, err := s.look(ctx, k)
+		if err != nil {
+			s.p.Log.Debug("cannot look at what accelerates a Service", "object", keyString(k), "error", err)
+			return
+		}
+		full := k.Kind == kindMember && found == "" && st.Refused["full"] > 0
+		if k.Kind != kindFlowtable && k.Kind != kindDevice && found != want[i].Value && !full {
+			differs(k, found)
+		}
+	}
+}
+
+// look gives an object's value as the kernel has it.
+func (s *side) look(ctx context.Context, k dataplane.Key) (string, error) {
+	table := tableRef(k.Family)
+	value := func(there bool, err error) (string, error) {
+		if !there || err != nil {
+			return "", err
+		}
+		return present, nil
+	}
+	switch k.Kind {
+	case kindTable:
+		row, there, err := s.p.Finder.Table(ctx, table)
+		if text, _ := commentOf(row.UserData); there && err == nil {
+			return text, nil
+		}
+		return value(false, err)
+	case kindChain:
+		row, there, err := s.p.Finder.Chain(ctx, table.Chain(chainName))
+		return value(there && row.Hook != nil && *row.Hook == *hook(), err)
+	case kindSet:
+		row, there, err := s.p.Finder.Set(ctx, table.Set(k.ID))
+		spec, ours := setSpec(k.Family, k.ID)
+		return value(there && ours && spec.Matches(row), err)
+	case kindMember:
+		set, key, _ := strings.Cut(k.ID, "|")
+		_, there, err := s.p.Finder.Element(ctx, table.Set(set), &nft.Element{Key: []byte(key)})
+		return value(there, err)
+	case kindRule:
+		rows, err := s.p.Finder.ChainRules(ctx, table.Chain(chainName))
+		return tagsIn(rows, k.ID), err
+	}
+	return "", nil
+}
+
+// tagsIn gives the tags of the rules of a threshold, as they stand in a chain.
+func tagsIn(rows []nft.Rule, threshold string) string {
+	var tags []string
+	for i := range rows {
+		text, _ := commentOf(rows[i].UserData)
+		if of, ours := thresholdOf(text); ours && of == threshold {
+			tags = append(tags, text)
+		}
+	}
+	return strings.Join(tags, ", ")
+}

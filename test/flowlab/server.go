@@ -1,0 +1,48 @@
+package flowlab
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+)
+
+// listen answers each line, and each datagram, with the address.
+func (l *Lab) listen(addr string) error {
+	tcp, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	udp, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return err
+	}
+	l.Cleanup(func() { _, _ = tcp.Close(), udp.Close() })
+	go func() {
+		for {
+			c, err := tcp.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for r := bufio.NewReader(c); ; {
+					if _, err := r.ReadString('\n'); err != nil {
+						return
+					}
+					fmt.Fprintln(c, addr)
+				}
+			}()
+		}
+	}()
+	go func() {
+		buf := make([]byte, 64)
+		for {
+			_, from, err := udp.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = udp.WriteTo([]byte(addr+"\n"), from)
+		}
+	}()
+	return nil
+}
