@@ -138,7 +138,7 @@ func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
 func (i *inspection) questionOf(r *http.Request) (inspect.Question, error) {
 	q := r.URL.Query()
 	subject, err := inspect.ParseSubject(q.Get("q"), q.Get("namespace"))
-	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays}
+	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays, Offload: i.a.offloadOf()}
 	if from := q.Get("from"); err == nil && from != "" {
 		ask.From, err = netip.ParseAddr(from)
 		ask.From = ask.From.Unmap().WithZone("")

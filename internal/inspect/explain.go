@@ -27,6 +27,7 @@ type Explanation struct {
 	More      int        `json:"moreEndpoints,omitempty"` // that are not listed
 	Kernel    *Agreement `json:"inKernel,omitempty"`      // nil: it was not looked at
 	Refused   *Refused   `json:"refused,omitempty"`       // the kernel has not what was decided
+	FastPath  string     `json:"fastPath,omitempty"`      // whether its connections are accelerated; "" where nobody asked for that
 	Flows     *OpenFlows `json:"flows,omitempty"`         // nil: nobody asked
 
 	frontends []model.FrontendKey // of Keys
@@ -70,6 +71,7 @@ type Question struct {
 	Device  Routes
 	// DropsStrays is dataplane.Caps.DropsStrays.
 	DropsStrays bool
+	Offload     *Offload // nil: acceleration was not asked for
 }
 
 // Explain answers; it belongs to the engine's goroutine.
@@ -237,6 +239,7 @@ func (e *explainer) service(svc *model.Service, res *policy.Result, chosen []mod
 		r := RefusedOf(h)
 		e.out.Refused = &r
 	}
+	e.out.FastPath = e.q.Offload.of(svc, chosen)
 	e.sumUp(res, chosen)
 }
 

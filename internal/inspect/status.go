@@ -76,24 +76,6 @@ type Flows struct {
 // Full tells whether new connections fail, or will soon, for want of room.
 func (f *Flows) Full() bool { return f != nil && f.Max > 0 && f.Count*10 >= f.Max*9 }
 
-// Offload tells how connections are taken past the rules.
-type Offload struct {
-	Threshold int    `json:"thresholdPackets"` // 0: none is
-	Devices   int    `json:"devices"`
-	Why       string `json:"why,omitempty"` // it is off, or not as it should be
-}
-
-func (o *Offload) text() string {
-	out := "off"
-	if o.Threshold > 0 {
-		out = fmt.Sprintf("connections of more than %d packets, between %d devices", o.Threshold, o.Devices)
-	}
-	if o.Why != "" {
-		out += ": " + o.Why
-	}
-	return out
-}
-
 // Stranger is another proxy's table beside ours.
 type Stranger struct {
 	What string `json:"what"`

@@ -125,6 +125,9 @@ func (e *Explanation) Text(w io.Writer) {
 	for _, d := range e.Defaults {
 		fmt.Fprintf(w, "Default    %s\n", d)
 	}
+	if e.FastPath != "" {
+		fmt.Fprintf(w, "Fast path  %s\n", e.FastPath)
+	}
 	if e.Kernel != nil {
 		e.Kernel.text(w)
 	}

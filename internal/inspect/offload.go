@@ -1,0 +1,60 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Offload tells how connections are taken past the rules.
+type Offload struct {
+	Threshold int    `json:"thresholdPackets"` // 0: none is
+	Devices   int    `json:"devices"`
+	Why       string `json:"why,omitempty"` // it is off, or not as it should be
+}
+
+func (o *Offload) text() string {
+	out := "off"
+	if o.Threshold > 0 {
+		out = fmt.Sprintf("connections of more than %d packets, between %d devices", o.Threshold, o.Devices)
+	}
+	if o.Why != "" {
+		out += ": " + o.Why
+	}
+	return out
+}
+
+// of tells whether connections to some Frontends of a Service are taken past the rules, and why not; "" where nobody asked
+// for acceleration.
+func (o *Offload) of(svc *model.Service, chosen []model.Frontend) string {
+	fit := func(f model.Frontend) bool {
+		return !f.Key.Range() && (f.Key.Protocol == model.TCP || f.Key.Protocol == model.UDP)
+	}
+	forwards := func(f model.Frontend) bool {
+		return f.Verdict == model.Forward || f.LocalOnly && f.LocalVerdict == model.Forward
+	}
+	switch {
+	case o == nil:
+		return ""
+	case o.Threshold == 0:
+		return "off on this node: " + o.Why
+	case svc.Extras.Offload < 0:
+		return "off for this Service, by its annotation fairlead.dev/offload"
+	case !slices.ContainsFunc(chosen, fit):
+		return "none: only single ports of TCP and UDP can be accelerated"
+	case !slices.ContainsFunc(chosen, forwards):
+		return "none: there is no endpoint"
+	}
+	out := fmt.Sprintf("connections of more than %d packets", o.Threshold)
+	if own := svc.Extras.Offload; own > 0 {
+		out = fmt.Sprintf("connections of more than %d packets, by the annotation fairlead.dev/offload (others: %d)", own, o.Threshold)
+	}
+	if slices.ContainsFunc(chosen, func(f model.Frontend) bool { return !fit(f) }) {
+		out += ", but of single ports of TCP and UDP only"
+	}
+	if o.Why != "" {
+		out += "; but on this node " + o.Why
+	}
+	return out
+}
