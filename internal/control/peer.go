@@ -69,7 +69,7 @@ func (u peerUID) String() string { return strconv.Itoa(int(u)) }
 func rootOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if uid, err := strconv.Atoi(r.RemoteAddr); err != nil || !Trusted(uid) {
-			http.Error(w, "only root may ask the agent", http.StatusForbidden)
+			http.Error(w, "only root, and the user whose agent it is, may ask the agent", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

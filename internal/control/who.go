@@ -51,7 +51,8 @@ func (e *TakenError) Error() string {
 type SquattedError struct{ PID, UID int }
 
 func (e *SquattedError) Error() string {
-	return fmt.Sprintf("pid %d of user %d holds the socket %s and is no agent", e.PID, e.UID, Name)
+	return fmt.Sprintf("pid %d of user %d holds the socket %s: it is not this node's agent; if that user runs one in userspace mode, ask it as that user (setpriv --reuid %d fairlead status)",
+		e.PID, e.UID, Name, e.UID)
 }
 
 // ErrHeld says that nobody can be asked who holds the name: no caller gets through, as
@@ -82,7 +83,7 @@ func Ask(ctx context.Context) (Who, error) {
 
 // AnswerError is an answer of the agent that is none.
 type AnswerError struct {
-	Status int    // of HTTP; 400: the question is wrong
+	Status int    // of HTTP; 400: the question is wrong, 403: so is who asks
 	Text   string // one line
 }
 

@@ -122,7 +122,7 @@ func failed(err error) error {
 	switch {
 	case errors.Is(err, control.ErrNoAgent), errors.Is(err, control.ErrHeld), errors.As(err, &squatted):
 		return &Error{NoAgent, err}
-	case errors.As(err, &answer) && answer.Status == http.StatusBadRequest:
+	case errors.As(err, &answer) && (answer.Status == http.StatusBadRequest || answer.Status == http.StatusForbidden):
 		return &Error{Usage, err}
 	}
 	return &Error{Unwell, err}
