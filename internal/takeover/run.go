@@ -29,6 +29,7 @@ type Params struct {
 
 	draining  []Leftover
 	drainedBy time.Time
+	failed    []Leftover // tried again with each look
 }
 
 // looks: a kube-proxy that runs puts its rules back when it next looks, every 30 s
@@ -96,11 +97,23 @@ func (p *Params) removeAll(ctx context.Context, list []Leftover) {
 }
 
 func (p *Params) remove(ctx context.Context, l *Leftover) {
-	if err := l.Remove(ctx); err != nil {
+	switch err := l.Remove(ctx); {
+	case err == nil:
+		p.Log.Info("removed what another proxy left", "what", l.String())
+	case l.Stuck != "":
 		p.Log.Warn("cannot remove what another proxy left", "error", err)
-		return
+	case ctx.Err() == nil: // somebody may have held the lock of iptables, or have written beside
+		p.Log.Warn("cannot remove what another proxy left; trying again", "error", err)
+		p.failed = append(p.failed, *l)
 	}
-	p.Log.Info("removed what another proxy left", "what", l.String())
+}
+
+func (p *Params) removeFailed(ctx context.Context) {
+	list := p.failed
+	p.failed = nil
+	for i := range list {
+		p.remove(ctx, &list[i])
+	}
 }
 
 // drain removes what has no connections any more, or has had them for long enough.
@@ -135,6 +148,7 @@ func (p *Params) watch(ctx context.Context) error {
 			return nil
 		case <-time.After(p.Looks[min(i, len(p.Looks)-1)]):
 		}
+		p.removeFailed(ctx)
 		p.drain(ctx)
 		now := again.look(ctx)
 		for place := range now {
