@@ -71,10 +71,6 @@ func traced(t *testing.T, seed uint64, d dataplane.Driver, outcomes map[string]i
 		w.services[i], w.slices[i] = w.randomService(i), w.randomSlice(i)
 		w.slices[keys+i] = w.randomSlice(keys + i) // each Service has one at least, in either family
 		w.slices[keys+i].Service = key(i)
-		if d.Name() == iptables.Name {
-			// A port without endpoints that another Service's range of the same address holds is refused elsewhere; here the range has it.
-			w.services[i].Extras.PortRange = ""
-		}
 	}
 	e, caps := settled(t, d, w.all())
 	for n := range pairsOfWorld {

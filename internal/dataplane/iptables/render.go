@@ -40,10 +40,13 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 		r.hairpin(f.LocalBackends)
 		target := r.target(verdict, local)
 		r.refusals(verdict, local)
-		r.leaf(dispatch, "", r.says(), " -j "+target)
+		r.leaf(dispatch, "", r.says(), " -g "+target)
 		return
 	}
 	r.refusals(verdict, local)
+	if f.Kind != model.NodePort && !f.Key.Range() {
+		r.leaf(dispatch, "", r.says(), " -j RETURN") // or a range around it would take the connection
+	}
 }
 
 // sane fails closed: nothing can be forwarded to nobody.
