@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/offload"
 	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/handover"
 	"github.com/fairlead/fairlead/internal/health"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
 	"github.com/fairlead/fairlead/internal/localhost"
@@ -38,6 +39,7 @@ type agent struct {
 	metrics    *metrics.Metrics
 	health     *health.Tracker
 	service    *health.ServiceHealth
+	shelf      handover.Shelf // of the servers
 	follow     *follower
 	memory     *memory
 	inspection *inspection
@@ -92,7 +94,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*
 	a.health = health.NewTracker(health.TrackerParams{Families: a.caps.Families, Timeout: 2 * cfg.SyncPeriod,
 		Waiting: func() time.Time { return a.mail.Waiting().Oldest }, Now: time.Now})
 	a.service = health.NewServiceHealth(health.ServiceHealthParams{Families: a.caps.Families, Healthy: a.health.Healthy,
-		OnBindError: a.onHealthPortError, Log: log.Logger})
+		OnBindError: a.onHealthPortError, Listen: a.listen, Log: log.Logger})
 	sources, err := a.addSource(l.version)
 	if err != nil {
 		return nil, err

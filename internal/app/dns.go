@@ -90,7 +90,7 @@ func (a *agent) dnsConfig(store *dns.Store, dm *dns.Metrics) dns.Config {
 	c := dns.Config{Addrs: cfg.Addrs, Domain: cfg.Domain, Upstreams: cfg.Upstreams, Park: parkLimit(cfg.Park), PodRecords: cfg.PodRecords,
 		Allow: cfg.Allow, ClientRate: cfg.ClientRate, StatusForAll: cfg.StatusForAll, ClusterService: service,
 		Cluster: func() []netip.AddrPort { return clusterDNS(store.ClusterIPs(service), cfg.ClusterAddrs) },
-		Store:   store, Metrics: dm, Log: a.log.Logger}
+		Store:   store, Metrics: dm, Log: a.log.Logger, Listen: a.shelf.Listen, ListenPacket: a.shelf.ListenPacket}
 	if len(cfg.Upstreams) == 0 {
 		c.ResolvConf = resolvConf
 	}

@@ -15,6 +15,24 @@ import (
 // errHandedOver ends the agent's tasks: another process goes on with its sockets.
 var errHandedOver = errors.New("handed over to the next agent")
 
+// shelfLimit is how long sockets of DNS, health and metrics that were handed over wait
+// for who asks for them; with other flags than before, nobody does.
+const shelfLimit = 10 * time.Second
+
+// estate is all that passes: what the driver has, and the sockets of the other servers.
+type estate struct {
+	*userspace.Driver
+	shelf *handover.Shelf
+}
+
+// Estate implements handover.Giver.
+func (e estate) Estate(emit func(handover.Item) error) error {
+	if err := e.Driver.Estate(emit); err != nil {
+		return err
+	}
+	return e.shelf.Estate(emit)
+}
+
 // heirOf tells whether this process is to go on in the place of an agent that runs.
 func heirOf(ctx context.Context, cfg *config.Config) (bool, error) {
 	if !cfg.Userspace.Takeover || cfg.Mode != userspace.Name {
@@ -53,7 +71,7 @@ func (a *agent) addHandover() {
 		if r.heir {
 			a.control(ctx)
 		}
-		r.given = handover.Give(ctx, handover.Params{Giver: r.driver, Log: a.log.Logger})
+		r.given = handover.Give(ctx, handover.Params{Giver: estate{r.driver, &a.shelf}, Log: a.log.Logger})
 		if r.given == nil {
 			return nil
 		}
@@ -84,7 +102,7 @@ func (a *agent) inherit(ctx context.Context) error {
 	case <-a.follow.inKernel:
 	}
 	d := a.rootless.driver
-	t, err := handover.Ask(ctx, 0, d.Inherit)
+	t, err := handover.Ask(ctx, 0, func(items []handover.Item) error { return errors.Join(d.Inherit(items), a.shelf.Inherit(items)) })
 	if errors.Is(err, handover.ErrNobody) { // it has ended meanwhile
 		a.log.Info("there is nobody left to take over from")
 		d.Begin()
@@ -95,6 +113,7 @@ func (a *agent) inherit(ctx context.Context) error {
 	}
 	d.Begin()
 	t.Close()
+	time.AfterFunc(shelfLimit, a.shelf.Drop)
 	if err := t.Wait(); err != nil {
 		a.log.Warn("the agent before this one has not freed its addresses yet", "pid", t.From, "error", err)
 	}

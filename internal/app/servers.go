@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/netip"
 
@@ -24,8 +25,14 @@ func (a *agent) serve(name string, addr netip.AddrPort, h http.Handler) {
 		return
 	}
 	s := health.NewServer(health.ServerParams{Name: name, Addr: addr, Handler: h, HardFail: a.cfg.BindAddressHardFail,
-		Profiles: name == "metrics" && a.cfg.Profiling, Log: a.log.Logger})
+		Profiles: name == "metrics" && a.cfg.Profiling, Listen: a.listen, Log: a.log.Logger})
 	a.addLate(name+" server", func(ctx context.Context) error { return s.Run(ctx) })
+}
+
+// listen opens a socket of ours, the one that an agent before this one has handed over
+// if there is one.
+func (a *agent) listen(ctx context.Context, network, addr string) (net.Listener, error) {
+	return a.shelf.Listen(ctx, net.ListenConfig{}, network, addr)
 }
 
 // onHealthPortError reports a healthCheckNodePort that cannot be bound, as

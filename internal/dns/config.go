@@ -1,9 +1,11 @@
 package dns
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -26,6 +28,9 @@ type Config struct {
 	// Addrs are where the server listens, UDP and TCP. Each must be one specific
 	// address: an answer must come from the address that was asked.
 	Addrs []netip.AddrPort
+	// Listen and ListenPacket open sockets; nil = net's.
+	Listen       func(ctx context.Context, c net.ListenConfig, network, addr string) (net.Listener, error)
+	ListenPacket func(ctx context.Context, c net.ListenConfig, network, addr string) (net.PacketConn, error)
 	// Intercepted are addresses to listen on where only queries arrive that package
 	// intercept has led there: who sends them has been found to be a pod.
 	Intercepted []netip.AddrPort
@@ -106,6 +111,16 @@ func (c *Config) fillOptional() {
 	}
 	if c.Cluster == nil {
 		c.Cluster = func() []netip.AddrPort { return nil }
+	}
+	if c.Listen == nil {
+		c.Listen = func(ctx context.Context, l net.ListenConfig, network, addr string) (net.Listener, error) {
+			return l.Listen(ctx, network, addr)
+		}
+	}
+	if c.ListenPacket == nil {
+		c.ListenPacket = func(ctx context.Context, l net.ListenConfig, network, addr string) (net.PacketConn, error) {
+			return l.ListenPacket(ctx, network, addr)
+		}
 	}
 	if c.Stale == nil {
 		c.Stale = func() bool { return false }

@@ -65,26 +65,26 @@ func (s *Server) open(ctx context.Context) *sockets {
 
 func (s *Server) openAll(ctx context.Context, k *sockets) error {
 	for _, a := range s.cfg.Addrs {
-		if err := k.openOne(ctx, a, false); err != nil {
+		if err := s.openOne(ctx, k, a, false); err != nil {
 			return err
 		}
 	}
 	for _, a := range s.cfg.Intercepted {
-		if err := k.openOne(ctx, a, true); err != nil {
+		if err := s.openOne(ctx, k, a, true); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (k *sockets) openOne(ctx context.Context, a netip.AddrPort, intercepted bool) error {
+func (s *Server) openOne(ctx context.Context, k *sockets, a netip.AddrPort, intercepted bool) error {
 	family := "6"
 	if a.Addr().Is4() {
 		family = "4"
 	}
 	var one net.ListenConfig
 	one.SetMultipathTCP(false) // Go's default; nobody asks DNS over several paths
-	l, err := one.Listen(ctx, "tcp"+family, a.String())
+	l, err := s.cfg.Listen(ctx, one, "tcp"+family, a.String())
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (k *sockets) openOne(ctx context.Context, a netip.AddrPort, intercepted boo
 	// Several sockets, so that several threads read; the kernel spreads clients over them.
 	shared := net.ListenConfig{Control: reusePort}
 	for range udpReaders() {
-		u, err := shared.ListenPacket(ctx, "udp"+family, a.String())
+		u, err := s.cfg.ListenPacket(ctx, shared, "udp"+family, a.String())
 		if err != nil {
 			return err
 		}

@@ -71,8 +71,9 @@ func (s *Server) Run(ctx context.Context) error {
 	wg.Go(func() { s.checkDomain(ctx) })
 	wg.Go(func() { s.forward.watch(ctx) })
 	wg.Go(func() { s.cluster.watch(ctx) })
+	var readers sync.WaitGroup
 	for _, u := range socks.udp {
-		wg.Go(func() { s.serveUDP(ctx, u) })
+		readers.Go(func() { s.serveUDP(ctx, u) })
 	}
 	conns := newConnLimit(s.metrics)
 	for _, l := range socks.tcp {
@@ -80,7 +81,11 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	close(s.ready)
 	<-ctx.Done()
-	socks.close() // ends the readers
+	for _, u := range socks.udp { // a question that has been read is answered
+		_ = u.SetReadDeadline(time.Now())
+	}
+	readers.Wait()
+	socks.close()
 	conns.closeAll()
 	s.forward.asking.Wait()
 	s.cluster.asking.Wait()

@@ -19,20 +19,31 @@ type ServerParams struct {
 	Name     string         // "healthz", for errors and logs
 	Addr     netip.AddrPort // invalid = off
 	Handler  http.Handler
-	HardFail bool // give up when the address cannot be bound
-	Profiles bool // answers may take as long as a profile does
+	HardFail bool       // give up when the address cannot be bound
+	Profiles bool       // answers may take as long as a profile does
+	Listen   ListenFunc // nil = net's
 	Log      *slog.Logger
+}
+
+// ListenFunc opens a socket, as net.Listen does.
+type ListenFunc func(ctx context.Context, network, addr string) (net.Listener, error)
+
+func (f ListenFunc) orNet() ListenFunc {
+	if f == nil {
+		return new(net.ListenConfig).Listen
+	}
+	return f
 }
 
 // Server serves HTTP on one address.
 type Server struct {
 	p      ServerParams
-	listen func(ctx context.Context, network, addr string) (net.Listener, error)
+	listen ListenFunc
 }
 
 // NewServer makes a Server.
 func NewServer(p ServerParams) *Server {
-	return &Server{p: p, listen: new(net.ListenConfig).Listen}
+	return &Server{p: p, listen: p.Listen.orNet()}
 }
 
 // Run serves until ctx ends and then gives nil. An address that cannot be bound

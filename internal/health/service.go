@@ -27,6 +27,7 @@ type ServiceHealthParams struct {
 	// OnBindError is called once for each Service and port that cannot be bound,
 	// on Run's goroutine; the bind is tried again every 5 s.
 	OnBindError func(svc model.ServiceKey, port uint16, err error)
+	Listen      ListenFunc // nil = net's
 	Log         *slog.Logger
 }
 
@@ -37,7 +38,7 @@ type ServiceHealthParams struct {
 // opened and closed by Run's goroutine, so that the engine waits for none.
 type ServiceHealth struct {
 	p      ServiceHealthParams
-	listen func(ctx context.Context, network, addr string) (net.Listener, error)
+	listen ListenFunc
 	bell   chan struct{} // size 1: something was set
 
 	mu    sync.RWMutex
@@ -65,7 +66,7 @@ type socket struct {
 // NewServiceHealth makes a ServiceHealth that serves nothing yet.
 func NewServiceHealth(p ServiceHealthParams) *ServiceHealth {
 	return &ServiceHealth{
-		p: p, listen: new(net.ListenConfig).Listen, bell: make(chan struct{}, 1),
+		p: p, listen: p.Listen.orNet(), bell: make(chan struct{}, 1),
 		want: map[model.ServiceKey]ServicePort{},
 		open: map[socket]*http.Server{}, closers: map[socket]net.Listener{}, reported: map[claim]bool{},
 	}

@@ -1,0 +1,130 @@
+package handover
+
+import (
+	"context"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// itemShelf is the Kind of a Shelf's Items; Key: network and address.
+const itemShelf = "shelf"
+
+// Shelf opens the sockets at which a process is asked, and knows them: the next process
+// goes on with the same ones, so that whoever asks meanwhile waits in the kernel's queue.
+// The zero value is empty.
+type Shelf struct {
+	mu   sync.Mutex
+	open []shelved
+	had  map[string][]*os.File // of the process before this one, not asked for yet
+}
+
+type shelved struct {
+	key  string
+	sock filer
+}
+
+type filer interface {
+	syscall.Conn
+	File() (*os.File, error)
+}
+
+// Listen opens a stream's socket, or gives the one that was there before.
+func (s *Shelf) Listen(ctx context.Context, c net.ListenConfig, network, addr string) (net.Listener, error) {
+	return shelve(s, network+" "+addr, net.FileListener, func() (net.Listener, error) { return c.Listen(ctx, network, addr) })
+}
+
+// ListenPacket does the same for datagrams.
+func (s *Shelf) ListenPacket(ctx context.Context, c net.ListenConfig, network, addr string) (net.PacketConn, error) {
+	return shelve(s, network+" "+addr, net.FilePacketConn, func() (net.PacketConn, error) { return c.ListenPacket(ctx, network, addr) })
+}
+
+func shelve[S any](s *Shelf, key string, again func(*os.File) (S, error), fresh func() (S, error)) (sock S, err error) {
+	f := s.take(key)
+	if f != nil {
+		sock, err = again(f)
+		_ = f.Close()
+	}
+	if f == nil || err != nil {
+		sock, err = fresh()
+	}
+	if known, ok := any(sock).(filer); ok && err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open = append(slices.DeleteFunc(s.open, func(x shelved) bool { return closed(x.sock) }), shelved{key, known})
+	}
+	return sock, err
+}
+
+// closed tells whether its owner has closed a socket.
+func closed(c filer) bool {
+	raw, err := c.SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
+}
+
+// take gives a socket that was there before; nil if there is none.
+func (s *Shelf) take(key string) *os.File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.had[key]
+	if len(list) == 0 {
+		return nil
+	}
+	s.had[key] = list[1:]
+	return list[0]
+}
+
+// Estate names the open sockets, as Giver does.
+func (s *Shelf) Estate(emit func(Item) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.open {
+		f, err := x.sock.File()
+		if err != nil { // closed
+			continue
+		}
+		if err := emit(Item{Kind: itemShelf, Key: x.key, File: f}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Inherit takes another Shelf's Items, and leaves those of others. The Items' files stay
+// the caller's.
+func (s *Shelf) Inherit(items []Item) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.had = map[string][]*os.File{}
+	for i := range items {
+		it := &items[i]
+		if it.Kind != itemShelf || it.File == nil {
+			continue
+		}
+		fd, err := number(it.File)
+		if err == nil {
+			fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		}
+		if err != nil {
+			return err
+		}
+		s.had[it.Key] = append(s.had[it.Key], os.NewFile(uintptr(fd), it.Key))
+	}
+	return nil
+}
+
+// Drop closes the sockets that nobody has asked for: who asks there is refused again.
+func (s *Shelf) Drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, list := range s.had {
+		for _, f := range list {
+			_ = f.Close()
+		}
+	}
+	s.had = nil
+}
