@@ -68,6 +68,10 @@ bench: deps build ## sync, memory, answers of the commands: [SIZES="1000 10000"]
 bench-peers: deps build ## beside upstream kube-proxy on one API server: SIZES="1000 10000" E=10
 	@bash bench/peers/run.sh
 
+.PHONY: bench-userspace
+bench-userspace: ## userspace mode beside HAProxy and nginx: FOR=2s ROUNDS=3 OUT=file (one minute)
+	@bash bench/userspace/run.sh
+
 .PHONY: experiment-headless
 experiment-headless: deps ## the 40-140 s experiment: real ZeroMQ, CoreDNS beside our DNS (10 min a round)
 	@bash test/headless/run.sh

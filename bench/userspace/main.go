@@ -1,0 +1,138 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// subject is one who carries: at short the endpoint answers a byte with a byte, at bulk it
+// takes everything. Process 0 is nobody: clients meet the endpoints themselves.
+type subject struct {
+	name, short, bulk string
+	pid               int
+}
+
+// row is what one round has given.
+type row struct {
+	Subject    string  `json:"subject"`
+	Round      int     `json:"round"`
+	MBPerS     float64 `json:"mb_per_s"`
+	CPUPerGB   float64 `json:"cpu_s_per_gb"`
+	ConnPerS   float64 `json:"connections_per_s"`
+	P50ms      float64 `json:"p50_ms"`
+	P99ms      float64 `json:"p99_ms"`
+	CPUPerConn float64 `json:"cpu_us_per_connection"`
+	Failed     int     `json:"failed"`
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/userspace:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	short := flag.String("short", "127.0.0.1:19001", "where the endpoint listens that answers a byte")
+	bulk := flag.String("bulk", "127.0.0.1:19002", "where the endpoint listens that takes everything")
+	length := flag.Duration("for", 2*time.Second, "how long each measurement is")
+	rounds := flag.Int("rounds", 3, "rounds; the table has the medians")
+	workers := flag.Int("workers", 16, "clients at once of short connections")
+	streams := flag.Int("streams", 4, "long connections at once")
+	serve := flag.Bool("serve", false, "be the endpoints, and nothing else")
+	out := flag.String("out", "", "file for the rows, as JSON")
+	flag.Parse()
+	if *serve {
+		return endpoints(*short, *bulk)
+	}
+	subjects, err := parse(flag.Args())
+	if err != nil {
+		return err
+	}
+	var rows []row
+	for n := range *rounds {
+		for _, s := range subjects {
+			r, err := measure(s, *length, *workers, *streams)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			r.Round = n + 1
+			rows = append(rows, r)
+		}
+	}
+	table(subjects, rows)
+	if *out == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(rows, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(*out, append(text, '\n'), 0o644)
+}
+
+// parse reads name,short,bulk,pid.
+func parse(args []string) (out []subject, err error) {
+	for _, a := range args {
+		f := strings.Split(a, ",")
+		if len(f) != 4 {
+			return nil, fmt.Errorf("%q is not name,short,bulk,pid", a)
+		}
+		s := subject{name: f[0], short: f[1], bulk: f[2]}
+		if s.pid, err = strconv.Atoi(f[3]); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func measure(s subject, length time.Duration, workers, streams int) (row, error) {
+	out := row{Subject: s.name}
+	before := cpu(s.pid)
+	bytes, took, err := pour(s.bulk, length, streams)
+	if err != nil {
+		return out, err
+	}
+	out.MBPerS = float64(bytes) / 1e6 / took.Seconds()
+	out.CPUPerGB = (cpu(s.pid) - before).Seconds() / (float64(bytes) / 1e9)
+	before = cpu(s.pid)
+	times, failed, took := visits(s.short, length, workers)
+	if len(times) == 0 {
+		return out, fmt.Errorf("none of %d connections to %s was answered", failed, s.short)
+	}
+	slices.Sort(times)
+	out.Failed, out.ConnPerS = failed, float64(len(times))/took.Seconds()
+	out.P50ms, out.P99ms = millis(times[len(times)/2]), millis(times[len(times)*99/100])
+	out.CPUPerConn = float64((cpu(s.pid) - before).Microseconds()) / float64(len(times))
+	return out, nil
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// table prints the medians.
+func table(subjects []subject, rows []row) {
+	fmt.Println("| | MB/s | CPU s/GB | connections/s | p50 ms | p99 ms | CPU µs/connection | failed |\n|---|---|---|---|---|---|---|---|")
+	for _, s := range subjects {
+		median := func(of func(*row) float64) float64 {
+			var all []float64
+			for i := range rows {
+				if rows[i].Subject == s.name {
+					all = append(all, of(&rows[i]))
+				}
+			}
+			slices.Sort(all)
+			return all[len(all)/2]
+		}
+		fmt.Printf("| %s | %.0f | %.3f | %.0f | %.2f | %.2f | %.0f | %.0f |\n", s.name, median(func(r *row) float64 { return r.MBPerS }),
+			median(func(r *row) float64 { return r.CPUPerGB }), median(func(r *row) float64 { return r.ConnPerS }),
+			median(func(r *row) float64 { return r.P50ms }), median(func(r *row) float64 { return r.P99ms }),
+			median(func(r *row) float64 { return r.CPUPerConn }), median(func(r *row) float64 { return float64(r.Failed) }))
+	}
+}
