@@ -96,6 +96,9 @@ type Caps struct {
 	Pace int
 	// MaxBackends is how many backends of one Frontend are served; 0 is no limit.
 	MaxBackends int
+	// Inert tells that an object does nothing unless another leads to it, as a chain
+	// without a hook; nil: none is. Pure.
+	Inert func(Key) bool
 	// DropsStrays: what is sent to an address of the cluster's Service ranges that no
 	// Service has is dropped.
 	DropsStrays bool

@@ -77,7 +77,11 @@ func (t *Tracker[K, O]) requeue(now time.Time) {
 			}
 		}
 	}
+	t.orphans = nil
 	for _, e := range t.entries {
+		if t.isOrphan(e) && t.p.Inert != nil && t.p.Inert(e.key) {
+			t.orphans = append(t.orphans, e)
+		}
 		switch {
 		case e.refs > 0:
 		case t.isHeld(e):

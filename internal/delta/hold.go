@@ -89,6 +89,13 @@ func (t *Tracker[K, O]) Hold(owner O, now time.Time) {
 			hold(e)
 		}
 	}
+	if len(t.before[owner]) == 0 { // what it had before we were started may lead to any of these
+		for _, e := range t.orphans {
+			if t.isOrphan(e) {
+				hold(e)
+			}
+		}
+	}
 	delete(t.before, owner)
 	delete(t.owners, owner)
 	t.held[owner] = keep
@@ -102,6 +109,11 @@ func (t *Tracker[K, O]) Hold(owner O, now time.Time) {
 		}
 		t.overrule(e)
 	}
+}
+
+// isOrphan tells whether a key is there that nobody has wanted since we were started.
+func (t *Tracker[K, O]) isOrphan(e *entry[K, O]) bool {
+	return e.refs == 0 && e.first == nil && e.have != ""
 }
 
 // givenUpByOthers gives, of what an owner wants, the keys that were another's when
@@ -169,11 +181,11 @@ func (t *Tracker[K, O]) Spare(keys []K) (any bool) {
 	return any
 }
 
-// LetGo gives up keys that nobody wants and that are held but cannot be put back. It
-// tells whether there were any.
-func (t *Tracker[K, O]) LetGo(keys []K, now time.Time) (any bool) {
+// LetGo gives up keys that nobody wants and that are held but cannot be put back, or, in
+// a rebuild, that cannot be written anew. It tells whether there were any.
+func (t *Tracker[K, O]) LetGo(keys []K, anew bool, now time.Time) (any bool) {
 	for _, k := range keys {
-		if e := t.entries[k]; e != nil && e.refs == 0 && e.have != e.want && t.isHeld(e) {
+		if e := t.entries[k]; e != nil && e.refs == 0 && (anew || e.have != e.want) && t.isHeld(e) {
 			delete(t.holders, e)
 			t.unwanted(e, now)
 			any = true

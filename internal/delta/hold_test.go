@@ -257,6 +257,25 @@ func TestSpare(t *testing.T) {
 	expectHave(t, tr)
 }
 
+// What nobody has wanted since the start, and does nothing by itself, is kept for an
+// owner in quarantine of whom it may have been; the rest goes. It goes with the owner's
+// next good state.
+func TestHoldKeepsOrphans(t *testing.T) {
+	tr := newTracker()
+	tr.p.Inert = func(k string) bool { return k[0] == 'c' }
+	tr.Set("a", objects("x", "bad", "c1", "1"), t0)
+	tr.Set("b", objects("c2", "1"), t0)
+	tr.ReplaceActual(maps.All(map[string]string{"x": "to c3", "c1": "0", "c2": "1", "c3": "old", "y": "stray"}), t0)
+	tr.Set("b", nil, t0) // so c2 has been somebody's
+	tr.Hold("a", t0)
+	expectHave(t, tr, "c1:0", "c3:old", "x:to c3")
+	tr.Set("a", objects("x", "bad", "c1", "1"), t0) // it is tried again
+	tr.Hold("a", t0)
+	expectHave(t, tr, "c1:0", "c3:old", "x:to c3")
+	tr.Set("a", objects("x", "good", "c1", "1"), t0)
+	expectHave(t, tr, "c1:1", "x:good")
+}
+
 // What is held and cannot be put back is given up; what is there is not.
 func TestLetGo(t *testing.T) {
 	tr := newTracker()
@@ -266,10 +285,14 @@ func TestLetGo(t *testing.T) {
 	tr.Hold("a", t0)
 	tr.ReplaceActual(maps.All(map[string]string{"y": "1"}), t0)
 	expectPending(t, tr, "x:>to c")
-	if !tr.LetGo([]string{"x", "y", "unknown"}, t0) || tr.LetGo([]string{"x", "y"}, t0) {
+	if !tr.LetGo([]string{"x", "y", "unknown"}, false, t0) || tr.LetGo([]string{"x", "y"}, false, t0) {
 		t.Error("a key is let go, and only once")
 	}
 	expectHave(t, tr, "y:1")
+	if !tr.LetGo([]string{"x", "y"}, true, t0) {
+		t.Error("what a rebuild cannot write is let go")
+	}
+	expectPending(t, tr, "y:1>")
 	tr.Set("a", nil, t0)
 	expectHave(t, tr)
 }

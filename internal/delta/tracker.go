@@ -36,6 +36,8 @@ type Params[K comparable] struct {
 	Rank func(K) uint8
 	// Linger is how long an unwanted key is kept before it becomes pending.
 	Linger func(K) time.Duration
+	// Inert tells that a key does nothing unless another key leads to it; nil: none is.
+	Inert func(K) bool
 }
 
 // Tracker is a table of keys with what is wanted (desired), what is there (actual),
@@ -54,6 +56,7 @@ type Tracker[K comparable, O comparable] struct {
 	lingering map[*entry[K, O]]time.Time
 	held      map[O][]*entry[K, O]            // what an owner in quarantine keeps
 	holders   map[*entry[K, O]]map[O]struct{} // the same by key
+	orphans   []*entry[K, O]                  // inert keys that the last Load found and nobody wanted
 }
 
 type entry[K comparable, O comparable] struct {

@@ -37,6 +37,8 @@ type Params struct {
 	Pace     int
 	Audit    time.Duration // comparison with the kernel even without an alarm (1 h)
 	ChunkOps int           // kernel operations per transaction while building (12 000)
+	// Inert is that of the driver's Caps.
+	Inert func(dataplane.Key) bool
 	// MaxBackends is how many backends of a Frontend the driver serves; 0 is no limit.
 	MaxBackends int
 	// Unsupported is dataplane.Caps.Unsupported.
@@ -123,7 +125,7 @@ func New(p Params) *Engine {
 		e.waiting[s] = false
 	}
 	e.tr = delta.New[dataplane.Key, owner](delta.Params[dataplane.Key]{
-		Width: p.Driver.Width, Linger: p.Driver.Linger,
+		Width: p.Driver.Width, Linger: p.Driver.Linger, Inert: p.Inert,
 		Rank: func(k dataplane.Key) uint8 { return uint8(k.Kind) },
 	})
 	return e

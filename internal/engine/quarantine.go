@@ -35,7 +35,7 @@ func (e *Engine) putAside(bad *dataplane.InvalidError) (aside, eased bool) {
 	}
 	now := e.p.Now()
 	eased = e.tr.Spare(bad.Keys)
-	eased = e.tr.LetGo(bad.Keys, now) || eased
+	eased = e.tr.LetGo(bad.Keys, e.belief == broken, now) || eased
 	for o, keys := range owners {
 		q := e.held[o]
 		if q == nil {

@@ -30,18 +30,22 @@ type agent struct {
 }
 
 // poisoned makes the kernel refuse one Service for as long as it is on: ranges that
-// lie one inside the other are refused by a set of ranges. And it says once that both
-// families must be made anew, when full is on.
+// lie one inside the other are refused by a set of ranges. And while full is on it says
+// that both families must be made anew, until one is.
 type poisoned struct {
 	dataplane.Driver
 	on, full *atomic.Bool
 }
 
 func (p poisoned) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applied, error) {
-	if p.full.Swap(false) {
+	if p.full.Load() && len(b.Rebuild) == 0 {
 		return dataplane.Applied{}, &dataplane.RebuildError{Families: []model.Family{model.IPv4, model.IPv6}, Why: "a test says so"}
 	}
-	return p.Driver.Apply(ctx, b)
+	done, err := p.Driver.Apply(ctx, b)
+	if err == nil && len(b.Rebuild) > 0 {
+		p.full.Store(false)
+	}
+	return done, err
 }
 
 // poisonedKey is the Service that may be refused.
@@ -67,9 +71,11 @@ type settings struct {
 func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
 	t.Helper()
 	a := &agent{mail: mailbox.New()}
+	caps, err := nftables.New(nftables.Params{Kernel: nft.NewFake()}).Probe(t.Context()) // the real one may be faulty
+	check(t, err)
 	e := engine.New(engine.Params{
 		Driver: poisoned{nftables.New(nftables.Params{Kernel: k}), s.poison, s.full}, MinSync: s.minSync, Families: []model.Family{model.IPv4, model.IPv6},
-		Mailbox: a.mail, NodeName: "n", Sources: []string{"test"}, ChunkOps: 40, // several chunks to a build
+		Mailbox: a.mail, NodeName: "n", Sources: []string{"test"}, Inert: caps.Inert, ChunkOps: 40, // several chunks to a build
 		View: policy.ViewInputs{NodePortPrimary: s.primary, MasqueradeBit: 14,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}},
 		OnTurn: func(tu *engine.Turn) {

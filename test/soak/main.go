@@ -57,7 +57,7 @@ func run(ctx context.Context, binary string, length time.Duration, seed uint64) 
 		return err
 	}
 	defer a.proc.Kill()
-	rep := &report{w: w, t: &traffic{w: w, lab: lab, kind: map[string]*count{}}, log: a.log}
+	rep := &report{w: w, t: &traffic{w: w, lab: lab, late: &starving{}, kind: map[string]*count{}}, log: a.log}
 	rep.writes, _ = a.metric(ctx, "fairlead_operations_total")
 	if err := rep.soak(ctx, a, length, seed); err != nil {
 		return err
@@ -87,6 +87,7 @@ func (r *report) soak(ctx context.Context, a *agent, length time.Duration, seed 
 	}
 	g.Go(func() (err error) { r.samples, err = measure(changing, a); return err })
 	g.Go(func() error { return r.w.churn(changing) })
+	g.Go(func() error { return r.t.late.run(asking, a) })
 	g.Go(func() error {
 		defer stopAsking()
 		<-changing.Done()

@@ -15,7 +15,7 @@ const (
 	askers         = 6
 	flows          = 40
 	// grace is how long an endpoint may go on to get new connections after its file was written without it.
-	// On an idle machine it is some 10 ms; the report has the longest.
+	// On an idle machine it is some 10 ms; the report has the longest. What the agent waits for a processor in that time comes on top.
 	grace = 10 * time.Second
 	// patience of one request: a SYN that is lost is sent again after 1 s, 3 s and 7 s.
 	patience = 10 * time.Second

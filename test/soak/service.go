@@ -97,12 +97,12 @@ func (s *service) note(before []endpoint) {
 			s.removed = append(s.removed, removal{e.pod.Name, now})
 		}
 	}
-	s.removed = slices.DeleteFunc(s.removed, func(x removal) bool { return now.Sub(x.at) > time.Minute })
+	s.removed = slices.DeleteFunc(s.removed, func(x removal) bool { return now.Sub(x.at) > 5*time.Minute })
 }
 
 // entitled tells whether a pod may answer a request that began at start: it is in the list, or it left (and how long before) not longer ago
-// than grace.
-func (s *service) entitled(pod string, start time.Time) (ok bool, ago time.Duration) {
+// than is allowed.
+func (s *service) entitled(pod string, start time.Time, allowed func(time.Time) time.Duration) (ok bool, ago time.Duration) {
 	if slices.ContainsFunc(s.endpoints, func(e endpoint) bool { return e.pod.Name == pod && e.state == "ready" }) {
 		return true, 0
 	}
@@ -110,9 +110,10 @@ func (s *service) entitled(pod string, start time.Time) (ok bool, ago time.Durat
 	for _, x := range s.removed {
 		if x.pod == pod {
 			ago = min(ago, max(start.Sub(x.at), 0))
+			ok = ok || start.Sub(x.at) <= allowed(x.at)
 		}
 	}
-	return ago <= grace, ago
+	return ok, ago
 }
 
 // leftSince tells whether the pod (any, if "") left after a time.

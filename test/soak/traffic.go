@@ -15,6 +15,7 @@ import (
 type traffic struct {
 	w    *world
 	lab  *netlab.Lab
+	late *starving
 	mu   sync.Mutex
 	kind map[string]*count // by kind of request
 	lag  time.Duration     // the longest time between an endpoint's leaving and the last request it was given
@@ -137,9 +138,9 @@ func (t *traffic) note(q question, start time.Time, rep netlab.Reply) {
 	t.w.mu.Lock()
 	entitled, ago := true, time.Duration(0)
 	if rep.Outcome == netlab.Answered && !start.IsZero() {
-		entitled, ago = q.s.entitled(rep.Backend, start)
+		entitled, ago = q.s.entitled(rep.Backend, start, t.late.grace)
 	}
-	inFlight := q.s.proto == "UDP" && q.s.leftSince("", start.Add(-grace))
+	inFlight := q.s.proto == "UDP" && q.s.leftSince("", start.Add(-t.late.grace(start.Add(-grace))))
 	t.w.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()

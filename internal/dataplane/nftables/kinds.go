@@ -56,6 +56,11 @@ const (
 // firstElement is the lowest kind that is an element of a set.
 const firstElement = kindStray
 
+// inert tells whether an object does nothing unless another leads to it.
+func inert(k dataplane.Key) bool {
+	return k.Kind == kindClients || k.Kind == kindLeafChain || k.Kind == kindOuterChain || k.Kind == kindStickyRules
+}
+
 // shape says how the elements of a set make up objects.
 type shape uint8
 

@@ -19,7 +19,7 @@ import (
 // crash leaves a trace. A family that fails is not served; if none is left the
 // error says what is missing.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
-	caps := dataplane.Caps{MaxBackends: maxSlots, DropsStrays: true}
+	caps := dataplane.Caps{MaxBackends: maxSlots, Inert: inert, DropsStrays: true}
 	var problems []error
 	for _, f := range bothFamilies {
 		if !d.serves(f) {
