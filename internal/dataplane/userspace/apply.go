@@ -106,8 +106,10 @@ func (d *Driver) setRoute(op *dataplane.Op) error {
 	case d.p.Routes == nil: // left by a mode with addresses of its own
 		return nil
 	case op.Want == "":
+		delete(d.routes, a)
 		return d.p.Routes.Delete(a)
 	}
+	d.routes[a] = struct{}{}
 	return d.p.Routes.Add(a)
 }
 

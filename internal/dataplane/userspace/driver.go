@@ -22,6 +22,8 @@ type Routes interface {
 	Add(netip.Addr) error
 	Delete(netip.Addr) error
 	List() ([]netip.Addr, error)
+	// Watch calls changed when it has begun, and after each route that has gone.
+	Watch(ctx context.Context, changed func()) error
 }
 
 // Params configure a Driver.
@@ -45,7 +47,8 @@ type Driver struct {
 	where   map[model.Family]string
 	targets map[string]*target
 	sockets map[string]*socket
-	waits   bool // for Begin: no socket is opened before
+	routes  map[netip.Addr]struct{} // that are there, as far as we know
+	waits   bool                    // for Begin: no socket is opened before
 	legacy  legacy
 	giving  bool // Pause: nothing may change
 	broken  bool // an Apply failed half-way: what is held is not what was committed
@@ -86,7 +89,8 @@ func New(p Params) *Driver {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{p: p, where: map[model.Family]string{}, targets: map[string]*target{}, sockets: map[string]*socket{}}
+	return &Driver{p: p, where: map[model.Family]string{}, targets: map[string]*target{}, sockets: map[string]*socket{},
+		routes: map[netip.Addr]struct{}{}}
 }
 
 // Name implements dataplane.Driver.
@@ -113,15 +117,25 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 	return k.String()
 }
 
-// Watch implements dataplane.Driver: nobody else can write sockets of this process.
-// What it does instead is to open those again that wait for their port.
-func (d *Driver) Watch(ctx context.Context, _ func()) error {
+// Watch implements dataplane.Driver: of what is ours somebody else can write the routes
+// alone. Besides, it opens those sockets again that wait for their port.
+func (d *Driver) Watch(ctx context.Context, changed func()) error {
+	ctx, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stop()
+	lost := make(chan error, 1) // size 1: nobody may wait for it any more
+	if d.p.Routes != nil {
+		watching.Go(func() { lost <- d.p.Routes.Watch(ctx, changed) })
+	}
 	tick := time.NewTicker(d.p.Retry)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case err := <-lost:
+			return err
 		case <-tick.C:
 			d.retry()
 		}

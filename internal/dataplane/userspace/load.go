@@ -17,7 +17,9 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 		if err != nil {
 			return err
 		}
+		clear(d.routes)
 		for _, a := range list {
+			d.routes[a] = struct{}{}
 			emit(dataplane.Key{Kind: kindRoute, Family: model.FamilyOf(a), ID: a.String()}, present)
 		}
 	}
@@ -45,9 +47,22 @@ func (d *Driver) held(emit func(dataplane.Key, string)) {
 	}
 }
 
-// Changed implements dataplane.Driver.
+// Changed implements dataplane.Driver: an Apply has failed, or a route is gone.
 func (d *Driver) Changed(context.Context) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.broken, nil
+	if d.broken || len(d.routes) == 0 || d.p.Routes == nil {
+		return d.broken, nil
+	}
+	list, err := d.p.Routes.List()
+	if err != nil {
+		return false, err
+	}
+	here := 0
+	for _, a := range list {
+		if _, ours := d.routes[a]; ours {
+			here++
+		}
+	}
+	return here < len(d.routes), nil
 }

@@ -123,3 +123,9 @@ func (r *fakeRoutes) List() ([]netip.Addr, error) {
 	defer r.mu.Unlock()
 	return slices.Clone(r.list), nil
 }
+
+func (r *fakeRoutes) Watch(ctx context.Context, changed func()) error {
+	changed()
+	<-ctx.Done()
+	return nil
+}

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -66,4 +67,34 @@ func (l *Locals) List() (out []netip.Addr, err error) {
 		}
 	}
 	return out, nil
+}
+
+// Watch calls changed when it has begun, and then after each of our routes that goes, no
+// matter who deletes it, until ctx ends. It may be called on any thread of the namespace.
+func (l *Locals) Watch(ctx context.Context, changed func()) error {
+	lost := make(chan error, 1) // size 1: the first error tells
+	updates := make(chan netlink.RouteUpdate)
+	err := netlink.RouteSubscribeWithOptions(updates, ctx.Done(), netlink.RouteSubscribeOptions{ErrorCallback: func(err error) {
+		select {
+		case lost <- err:
+		default:
+		}
+	}})
+	if err != nil {
+		return fmt.Errorf("subscribe to route changes: %w", err)
+	}
+	changed()
+	for u := range updates {
+		if u.Type == unix.RTM_DELROUTE && u.Protocol == localProtocol {
+			changed()
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	select {
+	case err = <-lost:
+	default:
+	}
+	return errors.Join(ErrLost, err)
 }
