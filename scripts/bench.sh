@@ -25,8 +25,8 @@ if [ "$mode" = nftables ]; then # in an iptables mode a Service of 50 000 endpoi
 fi
 commands_size=${COMMANDS-10000} # Services of ten endpoints each; "" for none
 if [ -n "$commands_size" ]; then
-	echo "== the answers of status, explain and audit"
-	bash -c 'unshare -n bash -c "ip link set lo up && bin/bench-sync -commands $2 -mode $1 -n $3"; exit $?' _ "$mode" "${FAIRLEAD_BIN:-bin/fairlead}" "$commands_size"
+	echo "== the answers of status, explain and audit" # exec: bench/sync compares its namespace with its parent's
+	bash -c 'unshare -n bash -c "ip link set lo up && exec bin/bench-sync -commands $2 -mode $1 -n $3"; exit $?' _ "$mode" "${FAIRLEAD_BIN:-bin/fairlead}" "$commands_size"
 fi
 echo "CPU in ms (user+system of the whole agent, its programs and kernel work on its batches included); memory in MB"
 bin/bench-sync -table < "$out"

@@ -105,7 +105,7 @@ func (c *commands) explain(ctx context.Context, i int, e *inspect.Explanation) e
 		return err
 	}
 	if e.Outcome != "forward" || e.Kernel == nil || len(e.Kernel.Differ) > 0 || e.Kernel.Err != "" {
-		return fmt.Errorf("svc-%d: %s", i, e.Summary)
+		return fmt.Errorf("svc-%d: %s; in the kernel: %+v", i, e.Summary, e.Kernel)
 	}
 	return nil
 }

@@ -6,24 +6,23 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
-	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/kernel/iptables"
 )
 
-// Compare implements dataplane.Driver. It has each table printed once that an object is
-// in, or leads from: a program that lists one chain costs as much, and there are dozens
-// of chains. Of what is printed only these chains are kept.
+// Compare implements dataplane.Driver. It looks at each chain once that an object is in, or
+// leads from.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	listed := map[chainRef][]string{}
 	for i := range want {
 		ref, _ := chainOf(want[i].Key)
 		listed[ref] = nil
 	}
-	for _, f := range [...]model.Family{model.IPv4, model.IPv6} {
-		for _, t := range tables {
-			if err := d.printed(ctx, f, t, listed); err != nil {
-				return fmt.Errorf("compare: %w", err)
-			}
-		}
+	read := d.printed
+	if d.k.Backend() == iptables.NFT {
+		read = d.listed
+	}
+	if err := read(ctx, listed); err != nil {
+		return fmt.Errorf("compare: %w", err)
 	}
 	for i := range want {
 		ref, rule := chainOf(want[i].Key)
@@ -34,35 +33,47 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 	return nil
 }
 
-// printed fills in those chains of one table that are asked for and there: rules, or an
-// empty list.
-func (d *Driver) printed(ctx context.Context, f model.Family, t table, listed map[chainRef][]string) error {
-	asked := false
-	for ref := range listed {
-		asked = asked || ref.family == f && ref.table == t
+// listed fills in the chains that are asked for and there, one by one: with nf_tables the
+// programs ask the kernel for one chain, and to print a table takes seconds where there
+// are a thousand Services.
+func (d *Driver) listed(ctx context.Context, chains map[chainRef][]string) (err error) {
+	for ref := range chains {
+		if chains[ref], err = d.k.List(ctx, kernelFamily(ref.family), ref.table.String(), ref.chain); err != nil {
+			return err
+		}
 	}
-	if !asked {
-		return nil
+	return nil
+}
+
+// printed does the same by printing each table in which one is once: with x_tables the
+// programs read the whole table to list one chain of it.
+func (d *Driver) printed(ctx context.Context, chains map[chainRef][]string) error {
+	asked := map[chainRef]bool{}
+	for ref := range chains {
+		asked[chainRef{family: ref.family, table: ref.table}] = true
 	}
-	return d.k.Save(ctx, kernelFamily(f), t.String(), func(line []byte) error {
-		name, declares := declared(line)
-		if !declares {
-			var ok bool
-			if name, _, ok = splitRule(line); !ok {
-				return nil
+	for at := range asked {
+		err := d.k.Save(ctx, kernelFamily(at.family), at.table.String(), func(line []byte) error {
+			name, declares := declared(line)
+			if !declares {
+				name, _, _ = splitRule(line)
 			}
+			ref := chainRef{at.family, at.table, string(name)}
+			list, wanted := chains[ref]
+			switch {
+			case !wanted:
+			case declares:
+				chains[ref] = []string{}
+			default:
+				chains[ref] = append(list, string(line))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		ref := chainRef{f, t, string(name)}
-		list, wanted := listed[ref]
-		switch {
-		case !wanted:
-		case declares:
-			listed[ref] = []string{}
-		default:
-			listed[ref] = append(list, string(line))
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // valueIn gives an object's value in a chain as it was listed; nil is a chain that is

@@ -8,10 +8,15 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// TestCompareReadsEachTableOnce: however many chains there are to look at, a table is printed once, and one in which nothing is asked
-// for is not.
+// ofLegacy has the programs of the legacy backend.
+type ofLegacy struct{ *iptables.Fake }
+
+func (ofLegacy) Backend() iptables.Backend { return iptables.Legacy }
+
+// TestCompareReadsEachTableOnce: with x_tables, however many chains there are to look at, a table is printed once, and one in which
+// nothing is asked for is not.
 func TestCompareReadsEachTableOnce(t *testing.T) {
-	k := iptables.NewCounter(iptables.NewFake())
+	k := iptables.NewCounter(ofLegacy{iptables.NewFake()})
 	d := New(Params{Kernel: k})
 	bed := builtOn(t, d)
 	bed.Sync(t)
