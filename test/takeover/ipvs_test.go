@@ -12,3 +12,13 @@ func needIPVS(t *testing.T) {
 		t.Skip("needs a kernel with IPVS") // only the kernels of test/vm have it
 	}
 }
+
+// TestMigrateIPVS has a running agent go to ipvs mode from each other mode and back. In an emulated machine that takes five minutes and more,
+// so it runs when it is asked for: FAIRLEAD_VM_FULL=1 RUN=TestMigrateIPVS make test-vm.
+func TestMigrateIPVS(t *testing.T) {
+	if os.Getenv("FAIRLEAD_VM_FULL") == "" {
+		t.Skip("takes minutes in an emulated machine: FAIRLEAD_VM_FULL=1 RUN=TestMigrateIPVS make test-vm") // it would be a fifth of make test
+	}
+	needIPVS(t)
+	migrating(t, newLab(t), []string{"ipvs", "iptables-nft", "ipvs", "iptables-legacy", "ipvs", "nftables"})
+}
