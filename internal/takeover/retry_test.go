@@ -9,6 +9,7 @@ import (
 	"time"
 
 	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
 // TestRemovalIsTriedAgain: who holds the lock of iptables for long does not keep the old proxy's rules for good.
@@ -36,6 +37,30 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 		t.Error(err)
 	}
 	if left := b.sh("iptables-legacy-save"); strings.Contains(left, "KUBE-SERVICES") {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// beside is a kernel in which somebody else writes before our next commits.
+type beside struct {
+	nft.Kernel
+	writes int
+}
+
+func (k *beside) Commit(ctx context.Context, b *nft.Batch) (nft.Generation, error) {
+	if k.writes--; k.writes >= 0 {
+		return 0, nft.ErrGeneration
+	}
+	return k.Kernel.Commit(ctx, b)
+}
+
+// TestEmptyTablesGoBesideWrites: tables of iptables that hold nothing any more go although somebody writes meanwhile.
+func TestEmptyTablesGoBesideWrites(t *testing.T) {
+	b := newBed(t)
+	b.sh("iptables-nft -t nat -N KUBE-SERVICES")
+	b.k.NFT = &beside{b.k.NFT, 3}
+	b.remove(KubeProxy)
+	if left := b.sh("nft list tables"); left != "" {
 		t.Errorf("left: %s", left)
 	}
 }
