@@ -18,7 +18,7 @@ func (a *agent) addConntrack() {
 		a.log.Warn("stale UDP flows will not be removed: cannot open conntrack", "error", err)
 		return
 	}
-	a.conntrack = conntrack.New(conntrack.Params{Table: table, Families: a.caps.Families, ResetGone: a.cfg.ResetGoneEndpoints, ResetOffloaded: a.offload != nil,
+	a.conntrack = conntrack.New(conntrack.Params{Table: table, Families: a.caps.Families, ResetGone: a.cfg.ResetGoneEndpoints || a.accelerates(),
 		Foreign: a.cfg.DNS.Addrs, Log: a.log.Logger, OnPass: a.onConntrackPass})
 	a.add("conntrack cleaner", func(ctx context.Context) error { a.conntrack.Run(ctx); return nil })
 }

@@ -34,7 +34,7 @@ import (
 // with flowtables only. They must be there.
 func constant() []string {
 	return []string{"fairlead_build_info", "kubernetes_build_info", "kubernetes_feature_enabled", "fairlead_affinity_clients", "fairlead_affinity_full",
-		"fairlead_offload_threshold_packets", "fairlead_offload_devices", "fairlead_offload_refused_total", "fairlead_offload_connections_total"}
+		"fairlead_offload_threshold_packets", "fairlead_offload_devices", "fairlead_offload_refused_total", "fairlead_offload_connections_total", "fairlead_offload_connections"}
 }
 
 // TestEveryMetricIsFed builds an agent as a user's configuration does, has happen to it

@@ -13,7 +13,6 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
-	"github.com/fairlead/fairlead/internal/metrics"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -65,23 +64,9 @@ func upLinks() ([]model.Link, error) {
 	return out, err
 }
 
-// countOffload feeds the metrics, on a connection of its own.
-func (a *agent) countOffload() {
-	if a.offload == nil {
-		return
-	}
-	k, err := nft.Open(nft.Config{})
-	a.metrics.Offload(func() metrics.Offload {
-		st := a.offload.Status()
-		out := metrics.Offload{Threshold: st.Threshold, Devices: st.Devices, Refused: st.Refused, TakenErr: err}
-		if err == nil {
-			ctx, stop := context.WithTimeout(context.Background(), countFor)
-			defer stop()
-			out.Taken, out.TakenErr = offload.Taken(ctx, k)
-		}
-		return out
-	})
-}
+// accelerates tells whether connections are taken past the rules. Then a connection to an endpoint that is gone ends, as with
+// --reset-gone-endpoints, on the fast path or not: one that is idle just then would be taken over again to where nobody is.
+func (a *agent) accelerates() bool { return a.offload != nil && a.offload.Status().Threshold > 0 }
 
 // offloadOf is what status says of the acceleration; nil: nobody asked for it.
 func (a *agent) offloadOf() *inspect.Offload {

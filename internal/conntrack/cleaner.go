@@ -19,8 +19,6 @@ type Params struct {
 	// ResetGone ends TCP connections too, to endpoints that exist no more
 	// (--reset-gone-endpoints): the client's next packet is answered by a reset.
 	ResetGone bool
-	// ResetOffloaded ends those of them that a flowtable carries past all rules.
-	ResetOffloaded bool
 	// Foreign are translations of others for addresses of ours, such as the
 	// node-local DNS server: flows to them stay.
 	Foreign []netip.AddrPort

@@ -15,7 +15,7 @@ func (c *Cleaner) concerns(k model.FrontendKey) bool {
 	if len(c.p.Families) > 0 && !slices.Contains(c.p.Families, k.Family) {
 		return false
 	}
-	return k.Protocol != model.TCP || c.p.ResetGone || c.p.ResetOffloaded
+	return k.Protocol != model.TCP || c.p.ResetGone
 }
 
 // stay gives where the flows of a Frontend may go on to. Both lists count: a flow

@@ -112,9 +112,6 @@ func (c *Cleaner) remove(ctx context.Context, stale []conntrack.Flow, sweep bool
 
 // stale tells whether a flow goes where it should not.
 func (c *Cleaner) stale(x *conntrack.Flow) bool {
-	if model.Protocol(x.Protocol) == model.TCP && !c.p.ResetGone && !x.Offloaded {
-		return false
-	}
 	key := model.FrontendKey{Family: model.FamilyOf(x.Orig.Dst.Addr()), Protocol: model.Protocol(x.Protocol),
 		Addr: x.Orig.Dst.Addr(), Port: x.Orig.Dst.Port()}
 	mine, ours := c.holder(key)

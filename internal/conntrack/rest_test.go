@@ -29,22 +29,3 @@ func TestNoRestAfterQuiet(t *testing.T) {
 		}
 	})
 }
-
-// TestOffloadedTCPConnectionsEnd: only what the fast path carries does, if that is asked for.
-func TestOffloadedTCPConnectionsEnd(t *testing.T) {
-	const slow, fast = "tcp 10.0.0.1:1001 10.96.0.1:80 10.1.0.1:8080", "tcp 10.0.0.1:1002 10.96.0.1:80 10.1.0.1:8080"
-	r := newRig(Params{ResetOffloaded: true}, slow)
-	offloaded := flow(fast)
-	offloaded.Offloaded = true
-	r.table.Add(offloaded)
-	r.update(nil, "tcp 10.96.0.1:80 10.1.0.1:8080")
-	r.Sweep()
-	r.turn(t.Context())
-	r.left(t, slow, fast)
-	r.update(nil, "tcp 10.96.0.1:80 ~10.1.0.1:8080")
-	r.turn(t.Context())
-	r.left(t, slow, fast)
-	r.update(nil, "tcp 10.96.0.1:80 10.1.0.2:8080")
-	r.turn(t.Context())
-	r.left(t, slow)
-}

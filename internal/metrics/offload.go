@@ -13,6 +13,7 @@ func offloadRows() []row {
 		{"fairlead_offload_threshold_packets", gauge, "Packets after which a connection to a Service is taken past the rules; 0: it was asked for and cannot be had, fairlead status says why.", nil, nil, modes},
 		{"fairlead_offload_devices", gauge, "Devices between which connections are taken past the rules, of the family that has most.", nil, nil, modes},
 		{"fairlead_offload_refused_total", counter, "What could not be, by reason: kernel (transactions), device, full (Service ports).", []string{"reason"}, nil, modes},
+		{"fairlead_offload_connections", gauge, "Connections that the kernel's fast path carries now; left out where conntrack holds so many that counting is dear.", nil, nil, modes},
 		{"fairlead_offload_connections_total", counter, "Connections that were handed to the kernel's fast path, each time anew; counted since its rules were written last.", nil, nil, modes},
 	}
 }
@@ -24,12 +25,15 @@ type Offload struct {
 	// Taken counts connections; the error says that the kernel cannot be asked.
 	Taken    uint64
 	TakenErr error
+	// Now counts connections; the error says that they are not counted.
+	Now    int
+	NowErr error
 }
 
 // offloadCollector reads at each scrape.
 type offloadCollector struct {
-	threshold, devices, refused, taken *prometheus.Desc
-	read                               atomic.Pointer[func() Offload] // nil: not asked for, so there is no row
+	threshold, devices, refused, taken, now *prometheus.Desc
+	read                                    atomic.Pointer[func() Offload] // nil: not asked for, so there is no row
 }
 
 var _ prometheus.Collector = (*offloadCollector)(nil)
@@ -38,6 +42,7 @@ func newOffload(b *builder) *offloadCollector {
 	c := &offloadCollector{
 		threshold: b.desc("fairlead_offload_threshold_packets", gauge), devices: b.desc("fairlead_offload_devices", gauge),
 		refused: b.desc("fairlead_offload_refused_total", counter), taken: b.desc("fairlead_offload_connections_total", counter),
+		now: b.desc("fairlead_offload_connections", gauge),
 	}
 	b.serve(b.table["fairlead_offload_devices"], c)
 	return c
@@ -45,7 +50,7 @@ func newOffload(b *builder) *offloadCollector {
 
 // Describe implements prometheus.Collector.
 func (c *offloadCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.threshold, c.devices, c.refused, c.taken} {
+	for _, d := range []*prometheus.Desc{c.threshold, c.devices, c.refused, c.taken, c.now} {
 		ch <- d
 	}
 }
@@ -64,6 +69,9 @@ func (c *offloadCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	if o.TakenErr == nil {
 		ch <- prometheus.MustNewConstMetric(c.taken, prometheus.CounterValue, float64(o.Taken))
+	}
+	if o.NowErr == nil {
+		ch <- prometheus.MustNewConstMetric(c.now, prometheus.GaugeValue, float64(o.Now))
 	}
 }
 

@@ -19,9 +19,11 @@ func TestOffload(t *testing.T) {
 		t.Errorf("%d values although it was not asked for", n)
 	}
 	var err error
-	m.Offload(func() Offload { return Offload{Threshold: 20, Refused: map[string]uint64{"device": 1}, TakenErr: err} })
-	if n := count(); n != 6 {
-		t.Errorf("%d values, want 6", n)
+	m.Offload(func() Offload {
+		return Offload{Threshold: 20, Refused: map[string]uint64{"device": 1}, TakenErr: err, NowErr: err}
+	})
+	if n := count(); n != 7 {
+		t.Errorf("%d values, want 7", n)
 	}
 	err = errors.New("no answer")
 	if n := count(); n != 5 {
