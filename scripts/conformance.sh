@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # conformance.sh MODE [SUBJECT] [RUN]: the scenario kit against Fairlead (SUBJECT empty) or upstream kube-proxy (SUBJECT=kube-proxy), both
 # of them built first. MODE is one mode or several with commas; userspace alone runs as an unprivileged user. Environment: LABS (how many labs at once), ARGS (more flags),
-# KERNEL (6.1 or 6.12: under that stock kernel, in two emulated machines side by side; about an hour for the whole kit).
+# KERNEL (6.1 or 6.12: under that stock kernel, in emulated machines; see test/vm/conformance.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-nftables} subject=${2:-fairlead} run=${3:-}
@@ -19,7 +19,7 @@ flags=(--mode "$mode" --run "$run")
 read -ra more <<< "${ARGS:-}"
 case $subject in
 fairlead)
-  [ -z "${KERNEL:-}" ] || exec bash test/vm/conformance.sh "$KERNEL" "${flags[@]}" "${more[@]}"
+  [ -z "${KERNEL:-}" ] || exec bash test/vm/conformance.sh "$KERNEL" "$mode" --run "$run" "${more[@]}"
   exec bin/fairlead-lab conformance "${flags[@]}" "${more[@]}" ;;
 kube-proxy)
   bash test/cluster/build.sh etcd kube-apiserver kube-proxy

@@ -21,6 +21,7 @@ func conformanceCommand() *cobra.Command {
 	var cfg kit.Config
 	var run, binary, faults string
 	var verbose bool
+	var rec record
 	cmd := &cobra.Command{
 		Use:   "conformance",
 		Short: "Run every scenario of test/scenarios and print the matrix",
@@ -43,6 +44,12 @@ func conformanceCommand() *cobra.Command {
 			cfg.SubjectName = "fairlead"
 			cfg.NewSubject = func() kit.Subject { return &kit.Fairlead{Binary: binary, Env: []string{"FAIRLEAD_FAULTS=" + faults}} }
 			cfg.Done = progress(cmd.OutOrStdout(), verbose)
+			if rec.dir != "" {
+				if ended, err := rec.apply(cmd.OutOrStdout(), &cfg); ended || err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, cfg.Record.Close()) }()
+			}
 			start := time.Now()
 			results, err := kit.Run(cmd.Context(), cfg)
 			if err != nil {
@@ -65,6 +72,7 @@ func conformanceCommand() *cobra.Command {
 	f.IntVar(&cfg.Part, "part", 0, "which part of the variants, from 0, when several machines share them")
 	f.IntVar(&cfg.Parts, "parts", 0, "how many parts there are; 0 = this machine takes all")
 	f.BoolVar(&cfg.RestartBetweenSteps, "restart-between-steps", false, "restart the agent between any two steps")
+	rec.flags(f)
 	f.BoolVarP(&verbose, "verbose", "v", false, "a line for each variant, failures at once")
 	return cmd
 }

@@ -13,9 +13,20 @@ const Env = "FAIRLEAD_PATIENCE"
 
 // Of gives how long to wait here for what takes at most d on a usual machine.
 func Of(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * factor())
+}
+
+// Pause gives how long to rest here between two looks, where d is right on a usual
+// machine: longer on a slow one, which would else do little but look. It is never
+// more than ten times as long.
+func Pause(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * min(10, factor()))
+}
+
+func factor() float64 {
 	factor, err := strconv.ParseFloat(os.Getenv(Env), 64)
 	if err != nil || factor < 1 {
-		return d
+		return 1
 	}
-	return time.Duration(float64(d) * factor)
+	return factor
 }

@@ -14,5 +14,8 @@ func TestOf(t *testing.T) {
 		if got := Of(time.Second); got != want {
 			t.Errorf("%s=%q: a second becomes %v, want %v", Env, text, got, want)
 		}
+		if got, want := Pause(time.Second), min(want, 10*time.Second); got != want {
+			t.Errorf("%s=%q: a pause of a second becomes %v, want %v", Env, text, got, want)
+		}
 	}
 }

@@ -1,27 +1,36 @@
 #!/usr/bin/env bash
-# conformance.sh KERNEL FLAGS... : the scenario kit (bin/fairlead-lab conformance FLAGS) under a stock kernel, divided over two emulated machines,
-# since each has one processor. LIMIT (default 100m) ends a machine. Exit code 0 only if both halves pass.
+# conformance.sh KERNEL MODE FLAGS... : the scenario kit (bin/fairlead-lab conformance --mode MODE FLAGS) under a stock kernel, divided over
+# emulated machines, since each has one processor. Exit code 0 only if all passed.
+# What passed is kept in bin/conformance/KERNEL-MODE, a line for each variant: a run that was cut, or that failed, goes on with what is missing
+# at this commit. Environment: LIMIT (ends a machine, default 100m), MACHINES (default 2), LABS (in each machine, default 4: a scenario mostly
+# waits), ALSO (commits whose passes count as well, with commas), MEMORY (of a machine, MiB).
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-kernel=$1; shift
+kernel=$1 mode=$2; shift 2
 bash test/vm/fetch.sh "$kernel" || exit 1
+out=bin/conformance/$kernel-$mode
+mkdir -p "$out"
 for program in init run; do
 	CGO_ENABLED=0 "${GO:-go}" build -trimpath -o "bin/vm-$program" "./test/vm/$program" || exit 1
 done
-pids=()
-for part in 0 1; do
-	bin/vm-run -kernel "$kernel" -limit "${LIMIT:-100m}" -- bin/fairlead-lab conformance --bin "$PWD/bin/fairlead" --labs 1 "$@" --part $part --parts 2 \
-		>"bin/conformance-$kernel-$part.txt" 2>&1 &
+commit=$(git rev-parse --short HEAD) || exit 1
+[ -z "$(git status --porcelain --untracked-files=no)" ] || commit=$commit-changed
+flags=(--mode "$mode" --record "$out" --commit "$commit" ${ALSO:+--also "$ALSO"} "$@")
+bin/fairlead-lab conformance "${flags[@]}" --list >"$out/todo" || exit 1
+todo=$(grep -c . "$out/todo")
+echo "kernel $kernel, $mode mode, $commit: $todo variants to run"
+failed=0 pids=()
+trap 'kill "${pids[@]}" 2>/dev/null' EXIT
+for ((machine = 0; machine < ${MACHINES:-2} && machine < todo; machine++)); do
+	awk -v n="${MACHINES:-2}" -v m="$machine" 'NF && NR % n == m' "$out/todo" >"$out/todo-$machine"
+	bin/vm-run -kernel "$kernel" -memory "${MEMORY:-2048}" -limit "${LIMIT:-100m}" -- /bin/bash test/vm/kit.sh \
+		--labs "${LABS:-4}" "${flags[@]}" --only "$out/todo-$machine" -v >"$out/machine-$machine.txt" 2>&1 &
 	pids+=($!)
 done
-trap 'kill "${pids[@]}" 2>/dev/null' EXIT
-failed=0
-for part in 0 1; do
-	wait "${pids[$part]}" || failed=1
-	echo "== kernel $kernel, half $((part + 1)) of 2"
-	cat "bin/conformance-$kernel-$part.txt"
+for ((machine = 0; machine < ${#pids[@]}; machine++)); do
+	wait "${pids[$machine]}" || { failed=1; echo "== machine $((machine + 1)) ended with code $?"; tail -5 "$out/machine-$machine.txt"; }
 done
-echo
-awk -v k="$kernel" '/^[0-9]+ passed, [0-9]+ failed/ { p += $1; f += $3; n += $5 } END { printf "kernel %s: %d passed, %d failed, %d not applicable\n", k, p, f, n }' \
-	bin/conformance-"$kernel"-[01].txt
+bin/fairlead-lab conformance "${flags[@]}" --report >"$out/matrix.txt" || failed=1
+cat "$out/matrix.txt"
+echo "kernel $kernel, $mode mode: $(grep -E '^[0-9]+ passed' "$out/matrix.txt")"
 exit $failed

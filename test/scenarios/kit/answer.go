@@ -78,7 +78,7 @@ func (a answer) quiet(rep netlab.Reply, r *run) error {
 }
 
 func (a answer) timeout(proto netlab.Protocol) time.Duration {
-	if slices.Contains([]string{"timeout", "fails", "untaken"}, a.kind) && proto != netlab.TCP {
+	if a.silent() && proto != netlab.TCP {
 		return quietTimeout
 	}
 	return requestTimeout

@@ -74,7 +74,7 @@ func (c *Canary) Wait(ctx context.Context, lab *netlab.Lab, limit time.Duration)
 			if rep.Outcome == netlab.Answered && rep.Port == c.port() {
 				break
 			}
-			if sleep(ctx, 5*time.Millisecond) != nil {
+			if sleep(ctx, patience.Pause(5*time.Millisecond)) != nil {
 				return fmt.Errorf("the change did not reach the kernel within %s: canary %s: %s", limit, vip, rep)
 			}
 		}

@@ -43,9 +43,7 @@ func (e *flowExpectation) check(ctx context.Context, r *run) error {
 	if !ok {
 		return permanent{fmt.Errorf("no flow %q is open", e.name)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience.Of(quietTimeout))
-	defer cancel()
-	rep := f.Ask(ctx)
+	rep := e.answer.ask(ctx, r, quietTimeout, f.Ask)
 	switch e.answer.kind {
 	case "backend", "backends":
 		if err := e.answer.matches(rep, r); err != nil {
@@ -156,7 +154,7 @@ func await(ctx context.Context, r *run, e expectation) error {
 		if err == nil || errors.As(err, &final) || ctx.Err() != nil || late {
 			return err
 		}
-		if sleep(ctx, pollEvery) != nil {
+		if sleep(ctx, patience.Pause(pollEvery)) != nil {
 			return err
 		}
 	}

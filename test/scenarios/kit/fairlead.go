@@ -84,7 +84,7 @@ func (f *Fairlead) launch(ctx context.Context) error {
 			return fmt.Errorf("the agent ended by itself: %v\n%s", f.proc.Err(), f.tail())
 		case <-ctx.Done():
 			return fmt.Errorf("not in sync within %s: %w\n%s", patience.Of(startLimit), err, f.tail())
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(patience.Pause(10 * time.Millisecond)):
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/test/netlab"
-	"github.com/fairlead/fairlead/test/patience"
 )
 
 // fromExpectation makes fresh requests, each from a source port of its own.
@@ -28,9 +27,7 @@ func (e *fromExpectation) check(ctx context.Context, r *run) error {
 	}
 	var replies []netlab.Reply
 	err = e.asked(ctx, r, func() netlab.Reply {
-		ctx, cancel := context.WithTimeout(ctx, patience.Of(e.answer.timeout(e.proto)))
-		defer cancel()
-		rep := h.Ask(ctx, e.proto, e.to)
+		rep := e.answer.ask(ctx, r, e.answer.timeout(e.proto), func(ctx context.Context) netlab.Reply { return h.Ask(ctx, e.proto, e.to) })
 		replies = append(replies, rep)
 		return rep
 	})

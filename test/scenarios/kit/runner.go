@@ -21,6 +21,10 @@ type Config struct {
 	Run *regexp.Regexp
 	// Part and Parts divide the variants over several machines: this one takes each that is Part modulo Parts. Parts 0 takes all.
 	Part, Parts int
+	// Only holds the full names of the variants to take; nil means all.
+	Only map[string]bool
+	// Record gets each result as it comes; may be nil.
+	Record *Record
 	// NewSubject makes the subject for one lab.
 	NewSubject func() Subject
 	// SubjectName is the word for `not NAME:` headers.
@@ -42,6 +46,7 @@ type Result struct {
 	NotApplicable string // the reason, or empty
 	Err           error
 	Took          time.Duration
+	Commit        string // where it ran, if it comes from a record
 }
 
 // Passed reports whether the variant ran and held.
@@ -69,6 +74,7 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	results := make([]Result, len(jobs))
 	var report sync.Mutex
 	errs := make([]error, cfg.Labs)
+	var unrecorded error
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -78,6 +84,9 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 				report.Lock()
 				defer report.Unlock()
 				results[j.index] = res
+				if cfg.Record != nil {
+					unrecorded = errors.Join(unrecorded, cfg.Record.add(res))
+				}
 				if cfg.Done != nil {
 					cfg.Done(res)
 				}
@@ -89,7 +98,7 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	}
 	err := feed(ctx, queue, jobs)
 	wg.Wait()
-	return results, errors.Join(append(errs, err)...)
+	return results, errors.Join(append(errs, err, unrecorded)...)
 }
 
 // jobs are the selected variants, each in every mode.
@@ -98,7 +107,7 @@ func (cfg Config) jobs() (out []job) {
 	for _, mode := range cfg.Modes {
 		for _, s := range cfg.Scenarios {
 			for _, v := range s.Variants() {
-				if cfg.Run != nil && !cfg.Run.MatchString(v.Name()) {
+				if cfg.Run != nil && !cfg.Run.MatchString(v.Name()) || cfg.Only != nil && !cfg.Only[v.Name()] {
 					continue
 				}
 				if cfg.Parts == 0 || selected%cfg.Parts == cfg.Part {

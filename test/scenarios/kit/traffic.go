@@ -49,7 +49,7 @@ func (r *run) startTraffic(ctx context.Context, s step) error {
 			if ctx.Err() == nil {
 				t.note(rep)
 			}
-			_ = sleep(ctx, time.Millisecond)
+			_ = sleep(ctx, patience.Pause(time.Millisecond))
 		}
 	})
 	return nil
