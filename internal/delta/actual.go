@@ -31,13 +31,17 @@ func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time
 		}
 		e.have = v
 	}
+	var ownerless []*entry[K, O]
 	for k, e := range t.entries {
 		if e.round != t.round && e.have != "" {
 			drift = append(drift, Drift[K]{Key: k, Believed: e.have})
 			e.have = ""
 		}
+		if e.refs == 0 {
+			ownerless = append(ownerless, e)
+		}
 	}
-	t.requeue(now)
+	t.requeue(ownerless, now)
 	return drift
 }
 
@@ -62,8 +66,8 @@ func (t *Tracker[K, O]) Drift(loaded iter.Seq2[K, string]) (drift []Drift[K]) {
 }
 
 // requeue finds every difference anew, owner by owner, so that one owner's changes
-// stay together.
-func (t *Tracker[K, O]) requeue(now time.Time) {
+// stay together, then those of what nobody wants.
+func (t *Tracker[K, O]) requeue(ownerless []*entry[K, O], now time.Time) {
 	for _, e := range t.queue {
 		e.queued = false
 	}
@@ -78,15 +82,13 @@ func (t *Tracker[K, O]) requeue(now time.Time) {
 		}
 	}
 	t.orphans = nil
-	for _, e := range t.entries {
+	for _, e := range ownerless {
 		if t.isOrphan(e) && t.p.Inert != nil && t.p.Inert(e.key) {
 			t.orphans = append(t.orphans, e)
 		}
-		switch {
-		case e.refs > 0:
-		case t.isHeld(e):
+		if t.isHeld(e) {
 			t.enqueue(e) // what was held is put back
-		default:
+		} else {
 			t.unwanted(e, now)
 		}
 	}

@@ -27,6 +27,9 @@ func (t *Tracker[K, O]) Pending() []Diff[K] {
 // inOrder gives the queue by the places of its entries. They are sorted by counting:
 // ranks are few and small, and the first list of a large cluster has a million keys.
 func (t *Tracker[K, O]) inOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
+	if len(t.queue) <= fewDiffs {
+		return t.fewInOrder(placeOf)
+	}
 	var places places
 	for _, e := range t.queue {
 		places.count(placeOf(e))
@@ -36,6 +39,29 @@ func (t *Tracker[K, O]) inOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
 		if at := places.take(placeOf(e)); at >= 0 {
 			out[at] = Diff[K]{Key: e.key, Have: e.have, Want: e.want, Group: e.group}
 		}
+	}
+	return out
+}
+
+// fewDiffs is up to how many differences are compared with each other: to count them
+// means to walk through all places there are.
+const fewDiffs = 16
+
+func (t *Tracker[K, O]) fewInOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
+	out := make([]Diff[K], 0, len(t.queue))
+	var at [fewDiffs]int
+	for _, e := range t.queue {
+		place := placeOf(e)
+		if place == leftBehind {
+			continue
+		}
+		out = append(out, Diff[K]{Key: e.key, Have: e.have, Want: e.want, Group: e.group})
+		i := len(out) - 1
+		for ; i > 0 && at[i-1] > place; i-- {
+			out[i], out[i-1] = out[i-1], out[i]
+			at[i] = at[i-1]
+		}
+		at[i] = place
 	}
 	return out
 }
@@ -53,6 +79,9 @@ func (t *Tracker[K, O]) placeOf(e *entry[K, O]) int {
 
 // PendingCount is an upper bound of what Pending would give, in O(1).
 func (t *Tracker[K, O]) PendingCount() int { return len(t.queue) }
+
+// fewOwners is up to how many owners a map is cleared to be filled again.
+const fewOwners = 64
 
 // compact drops settled entries from the queue.
 func (t *Tracker[K, O]) compact() {
@@ -72,5 +101,8 @@ func (t *Tracker[K, O]) compact() {
 	if cap(live) > 1024 {
 		t.queue = nil // a full build's queue is not needed again soon
 	}
-	t.before = map[O][]kept[K, O]{} // a cleared map would keep its buckets
+	if len(t.before) > fewOwners { // a cleared map would keep its buckets
+		t.before = map[O][]kept[K, O]{}
+	}
+	clear(t.before)
 }

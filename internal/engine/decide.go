@@ -27,7 +27,9 @@ func (e *Engine) decide(keys []model.ServiceKey, s scope) {
 			e.dirty[k] = struct{}{}
 			continue
 		}
-		e.report(decision(k), e.withUnserved(k, &res, e.withTooMany(k, &res)))
+		if problems := e.withUnserved(k, &res, e.withTooMany(k, &res)); len(problems)+len(e.troubled) > 0 {
+			e.report(decision(k), problems)
+		}
 		objs = slices.Grow(objs[:0], 4*len(res.Frontends))
 		for i := range res.Frontends {
 			if f := &res.Frontends[i]; slices.Contains(e.p.Families, f.Key.Family) {

@@ -35,9 +35,10 @@ func (e *Engine) fold() {
 		e.depart(changes.Was, now)
 		e.hurry = e.hurry || e.p.Pace > 0 && e.takesAway(changes.Was)
 	}
-	for k := range changes.Dirty {
-		e.noteChanged(k)
-		e.dirty[k] = struct{}{}
+	if len(e.dirty) == 0 {
+		e.dirty = changes.Dirty
+	} else {
+		maps.Copy(e.dirty, changes.Dirty)
 	}
 	e.turn.Phases[PhaseState] += e.p.Now().Sub(now)
 }
@@ -59,8 +60,8 @@ func (e *Engine) note(events []model.Event) {
 	for i := range events {
 		ev := &events[i]
 		e.noteProblems(ev)
-		if _, waited := e.waiting[ev.Listed]; waited {
-			e.waiting[ev.Listed] = true
+		if ev.Listed != "" {
+			e.noteListed(ev.Listed)
 		}
 		switch {
 		case ev.Service != nil:
@@ -79,6 +80,13 @@ func (e *Engine) note(events []model.Event) {
 	}
 }
 
+// noteListed notes that a source has delivered all that can be read of it.
+func (e *Engine) noteListed(source string) {
+	if _, waited := e.waiting[source]; waited {
+		e.waiting[source] = true
+	}
+}
+
 // familyOf is the one family that a change is about, 0 if that is not known or both.
 func familyOf(ev *model.Event) model.Family {
 	if ev.Slice == nil || ev.Slice.Value == nil {
@@ -90,11 +98,16 @@ func familyOf(ev *model.Event) model.Family {
 // updateServices takes changed Services to policy, and makes dirty the Services
 // that gained or lost a key by that.
 func (e *Engine) updateServices(dirty map[model.ServiceKey]struct{}) {
-	for k := range maps.Clone(dirty) {
+	changed := slices.AppendSeq(make([]model.ServiceKey, 0, len(dirty)), maps.Keys(dirty))
+	if len(e.untold) == 0 && len(changed) > fewKeys {
+		e.untold = make(map[model.ServiceKey]*model.Service, len(changed))
+	}
+	for _, k := range changed {
 		e.noteChanged(k)
 		svc, _ := e.st.Service(k)
 		affected, _ := e.services.Update(k, svc)
 		for _, other := range affected {
+			e.noteChanged(other)
 			dirty[other] = struct{}{}
 		}
 	}
@@ -132,10 +145,24 @@ func (e *Engine) decideDirty(s scope) {
 	if len(e.dirty) == 0 {
 		return
 	}
-	keys := slices.SortedFunc(maps.Keys(e.dirty), model.ServiceKey.Compare) // output must not depend on map order
-	e.dirty = map[model.ServiceKey]struct{}{}                               // a cleared map would keep its buckets
+	keys := slices.AppendSeq(make([]model.ServiceKey, 0, len(e.dirty)), maps.Keys(e.dirty))
+	slices.SortFunc(keys, model.ServiceKey.Compare) // output must not depend on map order
+	e.dirty = emptied(e.dirty)
 	for _, k := range keys {
 		delete(e.held, k) // it is another Service now
 	}
 	e.decide(keys, s)
+}
+
+// fewKeys is up to how many keys a map is cleared to be filled again. One that has held
+// more is made anew: it would keep its buckets, and clearing walks through them.
+const fewKeys = 64
+
+// emptied gives a map for the same purpose, with nothing in it.
+func emptied[K comparable, V any](m map[K]V) map[K]V {
+	if len(m) > fewKeys {
+		return map[K]V{}
+	}
+	clear(m)
+	return m
 }

@@ -125,7 +125,7 @@ func (e *Engine) allIsOfThisTurn() bool {
 }
 
 func (e *Engine) forgetUntold() {
-	if len(e.turn.Decided) > 1024 { // a cleared map keeps its buckets
+	if len(e.turn.Decided) > fewKeys {
 		e.untold = map[model.ServiceKey]*model.Service{}
 	}
 	clear(e.untold)

@@ -30,8 +30,12 @@ func (e *Engine) noteTried() {
 // lostKeys gives the keys that a Service had when the followers were told last, or
 // that a write since then tried to give it, and does not ask for now.
 func (e *Engine) lostKeys(k model.ServiceKey) []model.FrontendKey {
+	before := e.untold[k]
+	if before == nil && len(e.tried) == 0 {
+		return nil // it is new to them
+	}
 	now := e.services.Served(k)
-	lost := policy.LostKeys(e.untold[k], now)
+	lost := policy.LostKeys(before, now)
 	for _, svc := range e.tried[k] {
 		for _, key := range policy.LostKeys(svc, now) {
 			if !slices.Contains(lost, key) {

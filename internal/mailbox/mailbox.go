@@ -95,22 +95,24 @@ func (m *Mailbox) Put(events ...model.Event) {
 func (m *Mailbox) add(events []model.Event) (any bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, e := range events {
-		key := keyOf(&e)
+	for i := range events {
+		e := &events[i]
+		key := keyOf(e)
 		if key == nil {
 			continue
 		}
 		any = true
-		i, replaces := m.at[key]
-		m.count(&e, replaces)
+		at, replaces := m.at[key]
+		m.count(e, replaces)
 		if !replaces {
 			m.at[key] = len(m.events)
-			m.events = append(m.events, e)
+			m.events = append(m.events, *e)
 			continue
 		}
-		old := &m.events[i]
-		e.Trigger, e.Received = earlier(old.Trigger, e.Trigger), earlier(old.Received, e.Received)
-		*old = e
+		old := &m.events[at]
+		trigger, received := earlier(old.Trigger, e.Trigger), earlier(old.Received, e.Received)
+		*old = *e
+		old.Trigger, old.Received = trigger, received
 	}
 	return any
 }

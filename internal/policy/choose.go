@@ -148,9 +148,6 @@ func (in *Inputs) candidates(p *portFinder) []candidate {
 	if n == 0 {
 		return nil
 	}
-	if in.scratch == nil {
-		in.scratch = &scratch{}
-	}
 	s := in.scratch
 	s.list = resized(s.list, n)
 	out := s.list[:0]
@@ -168,9 +165,22 @@ func (in *Inputs) candidates(p *portFinder) []candidate {
 	if !twice {
 		return out
 	}
-	return slices.CompactFunc(out, func(a, b candidate) bool {
-		return a.port == b.port && a.ep.Addr == b.ep.Addr
-	})
+	return eachOnce(out)
+}
+
+// eachOnce keeps the first of those that have the same address and port.
+func eachOnce(sorted []candidate) []candidate {
+	kept := 0
+	for i := range sorted {
+		c, last := &sorted[i], &sorted[max(kept-1, 0)]
+		if kept > 0 && c.port == last.port && c.v4 == last.v4 && c.ep.Addr == last.ep.Addr {
+			continue
+		}
+		if kept++; kept-1 != i {
+			sorted[kept-1] = *c
+		}
+	}
+	return sorted[:kept]
 }
 
 // addr is the endpoint's address. The endpoints of a large Service are megabytes: to

@@ -18,6 +18,7 @@ type Inputs struct {
 	// nil means it holds all.
 	Owns func(model.FrontendKey) bool
 
+	claims  *Claims  // the same as Owns, for all Services
 	scratch *scratch // nil: the decision uses memory of its own
 }
 
@@ -70,7 +71,10 @@ func Frontends(in Inputs) Result {
 	if !in.Node.Relayed {
 		res.Problems = append(res.Problems, needRelay(svc)...)
 	}
-	addrs := addressesOf(svc)
+	if in.scratch == nil {
+		in.scratch = &scratch{}
+	}
+	addrs := in.scratch.addressesOf(svc)
 	res.Frontends = make([]model.Frontend, 0, addrs.frontends(svc.Ports, ranges))
 	var single, node portSet
 	for i := range svc.Ports {
@@ -113,23 +117,27 @@ type vip struct {
 // Frontends; each of them once.
 type serviceAddrs [2][]vip
 
-func addressesOf(svc *model.Service) (out serviceAddrs) {
-	each := func(kind model.FrontendKind, list []netip.Addr) {
-		for _, a := range list {
-			of := &out[0]
-			if model.FamilyOf(a) == model.IPv6 {
-				of = &out[1]
-			}
-			if !slices.ContainsFunc(*of, func(v vip) bool { return v.addr == a }) {
-				*of = append(*of, vip{kind, a})
-			}
+// addressesOf gives what is valid until the next decision.
+func (s *scratch) addressesOf(svc *model.Service) *serviceAddrs {
+	out := &s.addrs
+	out[0], out[1] = out[0][:0], out[1][:0]
+	out.add(model.ClusterIP, svc.ClusterIPs)
+	// An address that is both is guarded as a load balancer's: the safe reading.
+	out.add(model.LoadBalancer, svc.LoadBalancerIPs)
+	out.add(model.ExternalIP, svc.ExternalIPs)
+	return out
+}
+
+func (a *serviceAddrs) add(kind model.FrontendKind, list []netip.Addr) {
+	for _, addr := range list {
+		of := &a[0]
+		if model.FamilyOf(addr) == model.IPv6 {
+			of = &a[1]
+		}
+		if !slices.ContainsFunc(*of, func(v vip) bool { return v.addr == addr }) {
+			*of = append(*of, vip{kind, addr})
 		}
 	}
-	each(model.ClusterIP, svc.ClusterIPs)
-	// An address that is both is guarded as a load balancer's: the safe reading.
-	each(model.LoadBalancer, svc.LoadBalancerIPs)
-	each(model.ExternalIP, svc.ExternalIPs)
-	return out
 }
 
 // frontends is how many there will be at most.
@@ -186,10 +194,10 @@ func (in *Inputs) port(res *Result, p *servicePort, addrs []vip) {
 
 // add appends one Frontend, unless the key is another Service's.
 func (in *Inputs) add(res *Result, f model.Frontend, ch *choice) {
-	if in.Owns != nil && !in.Owns(f.Key) {
+	svc := in.Service
+	if in.Owns != nil && !in.Owns(f.Key) || in.claims != nil && !in.claims.Owns(f.Key, svc.Key) {
 		return
 	}
-	svc := in.Service
 	f.Service, f.ConsistentHash, f.IPVSScheduler, f.Offload = svc.Key, svc.Extras.ConsistentHash, svc.Extras.IPVSScheduler, svc.Extras.Offload
 	if in.Node.Relayed {
 		f.Relay = svc.Extras.Relay

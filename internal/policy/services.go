@@ -86,8 +86,7 @@ func (s *Services) IsClusterIP(a netip.Addr) bool {
 // Decide gives the whole decision for one Service as it was last updated.
 func (s *Services) Decide(key model.ServiceKey, list []*model.Slice) Result {
 	a := s.known[key]
-	res := Frontends(Inputs{Service: a.asked, Slices: list, Node: s.node, scratch: &s.scratch,
-		Owns: func(k model.FrontendKey) bool { return s.claims.Owns(k, key) }})
+	res := Frontends(Inputs{Service: a.asked, Slices: list, Node: s.node, scratch: &s.scratch, claims: s.claims})
 	if lost := s.claims.Lost(a.served); len(lost) > 0 {
 		res.Problems = append(lost, res.Problems...)
 		for i := range lost {

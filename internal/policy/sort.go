@@ -16,6 +16,7 @@ const fewCandidates = 48
 type scratch struct {
 	list, spare     []candidate
 	keys, otherKeys []uint64
+	addrs           serviceAddrs
 }
 
 // release lets go of the endpoints of the last use.

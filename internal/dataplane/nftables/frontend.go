@@ -69,10 +69,10 @@ func (r *frontend) whole() {
 	case model.Forward:
 		l := r.leaf(false, r.f.Backends)
 		l.masquerade = r.f.Masquerade
-		r.leafChain(l)
+		chain := r.leafChain(l)
 		r.hairpin(r.f.Backends)
 		r.learn()
-		r.publish(l.name())
+		r.publish(chain)
 	default: // Reject; an unknown verdict fails closed
 		r.refuse()
 		if r.front != byRange || r.f.Guarded {
@@ -101,12 +101,12 @@ func (r *frontend) localOnly() {
 	for _, l := range o.leaves() {
 		r.leafChain(l)
 	}
-	r.outerChain(o)
+	chain := r.outerChain(o)
 	r.learn()
 	if o.verdict == model.Reject || o.other == model.Reject {
 		r.refuse() // whoever is not translated
 	}
-	r.publish(o.name())
+	r.publish(chain)
 }
 
 // sane fails closed: nothing can be forwarded to nobody.

@@ -60,6 +60,9 @@ func (p *plan) sort(b dataplane.Batch) {
 	}
 }
 
+// concerns tells whether there is anything to do in a family.
+func (p *plan) concerns(f int) bool { return p.rebuild[f] || p.byKind[f][0] < p.byKind[f][kinds] }
+
 // byShard puts ops on endpoints of one shard together: elements of one set that
 // follow each other share a message.
 func (p *plan) byShard(f int, ops []dataplane.Op) {

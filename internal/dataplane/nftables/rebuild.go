@@ -71,7 +71,7 @@ func (d *Driver) survey(ctx context.Context, f model.Family) (remains, error) {
 
 // clear writes what empties the table, and forgets what will not be there any more.
 func (w *writer) clear() {
-	b, r := &w.d.batch, w.old
+	b, r := &w.d.batch, &w.old
 	table := tableRef(bothFamilies[w.f])
 	if r.spoilt {
 		w.d.delTable(table)

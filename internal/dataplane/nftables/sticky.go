@@ -10,27 +10,33 @@ import (
 // leafChain emits the chain that l describes. That of a Service port with affinity
 // needs its map of clients, the chain that looks into it, and the shared chain that
 // draws when nothing is remembered.
-func (r *frontend) leafChain(l leaf) {
+func (r *frontend) leafChain(l leaf) (name string) {
 	if !l.sticky() {
-		r.emit(r.d.chains.leaf(r.fam, l, r.view).object(kindLeafChain, r.fam))
-		return
+		c := r.d.chains.leaf(r.fam, l, r.view)
+		r.emit(c.object(kindLeafChain, r.fam))
+		return c.name
 	}
 	r.recalls(l)
 	lang, bits := langOf(r.fam), markBits(r.view)
-	r.sticky(kindLeafChain, l.name(), func() []rule { return l.rules(lang, bits) })
+	name = l.name()
+	r.sticky(kindLeafChain, name, func() []rule { return l.rules(lang, bits) })
+	return name
 }
 
-// outerChain emits the chain of externalTrafficPolicy Local.
-func (r *frontend) outerChain(o outer) {
+// outerChain emits the chain of externalTrafficPolicy Local, and gives its name.
+func (r *frontend) outerChain(o outer) (name string) {
 	if !o.cluster.sticky() {
-		r.emit(r.d.chains.outer(r.fam, o, r.view).object(kindOuterChain, r.fam))
-		return
+		c := r.d.chains.outer(r.fam, o, r.view)
+		r.emit(c.object(kindOuterChain, r.fam))
+		return c.name
 	}
 	if o.other == model.Forward {
 		r.recalls(o.local)
 	}
 	lang, pods := langOf(r.fam), r.view.Local // the view may change before the chain is written
-	r.sticky(kindOuterChain, o.name(), func() []rule { return o.rules(lang, &pods) })
+	name = o.name()
+	r.sticky(kindOuterChain, name, func() []rule { return o.rules(lang, &pods) })
+	return name
 }
 
 // recalls emits what the rules of a sticky leaf lead to.

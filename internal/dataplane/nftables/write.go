@@ -14,11 +14,13 @@ import (
 func (d *Driver) write(ops []dataplane.Op, old *[2]remains, apart map[int]struct{}) (int, error) {
 	d.batch.Reset()
 	d.batch.Grow(estimate(ops))
-	n := 0
+	w := &writer{d: d, ops: ops, apart: apart}
 	for f := range bothFamilies {
-		found := old[f]
-		found.chains, found.sets = maps.Clone(found.chains), maps.Clone(found.sets)
-		w := writer{d: d, ops: ops, f: f, n: &n, old: &found, apart: apart}
+		if !d.plan.concerns(f) {
+			continue
+		}
+		w.f, w.old = f, old[f]
+		w.old.chains, w.old.sets = maps.Clone(w.old.chains), maps.Clone(w.old.sets)
 		w.roots()
 		if d.plan.removed[f] {
 			continue
@@ -34,9 +36,9 @@ func (d *Driver) write(ops []dataplane.Op, old *[2]remains, apart map[int]struct
 		if !d.plan.fresh[f] {
 			w.deletions()
 		}
-		old[f].left = found.left
+		old[f].left = w.old.left
 	}
-	return n, nil
+	return w.n, nil
 }
 
 // estimate is about how many bytes the ops make: growing by doubling would copy a
@@ -59,13 +61,17 @@ type writer struct {
 	d     *Driver
 	ops   []dataplane.Op
 	f     int
-	n     *int
-	old   *remains         // what a rebuild keeps; empty otherwise
+	n     int              // operations written
+	old   remains          // what a rebuild keeps; empty otherwise
 	apart map[int]struct{} // ops whose elements get messages of their own
 }
 
 func (w *writer) each(k dataplane.Kind, do func(o *dataplane.Op)) {
-	for _, i := range w.d.plan.of(w.f, k) {
+	w.eachOf(w.d.plan.of(w.f, k), do)
+}
+
+func (w *writer) eachOf(list []int32, do func(o *dataplane.Op)) {
+	for _, i := range list {
 		w.d.batch.Tag(int(i))
 		_, alone := w.apart[int(i)]
 		if alone {
@@ -90,27 +96,30 @@ func (w *writer) roots() {
 		if o.Want != "" && !w.old.table {
 			w.d.batch.NewTable(ref, nft.Comment(markText+o.Want))
 		}
-		*w.n++
+		w.n++
 	})
 }
 
 func (w *writer) elements(add bool) {
 	s := step{d: w.d, add: add}
+	do := s.op
 	for i := firstElement; i < kinds; i++ {
 		k := i
 		if !add {
 			k = kinds - 1 - (i - firstElement)
 		}
-		w.each(k, s.op)
+		if list := w.d.plan.of(w.f, k); len(list) > 0 { // most kinds have none
+			w.eachOf(list, do)
+		}
 	}
-	*w.n += s.ops
+	w.n += s.ops
 }
 
 // sets: a changed set is never asked for, because Load asks for a rebuild then.
 func (w *writer) sets() {
 	w.each(kindSet, func(o *dataplane.Op) {
 		if def := defNamed(o.Key.ID); def != nil && o.Want != "" {
-			*w.n++
+			w.n++
 			if _, there := w.old.sets[o.Key.ID]; !there {
 				w.d.batch.NewSet(w.spec(def, o.Key.ID))
 			}
@@ -118,7 +127,7 @@ func (w *writer) sets() {
 	})
 	w.each(kindClients, func(o *dataplane.Op) {
 		if o.Want != "" {
-			*w.n++
+			w.n++
 			if _, there := w.old.sets[o.Key.ID]; !there {
 				newClients(&w.d.batch, o.Key.Family, o.Key.ID)
 			}

@@ -18,7 +18,7 @@ func (w *writer) chains() error {
 			if o.Want == "" {
 				return
 			}
-			*w.n++
+			w.n++
 			ref := tableRef(o.Key.Family).Chain(o.Key.ID)
 			if _, there := w.old.chains[o.Key.ID]; o.Have != "" {
 				w.d.batch.FlushChain(ref)
@@ -28,7 +28,7 @@ func (w *writer) chains() error {
 		})
 	}
 	w.each(kindStickyRules, func(o *dataplane.Op) {
-		*w.n++
+		w.n++
 		if o.Have != "" {
 			w.d.batch.FlushChain(tableRef(o.Key.Family).Chain(o.Key.ID))
 		}
@@ -64,13 +64,13 @@ func (w *writer) deletions() {
 		w.each(k, func(o *dataplane.Op) {
 			if o.Want == "" {
 				w.d.batch.DelSet(tableRef(o.Key.Family).Set(o.Key.ID))
-				*w.n++
+				w.n++
 			}
 		})
 	}
 	w.goneChains(func(c nft.ChainRef) {
 		w.d.batch.DelChain(c)
-		*w.n++
+		w.n++
 	})
 }
 

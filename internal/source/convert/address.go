@@ -37,6 +37,11 @@ func parseVIP(s string) (netip.Addr, error) {
 	if err != nil {
 		return a, err
 	}
+	return servable(a)
+}
+
+// servable gives an address again, or says why no packet may be sent there as a unicast.
+func servable(a netip.Addr) (netip.Addr, error) {
 	switch {
 	case a.IsUnspecified():
 		return a, fmt.Errorf("%s is the unspecified address", a)
@@ -54,10 +59,11 @@ func parseVIP(s string) (netip.Addr, error) {
 // server allows in an EndpointSlice (ValidateEndpointIP), and loopback addresses
 // where the endpoints are processes of this machine.
 func (c *Converter) parseEndpoint(s string) (netip.Addr, error) {
-	if a, err := parseAddr(s); c.LocalEndpoints && err == nil && a.IsLoopback() {
-		return a, nil
+	a, err := parseAddr(s)
+	if err != nil || c.LocalEndpoints && a.IsLoopback() {
+		return a, err
 	}
-	a, err := parseVIP(s)
+	a, err = servable(a)
 	if err == nil && a.IsLinkLocalUnicast() {
 		return a, fmt.Errorf("%s is a link-local address", a)
 	}
