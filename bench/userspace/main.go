@@ -46,6 +46,7 @@ func run() error {
 	workers := flag.Int("workers", 16, "clients at once of short connections")
 	streams := flag.Int("streams", 4, "long connections at once")
 	serve := flag.Bool("serve", false, "be the endpoints, and nothing else")
+	only := flag.String("only", "", "short or bulk; empty for both")
 	out := flag.String("out", "", "file for the rows, as JSON")
 	flag.Parse()
 	if *serve {
@@ -58,7 +59,7 @@ func run() error {
 	var rows []row
 	for n := range *rounds {
 		for _, s := range subjects {
-			r, err := measure(s, *length, *workers, *streams)
+			r, err := measure(s, *only, *length, *workers, *streams)
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -93,16 +94,21 @@ func parse(args []string) (out []subject, err error) {
 	return out, nil
 }
 
-func measure(s subject, length time.Duration, workers, streams int) (row, error) {
+func measure(s subject, only string, length time.Duration, workers, streams int) (row, error) {
 	out := row{Subject: s.name}
-	before := cpu(s.pid)
-	bytes, took, err := pour(s.bulk, length, streams)
-	if err != nil {
-		return out, err
+	if only != "short" {
+		before := cpu(s.pid)
+		bytes, took, err := pour(s.bulk, length, streams)
+		if err != nil {
+			return out, err
+		}
+		out.MBPerS = float64(bytes) / 1e6 / took.Seconds()
+		out.CPUPerGB = (cpu(s.pid) - before).Seconds() / (float64(bytes) / 1e9)
 	}
-	out.MBPerS = float64(bytes) / 1e6 / took.Seconds()
-	out.CPUPerGB = (cpu(s.pid) - before).Seconds() / (float64(bytes) / 1e9)
-	before = cpu(s.pid)
+	if only == "bulk" {
+		return out, nil
+	}
+	before := cpu(s.pid)
 	times, failed, took := visits(s.short, length, workers)
 	if len(times) == 0 {
 		return out, fmt.Errorf("none of %d connections to %s was answered", failed, s.short)

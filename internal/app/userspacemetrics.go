@@ -22,7 +22,7 @@ func (c *relayCollector) rows() []relayRow {
 		{"fairlead_userspace_sockets", "Sockets that are open.", gauge, float64(c.r.driver.Sockets()), ""},
 		{"fairlead_userspace_sockets_waiting", "Sockets that wait for an address or port that somebody else has.", gauge, float64(c.r.driver.Waiting()), ""},
 		{"fairlead_userspace_connections", "TCP connections that are carried now.", gauge, float64(n.Connections), ""},
-		{"fairlead_userspace_moving", "Directions of TCP connections that have a goroutine; the others are idle and wait together.", gauge, float64(n.Moving), ""},
+		{"fairlead_userspace_moving", "Directions of TCP connections that hold a pipe or a buffer: bytes pass, or wait for who is to take them.", gauge, float64(n.Moving), ""},
 		{"fairlead_userspace_udp_clients", "UDP clients that are remembered now.", gauge, float64(n.Flows), ""},
 		{"fairlead_userspace_accepted_total", "TCP connections and UDP clients taken.", counter, float64(n.Accepted), ""},
 		{"fairlead_userspace_retries_total", "Endpoints that did not take a connection, so that another was asked.", counter, float64(n.Retried), ""},
@@ -31,7 +31,7 @@ func (c *relayCollector) rows() []relayRow {
 		{over, overHelp, counter, float64(n.OverProcess), "process"},
 		{"fairlead_userspace_stalled_total", "Connections ended because a peer took or said nothing for too long, or is gone without a word.", counter, float64(n.Stalled), ""},
 		{"fairlead_userspace_endpoint_gone_total", "Connections ended because their endpoint exists no longer: at the grace, or at once with --reset-gone-endpoints.", counter, float64(n.Gone), ""},
-		{"fairlead_userspace_bytes_total", "Bytes carried over TCP connections, of each up to its last pause of a second.", counter, float64(n.Bytes), ""},
+		{"fairlead_userspace_bytes_total", "Bytes carried over TCP connections.", counter, float64(n.Bytes), ""},
 		{"fairlead_userspace_datagrams_lost_total", "Datagrams that were not carried.", counter, float64(n.Lost), ""},
 	}
 }

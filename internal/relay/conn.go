@@ -1,157 +1,190 @@
 package relay
 
 import (
-	"errors"
-	"net"
 	"net/netip"
-	"os"
-	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// conn is a client's connection and that to its endpoint. Each direction has a
-// goroutine while it moves bytes; one that has nothing to move is parked, and costs none.
+// limits are how long what may be waited for.
+type limits struct {
+	// stall: a peer that has taken nothing for so long while bytes wait for it is given
+	// up; what waits is kernel memory that nobody else can use.
+	stall time.Duration
+	// half: so long may a connection be silent after one side has ended it.
+	half time.Duration
+	dial time.Duration // until an endpoint has answered
+}
+
+func usual() limits {
+	return limits{stall: 15 * time.Minute, half: 10 * time.Minute, dial: 3 * time.Second} // a SYN and its first retry
+}
+
+// youth: a connection that lives longer gets keep-alive towards its endpoint. Most end
+// before, and save the calls. The client's side has it from the listener.
+const youth = time.Second
+
+// conn is a client's connection and that to its endpoint. Its worker alone touches it.
 type conn struct {
-	t    *Target
-	at   netip.AddrPort   // the endpoint
-	svc  model.ServiceKey // who pays for the descriptors
-	up   half             // client to endpoint
-	down half
+	w      *worker
+	t      *Target
+	l      *Listener
+	at     netip.AddrPort   // the endpoint
+	svc    model.ServiceKey // who pays for the descriptors
+	client side
+	server side
+	up     half     // client to endpoint
+	down   half     // endpoint to client
+	call   *dialing // until an endpoint has taken it
 
-	mu     sync.Mutex
-	broken bool
-	done   int // directions that are over
+	place      int32
+	over       bool // both descriptors are closed
+	queued     bool // for another turn
+	keepsAlive bool
+	link       link
 }
 
-// carry moves the bytes both ways until both sides have ended, or either is broken.
-func (t *Target) carry(client, server *net.TCPConn, at netip.AddrPort, svc model.ServiceKey) {
-	r := t.r
-	c := &conn{t: t, at: at, svc: svc}
-	c.up.init(c, &c.down, client, server)
-	c.down.init(c, &c.up, server, client)
-	r.counts.open.Add(1)
-	r.work.Add(1)
-	t.enter(c)
-	r.mu.Lock()
-	r.conns[c] = struct{}{}
-	r.mu.Unlock()
-	if r.ctx.Err() != nil { // Close may not have seen it
-		c.abort()
+// side is one of the two sockets, and what is known of it. Events tell only of changes,
+// so that what is known holds until a call says otherwise.
+type side struct {
+	fd       int
+	readable bool
+	writable bool
+	ended    bool // the peer has sent its end, behind what can be read
+	urgent   bool // out-of-band data: a read that gives little has not read all
+	written  bool // so that more to write must not wait for the acknowledgement (Nagle)
+	noDelay  bool
+}
+
+func (s *side) note(events uint32) {
+	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 { // calls will tell which error it is
+		s.readable, s.writable = true, true
 	}
-	r.counts.moving.Add(2)
-	go c.move(&c.down)
-	c.move(&c.up)
+	if events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0 {
+		s.readable = true
+	}
+	if events&unix.EPOLLOUT != 0 {
+		s.writable = true
+	}
+	s.ended = s.ended || events&unix.EPOLLRDHUP != 0
+	s.urgent = s.urgent || events&unix.EPOLLPRI != 0
 }
 
-// move moves one direction until it is over or parked. Its end is passed on, so that a
-// half-closed connection stays usable the other way. What breaks one side resets the other.
-func (c *conn) move(h *half) {
-	counts := &c.t.r.counts
-	defer counts.moving.Add(-1)
-	for {
-		moved, err := h.run()
-		counts.bytes.Add(moved)
-		switch {
-		case errors.Is(err, errIdle):
-			if c.park(h) {
-				return
-			}
-			continue
-		case err == nil:
-			c.end(h)
-		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, unix.ETIMEDOUT): // the latter is keep-alive's
-			counts.stalled.Add(1)
-			c.t.r.complain(c.svc, "a connection is given up: its peer takes nothing, says nothing or is gone", err)
-			fallthrough
-		default:
-			c.abort()
-		}
-		c.leave()
+// happened goes on with what a socket has said.
+func (c *conn) happened(s *side, events uint32) {
+	s.note(events)
+	if c.call != nil {
+		c.called(s, events)
 		return
 	}
-}
-
-// park hands a direction to the parker; false: its goroutine is to go on.
-func (c *conn) park(h *half) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.broken || h.other.ended.Load() {
-		return false
+	if s == &c.client && events&unix.EPOLLERR != 0 && c.up.n > 0 {
+		c.abort() // what it has sent waits for an endpoint that is slow, and it is gone itself
+		return
 	}
-	if err := c.t.r.parker.add(h); err != nil {
-		h.stays = true
-		return false
-	}
-	h.parked = true
-	return true
-}
-
-// wake gives a parked direction a goroutine again.
-func (c *conn) wake(h *half) {
-	c.mu.Lock()
-	was := h.parked
-	h.parked = false
-	if was {
-		c.t.r.parker.drop(h)
-	}
-	c.mu.Unlock()
-	if was {
-		c.t.r.counts.moving.Add(1)
-		go c.move(h)
+	// What the socket gives goes first: it may be the last before its error.
+	if s.reader(c).step() {
+		s.writer(c).step()
 	}
 }
 
-// end passes the end of one direction on. The other one waits for its sender, from now
-// on not for ever.
-func (c *conn) end(h *half) {
-	_ = h.to.CloseWrite()
-	h.ended.Store(true)
-	c.wake(h.other)
+// reader is the direction that reads from a side, writer the one that writes to it.
+func (s *side) reader(c *conn) *half {
+	if s == &c.client {
+		return &c.up
+	}
+	return &c.down
 }
 
-// abort resets both sides; false: that has been done.
-func (c *conn) abort() bool {
-	c.mu.Lock()
-	broken, parked := c.broken, 0
-	c.broken = true
+func (s *side) writer(c *conn) *half {
+	if s == &c.client {
+		return &c.down
+	}
+	return &c.up
+}
+
+// move gives both directions a turn.
+func (c *conn) move() {
+	if c.up.step() {
+		c.down.step()
+	}
+}
+
+// begin carries the bytes from now on, until both sides have ended or either is broken.
+func (c *conn) begin() {
+	c.call = nil
+	c.w.r.counts.open.Add(1)
+	c.t.enter(c)
+	c.w.by(c, c.w.now+youth)
+	c.move()
+}
+
+// due looks at what has taken its time.
+func (c *conn) due() {
+	w := c.w
+	if c.call != nil {
+		c.tooLate()
+		return
+	}
+	if !c.keepsAlive {
+		c.keepsAlive = true
+		keepAlive(c.server.fd)
+	}
 	for _, h := range []*half{&c.up, &c.down} {
-		if h.parked {
-			h.parked = false
-			c.t.r.parker.drop(h)
-			parked++
+		limit := h.limit()
+		switch {
+		case limit == 0:
+		case w.now-h.since >= limit:
+			w.r.counts.stalled.Add(1)
+			w.r.complain(c.svc, "a connection is given up: its peer takes nothing, says nothing or is gone", unix.ETIMEDOUT)
+			c.abort()
+			return
+		default:
+			w.by(c, h.since+limit)
 		}
 	}
-	c.mu.Unlock()
-	if broken {
-		return false
-	}
-	reset(c.up.from)
-	reset(c.down.from)
-	for range parked {
-		c.leave()
-	}
-	return true
 }
 
-// leave says that one direction is over; the second one closes the connection.
-func (c *conn) leave() {
-	c.mu.Lock()
-	c.done++
-	last := c.done == 2
-	c.mu.Unlock()
-	if !last {
-		return
+// broken ends a connection that one side has broken; the other side reads a reset, too.
+func (c *conn) broken(err error) {
+	if err == unix.ETIMEDOUT { // keep-alive's
+		c.w.r.counts.stalled.Add(1)
+		c.w.r.complain(c.svc, "a connection is given up: its peer takes nothing, says nothing or is gone", err)
 	}
-	r := c.t.r
-	c.t.leave(c)
-	r.mu.Lock()
-	delete(r.conns, c)
-	r.mu.Unlock()
-	_, _ = c.up.from.Close(), c.down.from.Close()
-	r.counts.open.Add(-1)
-	r.budget.give(c.svc, 2)
-	r.work.Done()
+	c.abort()
+}
+
+// abort resets both sides.
+func (c *conn) abort() {
+	unlinger(c.client.fd)
+	if c.server.fd >= 0 {
+		unlinger(c.server.fd)
+	}
+	c.close()
+}
+
+// close closes both sides, and gives back what the connection has held.
+func (c *conn) close() {
+	w := c.w
+	c.over = true
+	_ = unix.Close(c.client.fd)
+	if c.server.fd >= 0 {
+		_ = unix.Close(c.server.fd)
+	}
+	if c.call == nil {
+		c.up.release()
+		c.down.release()
+		c.t.leave(c)
+		w.r.counts.open.Add(-1)
+	}
+	w.leave(c)
+	w.r.budget.give(c.svc, 2)
+	w.r.work.Done()
+}
+
+// unlinger has the next close reset the connection: the peer reads "connection reset".
+func unlinger(fd int) {
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }

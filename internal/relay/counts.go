@@ -10,7 +10,7 @@ type counts struct {
 // Counts are what a Relay has done and holds.
 type Counts struct {
 	Connections int64 // TCP connections that are open
-	Moving      int64 // their directions that have a goroutine; the others are parked
+	Moving      int64 // their directions that hold a pipe or a buffer: bytes pass, or wait for their receiver
 	Flows       int64 // UDP clients that are remembered
 	Accepted    int64 // TCP connections and UDP clients taken so far
 	Retried     int64 // attempts at an endpoint that did not take the connection, so that another was asked
@@ -19,7 +19,7 @@ type Counts struct {
 	OverProcess int64 // turned away because the process had no descriptors
 	Stalled     int64 // ended because a peer took nothing, said nothing after the other side had ended, or is gone
 	Gone        int64 // ended because their endpoint exists no longer
-	Bytes       int64 // carried over TCP connections, up to their last pause
+	Bytes       int64 // carried over TCP connections
 	Lost        int64 // datagrams that were not carried
 }
 

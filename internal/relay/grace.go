@@ -65,15 +65,13 @@ func (t *Target) over(at netip.AddrPort, e *ending) {
 		late = slices.Collect(maps.Keys(t.conns[at]))
 	}
 	t.mu.Unlock()
-	t.r.endAll(late)
+	endAll(late)
 }
 
-// endAll ends connections whose endpoint exists no longer.
-func (r *Relay) endAll(list []*conn) {
+// endAll has connections ended whose endpoint exists no longer.
+func endAll(list []*conn) {
 	for _, c := range list {
-		if c.abort() {
-			r.counts.gone.Add(1)
-		}
+		c.w.ask(c)
 	}
 }
 
@@ -86,7 +84,7 @@ func (t *Target) enter(c *conn) {
 	t.conns[c.at][c] = struct{}{}
 	gone := t.leaving(c.at) // it may have gone while the connection was made
 	t.mu.Unlock()
-	t.r.endAll(gone)
+	endAll(gone)
 }
 
 func (t *Target) leave(c *conn) {

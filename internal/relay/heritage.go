@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Heritage is a socket that another process had, with the UDP clients that it knew.
@@ -31,17 +33,39 @@ type Client struct {
 
 // Pause stops taking clients, returns when none is being taken, and leaves the socket
 // open: they wait. Neither Close nor another Pause may run at the same time.
-func (l *Listener) Pause() { l.gate.shut() }
+func (l *Listener) Pause() {
+	if l.conn == nil {
+		l.pause()
+		return
+	}
+	l.gate.shut()
+}
 
 // Resume goes on after Pause.
 func (l *Listener) Resume() {
 	l.refilter() // another process may have set its own
+	if l.conn == nil {
+		if err := l.resume(); err != nil {
+			l.t.r.p.Log.Error("nobody takes clients any more", "address", l.at, "error", err)
+		}
+		return
+	}
 	l.gate.open()
 }
 
 // Socket gives a second descriptor of the socket.
-func (l *Listener) Socket() (*os.File, error) {
-	return l.sock.(interface{ File() (*os.File, error) }).File()
+func (l *Listener) Socket() (f *os.File, err error) {
+	if l.conn != nil {
+		return l.conn.File()
+	}
+	err = l.control(func(fd int) error {
+		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err == nil {
+			f = os.NewFile(uintptr(n), l.at.String())
+		}
+		return err
+	})
+	return f, err
 }
 
 // Flows gives the UDP clients, with second descriptors of their sockets. Those whose

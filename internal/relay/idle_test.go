@@ -76,7 +76,7 @@ func BenchmarkIdleConnections(b *testing.B) {
 		fds := bareClients(b, most, at)
 		eventually(b, func() error {
 			if n := r.Counts(); n.Connections != most || n.Moving != 0 {
-				return fmt.Errorf("%d connections, %d directions that wait with a goroutine", n.Connections, n.Moving)
+				return fmt.Errorf("%d connections, %d directions that hold a buffer", n.Connections, n.Moving)
 			}
 			return nil
 		})
@@ -94,7 +94,6 @@ func BenchmarkIdleConnections(b *testing.B) {
 func TestIdleHasNoGoroutine(t *testing.T) {
 	const many = 200
 	r := newRelay(t, Params{})
-	r.maxMoving = 0 // nobody waits for a sender
 	at := open(t, r.Target(frontend(silent(t))), "127.0.0.1", model.TCP)
 	before := runtime.NumGoroutine()
 	for _, fd := range bareClients(t, many, at) {
@@ -106,7 +105,6 @@ func TestIdleHasNoGoroutine(t *testing.T) {
 		}
 		return nil
 	})
-	parkedAll(t, r)
 	eventually(t, func() error {
 		if n := runtime.NumGoroutine() - before; n > 3 {
 			return fmt.Errorf("%d more goroutines with %d idle connections", n, many)
@@ -115,16 +113,15 @@ func TestIdleHasNoGoroutine(t *testing.T) {
 	})
 }
 
-// A parked connection wakes for bytes, for an end and for a reset of either side, and
-// for the end of the relay; whoever is parked when the other side ends is waited for.
-func TestParkedWakes(t *testing.T) {
+// An idle connection goes on with bytes, an end and a reset of either side, and with the
+// end of the relay; one whose other side has ended is waited for.
+func TestIdleWakes(t *testing.T) {
 	r := newRelay(t, Params{})
-	r.maxMoving = 0
 	served := make(chan *net.TCPConn, 1)
 	b := tcpServer(t, "127.0.0.1", func(c *net.TCPConn) { served <- c })
 	tg := r.Target(frontend(b))
 	at := open(t, tg, "127.0.0.1", model.TCP)
-	parked := func() (client, server *net.TCPConn) {
+	idle := func() (client, server *net.TCPConn) {
 		client, err := dial(t, "127.0.0.1", at)
 		if err != nil {
 			t.Fatal(err)
@@ -133,14 +130,14 @@ func TestParkedWakes(t *testing.T) {
 		server = <-served
 		t.Cleanup(func() { _ = server.Close() })
 		_ = server.SetDeadline(time.Now().Add(limit()))
-		parkedAll(t, r)
+		idles(t, r)
 		return client, server
 	}
 	for range 20 {
-		client, server := parked()
+		client, server := idle()
 		for _, way := range [][2]*net.TCPConn{{client, server}, {server, client}} {
 			pass(t, way[0], way[1])
-			parkedAll(t, r)
+			idles(t, r)
 		}
 		_ = client.CloseWrite()
 		if n, err := server.Read(make([]byte, 1)); n != 0 || err != io.EOF {
@@ -151,13 +148,13 @@ func TestParkedWakes(t *testing.T) {
 		if n, err := client.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 			t.Fatalf("the server's end arrives as %v", err)
 		}
-		client, server = parked()
+		client, server = idle()
 		reset(server)
 		if _, err := client.Read(make([]byte, 1)); !turnedBack(err) {
 			t.Fatalf("the server's reset arrives as %v", err)
 		}
 	}
-	client, _ := parked()
+	client, _ := idle()
 	for l := range tg.listeners {
 		_ = l.Close()
 	}
@@ -165,17 +162,17 @@ func TestParkedWakes(t *testing.T) {
 	if _, err := client.Read(make([]byte, 1)); !turnedBack(err) {
 		t.Fatalf("the relay's end arrives as %v", err)
 	}
-	if n := r.Counts(); n.Connections != 0 || len(r.parker.by) != 0 || len(r.budget.held) != 0 {
-		t.Errorf("left behind: %+v, %d parked, %v", n, len(r.parker.by), r.budget.held)
+	if n := r.Counts(); n.Connections != 0 || len(r.budget.held) != 0 {
+		t.Errorf("left behind: %+v, %v", n, r.budget.held)
 	}
 }
 
-// parkedAll waits until no direction has a goroutine.
-func parkedAll(t testing.TB, r *Relay) {
+// idles waits until no direction moves anything.
+func idles(t testing.TB, r *Relay) {
 	t.Helper()
 	eventually(t, func() error {
 		if n := r.Counts().Moving; n != 0 {
-			return fmt.Errorf("%d directions have a goroutine", n)
+			return fmt.Errorf("%d directions hold a pipe or a buffer", n)
 		}
 		return nil
 	})

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 	"github.com/fairlead/fairlead/internal/model"
@@ -49,10 +53,36 @@ func open(t testing.TB, tg *Target, host string, p model.Protocol) netip.AddrPor
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	if p == model.UDP {
-		return l.sock.(*net.UDPConn).LocalAddr().(*net.UDPAddr).AddrPort()
+	return bound(t, l)
+}
+
+// bound is where a listener listens.
+func bound(t testing.TB, l *Listener) (at netip.AddrPort) {
+	t.Helper()
+	if err := l.control(func(fd int) error {
+		name, err := unix.Getsockname(fd)
+		at = addrPort(name)
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
-	return l.sock.(*net.TCPListener).Addr().(*net.TCPAddr).AddrPort()
+	return at
+}
+
+// reset ends a connection at once: the peer reads "connection reset".
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}
+
+// carried gives the connections that are carried now. Their fields are their workers'.
+func carried(tg *Target) (out []*conn) {
+	tg.mu.Lock()
+	defer tg.mu.Unlock()
+	for _, of := range tg.conns {
+		out = slices.AppendSeq(out, maps.Keys(of))
+	}
+	return out
 }
 
 func frontend(backends ...model.Backend) model.Frontend {

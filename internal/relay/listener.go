@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,13 +18,18 @@ import (
 // Listener is one socket of a Target. Its connections outlive it, as those through a
 // kernel outlive their rule; UDP clients do not: there is nobody to answer from.
 type Listener struct {
-	t    *Target
-	at   netip.AddrPort
-	sock interface {
-		syscall.Conn
-		Close() error
-	}
-	flows *flows // of UDP
+	t  *Target
+	at netip.AddrPort
+
+	// Of TCP: a socket that Go's poller knows nothing of, for the workers wait for it.
+	fd     int
+	taking sync.RWMutex // held by workers while they take clients
+	shut   bool         // nobody takes any
+	closed bool
+
+	// Of UDP.
+	conn  *net.UDPConn
+	flows *flows
 	gate  gate
 }
 
@@ -34,71 +40,48 @@ func (r *Relay) Listen(t *Target, at netip.AddrPort, p model.Protocol) (*Listene
 
 // ListenAgain goes on with a socket that another process had, if there is one.
 func (r *Relay) ListenAgain(t *Target, at netip.AddrPort, p model.Protocol, h Heritage) (*Listener, error) {
-	l := &Listener{t: t, at: at}
-	var serve func()
+	l := &Listener{t: t, at: at, fd: -1}
+	var err error
 	switch p {
 	case model.TCP:
-		ln, err := l.listenTCP(h.Socket)
-		if err != nil {
-			return nil, err
-		}
-		l.sock = ln
-		l.gate.init(ln.SetDeadline)
-		serve = func() { r.accept(l, ln) }
+		l.fd, err = l.listenTCP(h.Socket)
 	case model.UDP:
-		c, err := l.listenUDP(h.Socket)
-		if err != nil {
-			return nil, err
-		}
-		l.sock, l.flows = c, newFlows(l, c)
-		l.gate.init(c.SetReadDeadline)
-		serve = func() { l.flows.receive(r.ctx) }
+		l.conn, err = l.listenUDP(h.Socket)
 	default:
-		return nil, fmt.Errorf("%s is not carried", p)
+		err = fmt.Errorf("%s is not carried", p)
+	}
+	if err != nil {
+		return nil, err
 	}
 	r.budget.aside(1)
 	t.mu.Lock()
 	t.listeners[l] = struct{}{}
 	t.mu.Unlock()
 	l.refilter() // what the Target was told meanwhile, or a socket's last owner was not
+	if l.conn == nil {
+		if err := l.resume(); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		return l, nil
+	}
+	l.flows = newFlows(l, l.conn)
+	l.gate.init(l.conn.SetReadDeadline)
 	for _, f := range h.Flows {
 		l.flows.adopt(f)
 	}
 	r.work.Go(func() {
 		defer l.gate.leave()
-		serve()
+		l.flows.receive(r.ctx)
 	})
 	return l, nil
-}
-
-func (l *Listener) config() *net.ListenConfig {
-	cfg := &net.ListenConfig{Control: l.prepare, KeepAliveConfig: keepAlive()}
-	cfg.SetMultipathTCP(false) // its sockets do not splice
-	return cfg
-}
-
-func (l *Listener) listenTCP(f *os.File) (*net.TCPListener, error) {
-	var ln net.Listener
-	var err error
-	if f == nil {
-		ln, err = l.config().Listen(context.Background(), "tcp", l.at.String())
-	} else {
-		ln, err = net.FileListener(f)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if t, ok := ln.(*net.TCPListener); ok {
-		return t, nil
-	}
-	return nil, errors.Join(fmt.Errorf("the socket for %s is not TCP's", l.at), ln.Close())
 }
 
 func (l *Listener) listenUDP(f *os.File) (*net.UDPConn, error) {
 	var c net.PacketConn
 	var err error
 	if f == nil {
-		c, err = l.config().ListenPacket(context.Background(), "udp", l.at.String())
+		cfg := net.ListenConfig{Control: l.prepare}
+		c, err = cfg.ListenPacket(context.Background(), "udp", l.at.String())
 	} else {
 		c, err = net.FilePacketConn(f)
 	}
@@ -111,23 +94,23 @@ func (l *Listener) listenUDP(f *os.File) (*net.UDPConn, error) {
 	return nil, errors.Join(fmt.Errorf("the socket for %s is not UDP's", l.at), c.Close())
 }
 
-// prepare readies the socket before it is bound: no client that the filter keeps out
-// gets in between.
+// prepare readies UDP's socket before it is bound.
 func (l *Listener) prepare(_, _ string, c syscall.RawConn) error {
 	var failed error
-	err := c.Control(func(fd uintptr) {
-		// An IPv6 address that only a local route brings here is bound as a foreign one is.
-		if l.at.Addr().Is6() {
-			failed = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
+	err := c.Control(func(fd uintptr) { failed = l.ready(int(fd)) })
+	return errors.Join(err, failed)
+}
+
+// ready does what a socket needs before it is bound: no client that the filter keeps out
+// gets in between.
+func (l *Listener) ready(fd int) error {
+	// An IPv6 address that only a local route brings here is bound as a foreign one is.
+	if l.at.Addr().Is6() {
+		if err := unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1); err != nil {
+			return os.NewSyscallError("setsockopt", err)
 		}
-		if failed == nil {
-			failed = attach(fd, l.program())
-		}
-	})
-	if err != nil {
-		return err
 	}
-	return failed
+	return attach(uintptr(fd), l.program())
 }
 
 // program is the filter that the Target asks for; nil for none.
@@ -146,16 +129,29 @@ func (l *Listener) program() []unix.SockFilter {
 }
 
 func (l *Listener) refilter() {
-	raw, err := l.sock.SyscallConn()
-	if err == nil {
-		var failed error
-		if err = raw.Control(func(fd uintptr) { failed = attach(fd, l.program()) }); err == nil {
-			err = failed
-		}
-	}
+	err := l.control(func(fd int) error { return attach(uintptr(fd), l.program()) })
 	if err != nil { // closed, or out of memory: connections are looked at again when they are taken
 		l.t.r.p.Log.Debug("cannot filter a socket", "address", l.at, "error", err)
 	}
+}
+
+// control does something with the socket, which stays open meanwhile.
+func (l *Listener) control(do func(fd int) error) error {
+	if l.conn == nil {
+		l.taking.RLock()
+		defer l.taking.RUnlock()
+		if l.closed {
+			return net.ErrClosed
+		}
+		return do(l.fd)
+	}
+	raw, err := l.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = do(int(fd)) })
+	return errors.Join(err, failed)
 }
 
 // Close closes the socket: new clients are refused.
@@ -167,7 +163,10 @@ func (l *Listener) Close() error {
 	if was {
 		l.t.r.budget.aside(-1)
 	}
-	err := l.sock.Close()
+	if l.conn == nil {
+		return l.closeTCP()
+	}
+	err := l.conn.Close()
 	l.gate.open()
 	return err
 }

@@ -3,8 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +31,6 @@ type Params struct {
 const (
 	reserve     = 128 // descriptors for everything else in the process
 	bufferBytes = 16 << 10
-	maxMoving   = 4096
 	logEvery    = 10 * time.Second // least pause between two lines about one Service
 )
 
@@ -45,15 +43,17 @@ type Relay struct {
 	grams   sync.Pool // *[]byte of maxDatagram
 	where   atomic.Pointer[Whereabouts]
 	counts  counts
-	work    sync.WaitGroup
+	work    sync.WaitGroup  // one for each connection and UDP client
 	ctx     context.Context // ends with the Relay
 	end     context.CancelFunc
 
-	parker    *parker
-	maxMoving int64 // with more goroutines of connections none waits for a sender
+	start     time.Time
+	limits    limits
+	workers   []*worker
+	working   sync.WaitGroup
+	ephemeral [2]uint16 // the ports that the kernel gives to who asks for none
 
 	mu     sync.Mutex
-	conns  map[*conn]struct{}
 	logged map[model.ServiceKey]time.Time
 }
 
@@ -66,17 +66,22 @@ func New(p Params) *Relay {
 		p.Descriptors = available()
 	}
 	made := min(p.Descriptors/16, 256)
-	r := &Relay{p: p, maxMoving: maxMoving, logged: map[model.ServiceKey]time.Time{}, conns: map[*conn]struct{}{}}
+	r := &Relay{p: p, start: time.Now(), limits: usual(), ephemeral: ephemeralPorts(), logged: map[model.ServiceKey]time.Time{}}
 	r.budget = budget{free: p.Descriptors - 2*made, most: p.MostOfOne, held: map[model.ServiceKey]int{}}
 	r.pipes.left = made
 	r.buffers.New = func() any { b := make([]byte, bufferBytes); return &b }
 	r.grams.New = func() any { b := make([]byte, maxDatagram); return &b }
 	r.where.Store(&Whereabouts{})
-	var err error
-	if r.parker, err = newParker(); err != nil {
-		p.Log.Warn("idle connections will cost more memory", "error", err)
-	}
 	r.ctx, r.end = context.WithCancel(context.Background())
+	for range min(runtime.GOMAXPROCS(0), maxWorkers) {
+		w, err := newWorker(r)
+		if err != nil { // those that there are do the work
+			p.Log.Warn("cannot carry connections on all processors", "error", err)
+			break
+		}
+		r.workers = append(r.workers, w)
+		r.working.Go(w.run)
+	}
 	return r
 }
 
@@ -97,15 +102,12 @@ func (r *Relay) SetWhereabouts(w Whereabouts) { r.where.Store(&w) }
 // closed before.
 func (r *Relay) Close() {
 	r.end()
-	r.mu.Lock()
-	open := slices.Collect(maps.Keys(r.conns))
-	r.mu.Unlock()
-	for _, c := range open {
-		c.abort()
+	for _, w := range r.workers {
+		w.end()
 	}
+	r.working.Wait()
 	r.work.Wait()
 	r.pipes.close()
-	r.parker.close()
 }
 
 // complain logs about a Service, not too often: whoever overruns a limit must not

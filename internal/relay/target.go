@@ -93,7 +93,7 @@ func (t *Target) Set(f model.Frontend) {
 	t.take(f)
 	gone := t.follow()
 	t.mu.Unlock()
-	t.r.endAll(gone)
+	endAll(gone)
 	t.Refilter()
 }
 
@@ -116,6 +116,13 @@ func (t *Target) wishes() model.Relaying {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.f.Relay
+}
+
+// guest gives who pays for a new client's descriptors, and how many that one wants at most.
+func (t *Target) guest() (svc model.ServiceKey, own int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.f.Service, 2 * t.f.Relay.MaxConnections
 }
 
 func (t *Target) service() model.ServiceKey {

@@ -2,18 +2,17 @@ package relay
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/fairlead/fairlead/internal/model"
+	"golang.org/x/sys/unix"
 )
 
-const (
-	dialTimeout = 3 * time.Second // a SYN and its first retry
-	dialTries   = 4               // endpoints that are asked before the client is told
-)
+// dialTries is how many endpoints are asked before the client is told.
+const dialTries = 4
 
 // Why a connection ends before it began.
 var (
@@ -21,107 +20,189 @@ var (
 	errKeptOut = errors.New("the client is not in the source ranges")
 )
 
-// keepAlive finds peers that are gone without a word, within four minutes.
-func keepAlive() net.KeepAliveConfig {
-	return net.KeepAliveConfig{Enable: true, Idle: 2 * time.Minute, Interval: 30 * time.Second, Count: 4}
+// dialing is the search for an endpoint that takes a client.
+type dialing struct {
+	v     visit
+	from  netip.AddrPort
+	tries int
+	until time.Duration // for the one that is asked now
+	last  error
 }
 
-// accept takes connections until the listener is closed.
-func (r *Relay) accept(l *Listener, ln *net.TCPListener) {
-	for {
-		c, err := ln.AcceptTCP()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			l.gate.wait()
-			continue
-		}
-		if err != nil { // out of descriptors or memory: others have used them
-			r.complain(l.t.service(), "cannot accept a connection", err)
-			select {
-			case <-r.ctx.Done():
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-			continue
-		}
-		svc := l.t.service()
-		if err := r.budget.take(svc, 2, 2*l.t.wishes().MaxConnections); err != nil {
-			l.t.turnedAway(err)
-			reset(c)
-			continue
-		}
-		r.counts.accepted.Add(1)
-		r.work.Go(func() { r.serve(l.t, c, svc) })
+// keepAlive finds peers that are gone without a word, within four minutes.
+func keepAlive(fd int) {
+	for _, o := range [][3]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1}, {unix.SOL_TCP, unix.TCP_KEEPIDLE, 120},
+		{unix.SOL_TCP, unix.TCP_KEEPINTVL, 30}, {unix.SOL_TCP, unix.TCP_KEEPCNT, 4}} {
+		_ = unix.SetsockoptInt(fd, o[0], o[1], o[2]) // fails for a socket that is none of TCP's only
 	}
 }
 
-// reset ends a connection at once: the peer reads "connection reset".
-func reset(c *net.TCPConn) {
-	_ = c.SetLinger(0)
-	_ = c.Close()
-}
-
-// serve finds an endpoint for a client, and begins to carry the connection; two
-// descriptors have been taken for it.
-func (r *Relay) serve(t *Target, client *net.TCPConn, svc model.ServiceKey) {
-	server, at, err := r.connect(t, client)
-	if err != nil {
-		r.counts.refused.Add(1)
-		r.p.Log.Debug("a connection finds no endpoint", "address", client.LocalAddr(), "error", err)
-		reset(client)
-		r.budget.give(svc, 2)
+// welcome takes a client in, if there are descriptors for it, and looks for an endpoint.
+func (w *worker) welcome(l *Listener, fd int, from netip.AddrPort) {
+	t, r := l.t, w.r
+	svc, own := t.guest()
+	if err := r.budget.take(svc, 2, own); err != nil {
+		t.turnedAway(err)
+		unlinger(fd)
+		_ = unix.Close(fd)
 		return
 	}
-	t.carry(client, server, at, svc)
+	r.counts.accepted.Add(1)
+	r.work.Add(1)
+	c := &conn{w: w, t: t, l: l, svc: svc, client: side{fd: fd, writable: true, noDelay: true}, server: side{fd: -1}}
+	c.call = &dialing{from: from, v: visit{client: from.Addr(), at: l.at.Addr()}, last: errNone}
+	c.up.init(c, &c.client, &c.server, &c.down)
+	c.down.init(c, &c.server, &c.client, &c.up)
+	w.enter(c)
+	switch err := w.follow(c, &c.client); {
+	case err != nil:
+		c.refuse(err)
+	case !t.admits(c.call.v.client, c.call.v.at):
+		c.refuse(errKeptOut)
+	default:
+		c.dial()
+	}
 }
 
-func (r *Relay) connect(t *Target, client *net.TCPConn) (*net.TCPConn, netip.AddrPort, error) {
-	v := visit{client: hostOf(client.RemoteAddr()), at: hostOf(client.LocalAddr())}
-	if !t.admits(v.client, v.at) {
-		return nil, netip.AddrPort{}, errKeptOut
-	}
-	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive()}
-	d.SetMultipathTCP(false)
-	last := errNone
-	for range dialTries {
-		at, ok := t.pick(&v, time.Now())
+// dial asks endpoints until one may take the client.
+func (c *conn) dial() {
+	d := c.call
+	for d.tries < dialTries {
+		at, ok := c.t.pick(&d.v, time.Now())
 		if !ok {
 			break
 		}
-		server, err := d.DialContext(r.ctx, "tcp", at.String())
+		d.tries++
+		c.at = at
+		err := c.connect()
 		if err == nil {
-			if err = t.introduce(client, server); err == nil {
-				return server.(*net.TCPConn), at, nil
-			}
-			_ = server.Close()
+			return
 		}
-		if last = err; r.ctx.Err() != nil {
-			break
-		}
-		r.counts.retried.Add(1)
-		v.failed = append(v.failed, at)
+		c.missed(err)
 	}
-	return nil, netip.AddrPort{}, last
+	c.refuse(d.last)
+}
+
+// connect begins to connect to the endpoint; its socket tells how that ends.
+func (c *conn) connect() error {
+	family := unix.AF_INET
+	if c.at.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	c.server = side{fd: fd}
+	if err := unix.Connect(fd, sockaddr(c.at)); err != nil && err != unix.EINPROGRESS && err != unix.EINTR {
+		return os.NewSyscallError("connect", err)
+	}
+	c.call.until = c.w.now + c.w.r.limits.dial
+	c.w.by(c, c.call.until)
+	return c.w.follow(c, &c.server)
+}
+
+// missed says that an endpoint did not take the client.
+func (c *conn) missed(err error) {
+	if c.server.fd >= 0 {
+		_ = unix.Close(c.server.fd)
+		c.server.fd = -1
+	}
+	c.w.r.counts.retried.Add(1)
+	c.call.last = err
+	c.call.v.failed = append(c.call.v.failed, c.at)
+}
+
+// refuse tells a client that nobody takes it.
+func (c *conn) refuse(err error) {
+	c.w.r.counts.refused.Add(1)
+	c.w.r.p.Log.Debug("a connection finds no endpoint", "address", c.l.at, "error", err)
+	c.abort()
+}
+
+// called goes on with what a socket says while an endpoint is asked.
+func (c *conn) called(s *side, events uint32) {
+	wrong := events&(unix.EPOLLERR|unix.EPOLLHUP) != 0
+	switch {
+	case s == &c.client && wrong: // it has gone
+		c.abort()
+	case s == &c.client:
+	case wrong:
+		c.answered(socketError(s.fd))
+	case events&unix.EPOLLOUT != 0:
+		c.answered(nil)
+	}
+}
+
+// answered goes on when an endpoint has answered.
+func (c *conn) answered(err error) {
+	if err == nil && c.w.r.isSelf(c.server.fd, c.at) {
+		err = unix.ECONNREFUSED
+	}
+	if err == nil {
+		err = c.introduce()
+	}
+	if err != nil {
+		c.missed(err)
+		c.dial()
+		return
+	}
+	c.begin()
 }
 
 // introduce tells an endpoint who its client is, if the Service asks for that.
-func (t *Target) introduce(client, server net.Conn) error {
-	if !t.wishes().ProxyProtocol {
+func (c *conn) introduce() error {
+	if !c.t.wishes().ProxyProtocol {
 		return nil
 	}
-	from, to := client.RemoteAddr().(*net.TCPAddr), client.LocalAddr().(*net.TCPAddr)
-	_, err := server.Write(proxyHeader(from.AddrPort(), to.AddrPort())) // the first bytes always find room
+	at := c.l.at
+	if name, err := unix.Getsockname(c.client.fd); err == nil { // the port, where the kernel has chosen it
+		at = addrPort(name)
+	}
+	c.server.written = true
+	_, err := unix.Write(c.server.fd, proxyHeader(c.call.from, at)) // the first bytes always find room
 	return err
 }
 
-func hostOf(a net.Addr) netip.Addr {
-	switch a := a.(type) {
-	case *net.TCPAddr:
-		return a.AddrPort().Addr().Unmap()
-	case *net.UDPAddr:
-		return a.AddrPort().Addr().Unmap()
+// tooLate asks the next endpoint, if this one's time is over.
+func (c *conn) tooLate() {
+	if c.w.now < c.call.until {
+		c.w.by(c, c.call.until)
+		return
 	}
-	return netip.Addr{}
+	c.missed(os.ErrDeadlineExceeded)
+	c.dial()
+}
+
+func socketError(fd int) error {
+	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil || n == 0 {
+		return err
+	}
+	return unix.Errno(n)
+}
+
+// isSelf tells whether a connection leads to its own socket: who connects to a port of
+// this host that nobody has may be given that very port (simultaneous open, RFC 9293, 3.5).
+func (r *Relay) isSelf(fd int, at netip.AddrPort) bool {
+	if at.Port() < r.ephemeral[0] || at.Port() > r.ephemeral[1] {
+		return false
+	}
+	name, err := unix.Getsockname(fd)
+	return err == nil && addrPort(name) == at
+}
+
+// ephemeralPorts reads from which ports the kernel chooses.
+func ephemeralPorts() [2]uint16 {
+	text, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	f := strings.Fields(string(text))
+	if len(f) != 2 {
+		return [2]uint16{1, 65535}
+	}
+	low, err1 := strconv.ParseUint(f[0], 10, 16)
+	high, err2 := strconv.ParseUint(f[1], 10, 16)
+	if err1 != nil || err2 != nil {
+		return [2]uint16{1, 65535}
+	}
+	return [2]uint16{uint16(low), uint16(high)}
 }

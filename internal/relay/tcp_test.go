@@ -174,7 +174,7 @@ func TestResetIsPassedOn(t *testing.T) {
 // hold opens a connection that goes on.
 func hold(t *testing.T, at netip.AddrPort) *net.TCPConn {
 	t.Helper()
-	c, err := dial(t, "127.0.0.1", at)
+	c, err := dial(t, at.Addr().String(), at)
 	if err != nil {
 		t.Fatal(err)
 	}

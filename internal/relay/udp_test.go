@@ -147,7 +147,7 @@ func TestUDPBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := l.sock.(*net.UDPConn).LocalAddr().(*net.UDPAddr).AddrPort()
+	at := bound(t, l)
 	for range 3 {
 		newUDPClient(t, at).ask(t, 1)
 	}
