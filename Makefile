@@ -72,6 +72,10 @@ bench-peers: deps build ## beside upstream kube-proxy on one API server: SIZES="
 bench-userspace: ## userspace mode beside HAProxy and nginx: FOR=2s ROUNDS=3 OUT=file (one minute)
 	@bash bench/userspace/run.sh
 
+.PHONY: abuse-userspace
+abuse-userspace: ## userspace mode: what a storm, silent endpoints and clients that never read do to another Service: FOR=5s ROUNDS=3
+	@ABUSE=1 bash bench/userspace/run.sh
+
 .PHONY: experiment-headless
 experiment-headless: deps ## the 40-140 s experiment: real ZeroMQ, CoreDNS beside our DNS (10 min a round)
 	@bash test/headless/run.sh

@@ -14,10 +14,24 @@ import (
 // patience bounds one connection.
 const patience = 5 * time.Second
 
-// endpoints serves both kinds until a socket fails.
+// The endpoints of the abuse.
+const (
+	silentAt  = "127.0.0.1:19061" // takes nothing, and says nothing
+	endlessAt = "127.0.0.1:19062" // sends without an end
+)
+
+// endpoints serves all kinds until a socket fails.
 func endpoints(short, bulk string) error {
-	failed := make(chan error, 2)
+	failed := make(chan error, 4) // one for each
 	for at, serve := range map[string]func(net.Conn){
+		silentAt: func(net.Conn) { time.Sleep(time.Minute) }, // of no use to anybody
+		endlessAt: func(c net.Conn) {
+			for chunk := make([]byte, 16<<10); ; {
+				if _, err := c.Write(chunk); err != nil {
+					return
+				}
+			}
+		},
 		short: func(c net.Conn) { _, _ = io.CopyN(c, c, 1) },
 		bulk:  func(c net.Conn) { _, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, c, make([]byte, 256<<10)) },
 	} {

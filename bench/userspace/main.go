@@ -47,10 +47,21 @@ func run() error {
 	streams := flag.Int("streams", 4, "long connections at once")
 	serve := flag.Bool("serve", false, "be the endpoints, and nothing else")
 	only := flag.String("only", "", "short or bulk; empty for both")
+	abused := flag.String("abuse", "", "pid,well,stormed,silent,endless: the proxy, and where it answers these Services; what abuse of one does to another")
+	generators := flag.Int("generators", 4, "threads of the storm")
+	nice := flag.Int("nice", 10, "of the threads of the storm")
+	holders := flag.Int("holders", 2000, "connections that go nowhere")
 	out := flag.String("out", "", "file for the rows, as JSON")
 	flag.Parse()
 	if *serve {
 		return endpoints(*short, *bulk)
+	}
+	if *abused != "" {
+		pid, p, err := parsePorts(*abused)
+		if err == nil {
+			abuse(mishaps(*generators, *nice, *holders), pid, p, *short, *length, *rounds)
+		}
+		return err
 	}
 	subjects, err := parse(flag.Args())
 	if err != nil {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -88,6 +90,60 @@ func TestAbusedServicesAreBounded(t *testing.T) {
 				t.Errorf("the Service holds %d descriptors of %d", held, bound)
 			}
 		})
+	}
+}
+
+// While a storm waits at one Service's socket, each round of a worker takes a few of its
+// clients, and all that wait at another Service's: how many storm does not matter to that.
+func TestStormLeavesOthersTheirTurn(t *testing.T) {
+	const many = 300
+	r := newRelay(t, Params{})
+	w, err := newWorker(r) // which this test turns by hand
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.closeFiles()
+	b := silent(t)
+	at, service := map[string]netip.AddrPort{}, map[string]model.Frontend{}
+	for _, name := range []string{"stormed", "other"} {
+		service[name] = abused(name, b)
+		tg := r.Target(service[name])
+		l, err := r.Listen(tg, netip.MustParseAddrPort("127.0.0.1:0"), model.TCP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() //nolint:errcheck // of the test
+		l.pause()
+		l.shut = false
+		if err := w.listen(l); err != nil {
+			t.Fatal(err)
+		}
+		at[name] = bound(t, l)
+	}
+	for _, fd := range slices.Concat(bareClients(t, many, at["stormed"]), bareClients(t, 2, at["other"])) {
+		defer unix.Close(fd) //nolint:errcheck // of the test
+	}
+	raw, err := w.file.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := make([]unix.EpollEvent, eventsAtOnce)
+	taken := func(name string) int {
+		r.budget.mu.Lock()
+		defer r.budget.mu.Unlock()
+		return r.budget.held[service[name].Service] / 2
+	}
+	for round := 1; taken("stormed") < many; round++ {
+		w.round(events[:w.wait(raw, events)])
+		if n := taken("stormed"); n > round*acceptsAtOnce {
+			t.Fatalf("in %d rounds %d clients of the storm were taken", round, n)
+		}
+		if n := taken("other"); n != 2 {
+			t.Fatalf("in round %d, %d of 2 clients of the other Service are taken", round, n)
+		}
+	}
+	w.end()
+	for !w.round(events[:w.wait(raw, events)]) {
 	}
 }
 

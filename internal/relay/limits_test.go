@@ -73,7 +73,7 @@ func TestWhoTakesNothingIsGivenUp(t *testing.T) {
 // A reader that is slow, and slower than the limit in all, is not given up.
 func TestSlowReaderIsServed(t *testing.T) {
 	r := impatient(t, limits{stall: 2 * time.Second, half: time.Hour})
-	r.pipes.left = 0 // a buffer holds less, and waits as long
+	r.pipes.left = 0      // a buffer holds less, and waits as long
 	const size = 24 << 20 // more than the kernel's buffers hold
 	at := open(t, r.Target(frontend(tcpServer(t, "127.0.0.1", func(c *net.TCPConn) {
 		_, _ = c.Write(bytes.Repeat([]byte("fairlead"), size/8))

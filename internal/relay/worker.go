@@ -96,32 +96,36 @@ func (w *worker) run() {
 		return
 	}
 	events := make([]unix.EpollEvent, eventsAtOnce)
-	for {
-		n := w.wait(raw, events)
-		w.now = time.Since(w.r.start)
-		tick, rung := false, false
-		for i := range events[:n] {
-			switch ev := &events[i]; ev.Pad {
-			case ofListener:
-				w.knock(ev.Fd)
-			case ofBell:
-				rung = true
-			case ofClock:
-				tick = true
-			default:
-				w.happened(ev)
-			}
-		}
-		// From here on no event is left that could belong to a descriptor that is closed.
-		if tick {
-			w.tick()
-		}
-		if rung && w.answer() {
-			return
-		}
-		w.goOn()
-		w.open()
+	for !w.round(events[:w.wait(raw, events)]) {
 	}
+}
+
+// round does what the events ask for; true: this is the end.
+func (w *worker) round(events []unix.EpollEvent) bool {
+	w.now = time.Since(w.r.start)
+	tick, rung := false, false
+	for i := range events {
+		switch ev := &events[i]; ev.Pad {
+		case ofListener:
+			w.knock(ev.Fd)
+		case ofBell:
+			rung = true
+		case ofClock:
+			tick = true
+		default:
+			w.happened(ev)
+		}
+	}
+	// From here on no event is left that could belong to a descriptor that is closed.
+	if tick {
+		w.tick()
+	}
+	if rung && w.answer() {
+		return true
+	}
+	w.goOn()
+	w.open()
+	return false
 }
 
 // wait gives what has happened. If nothing has, and nothing is left to do, the goroutine
