@@ -52,6 +52,7 @@ type agent struct {
 	// conntrack is nil where the kernel has none.
 	conntrack  *conntrack.Cleaner
 	unanswered *unanswered          // nil like conntrack
+	traffic    *serviceTraffic      // nil without --service-metrics
 	localhost  *localhost.Listeners // nil without IPv6
 	loopback   *localhost.Listeners // the same on 127.0.0.1, in ipvs mode only
 	rootless   *rootless            // nil but in userspace mode
@@ -143,6 +144,7 @@ func (a *agent) addBeside(plane *opened) error {
 	a.addUnanswered()
 	a.addAffinity()
 	a.countOffload()
+	a.countServices(plane.refusals)
 	a.addLocalhost()
 	a.addTakeover(plane.place)
 	return nil

@@ -39,6 +39,9 @@ func (f *follower) aboutToWrite(decided []engine.Decided) {
 	if f.a.conntrack != nil {
 		f.a.conntrack.Perhaps(all)
 	}
+	if f.a.traffic != nil {
+		f.a.traffic.aboutToWrite(decided)
+	}
 	if f.a.unanswered != nil && !f.synced {
 		f.a.unanswered.aboutToWrite(all)
 	}

@@ -149,6 +149,9 @@ func (f *follower) committed(t *engine.Turn) {
 		f.a.events.decided(t.Decided, t.Complete, t.Done)
 	}
 	f.cleanFlows(t)
+	if f.a.traffic != nil {
+		f.a.traffic.turn(t)
+	}
 	f.answerLocally(t)
 	f.mapAddresses(t)
 	if t.View != nil {

@@ -43,6 +43,9 @@ func openIPTables(ctx context.Context, cfg *config.Config) (opened, error) {
 	reads := func() int { c := count.Counts(); return int(c.Reads + c.Stamps) }
 	d := iptables.New(p)
 	out := opened{driver: d, reads: reads, place: takeover.PlaceOf(backend), observe: d.Observe, closers: closers}
+	if cfg.ServiceMetrics > 0 {
+		out.readRefusalsOfIPTables(k)
+	}
 	if cfg.Offload.Threshold > 0 {
 		out.besideIPTables(cfg, d, p.Log)
 	}

@@ -24,9 +24,11 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/engine"
+	kernel "github.com/fairlead/fairlead/internal/kernel/conntrack"
 	"github.com/fairlead/fairlead/internal/metrics"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/policy"
+	"github.com/fairlead/fairlead/internal/traffic"
 )
 
 // constant are the rows that no event here moves: what is running, and what the kernel is
@@ -44,7 +46,7 @@ func constant() []string {
 func TestEveryMetricIsFed(t *testing.T) {
 	for _, mode := range []string{"nftables", "iptables"} {
 		t.Run(mode, func(t *testing.T) {
-			a := realAgent(t, "--proxy-mode", mode, "--kubeconfig", unwilling(t), "--hostname-override", "node-a", "--feature-gates", "KubeProxyAcceleration=true",
+			a := realAgent(t, "--proxy-mode", mode, "--kubeconfig", unwilling(t), "--hostname-override", "node-a", "--feature-gates", "KubeProxyAcceleration=true", "--service-metrics=5",
 				"--conntrack-max-per-core=0", "--oom-score-adj=0") // these two are not the namespace's own
 			pages := []http.Handler{a.metrics.Handler(), a.metrics.SLIHandler()}
 			before, moved := series(t, pages), map[string]bool{}
@@ -160,6 +162,7 @@ func live(t *testing.T, a *agent, look func() map[string]string) {
 	a.follow.turn(&engine.Turn{Started: now, Done: now, Err: errors.New("no memory")})
 	a.onConntrackPass(conntrack.Pass{Looked: map[model.Family]time.Duration{model.IPv4: time.Millisecond, model.IPv6: time.Millisecond}, Deleted: map[model.Family]int{model.IPv4: 1, model.IPv6: 1}})
 	liveOnLoopback(t, a, svc)
+	liveConnections(a, svc)
 	if a.cfg.Mode == iptables.Name {
 		liveWithIPTables(a.metrics)
 	}
@@ -229,6 +232,27 @@ func liveOnLoopback(t *testing.T, a *agent, svc model.ServiceKey) {
 		}
 		return nil
 	})
+}
+
+// liveConnections has a connection begin and end without an answer, and packets refused and dropped, and events lost.
+func liveConnections(a *agent, svc model.ServiceKey) {
+	to, endpoint := netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("10.1.0.1:8080")
+	a.follow.turn(&engine.Turn{Decided: []engine.Decided{{Key: svc, Result: policy.Result{Frontends: []model.Frontend{{
+		Service: svc, Port: "http", Kind: model.ClusterIP, Verdict: model.Forward, Key: model.FrontendKey{Family: model.IPv4, Protocol: model.TCP, Addr: to.Addr(), Port: to.Port()},
+		Backends: []model.Backend{{Addr: endpoint.Addr(), Port: endpoint.Port()}}}}}}}})
+	e := kernel.Event{Flow: kernel.Flow{Protocol: uint8(model.TCP), Orig: kernel.Tuple{Dst: to}, Reply: kernel.Tuple{Src: endpoint}}}
+	a.traffic.happened(&e)
+	e.Ended, e.Sent, e.Received = true, 100, 200
+	a.traffic.happened(&e)
+	a.traffic.count.Lost()
+	packets := uint64(0)
+	a.traffic.read = func(_ context.Context, emit func(refusal, uint64)) error {
+		packets++
+		emit(refusal{protocol: model.TCP, to: to}, packets)
+		emit(refusal{port: traffic.ServicePort{Service: svc, Port: "http"}, dropped: true}, packets)
+		return nil
+	}
+	a.traffic.rows()
 }
 
 // liveWithIPTables says what the driver says through its Observer; when it does is

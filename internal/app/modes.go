@@ -34,6 +34,8 @@ type opened struct {
 	closers []func() error
 	// offload is the acceleration beside the driver, and part of it; nil: there is none.
 	offload *offload.Driver
+	// refusals reads what the data plane counts of what it refuses and drops; nil: nothing.
+	refusals refusals
 	// rootless is set for the mode that writes no kernel state.
 	rootless *rootless
 }
@@ -68,6 +70,12 @@ func openNFTables(_ context.Context, cfg *config.Config) (opened, error) {
 	count := nft.NewCounter(withFaults(k))
 	reads := func() int { c := count.Counts(); return int(c.Reads + c.Generation) }
 	out := opened{reads: reads, place: takeover.NFTables, closers: []func() error{k.Close, finder.Close}}
+	if cfg.ServiceMetrics > 0 {
+		if err := out.readRefusalsOfNFTables(); err != nil {
+			out.close()
+			return opened{}, err
+		}
+	}
 	if cfg.Offload.Threshold == 0 {
 		out.driver = nftables.New(nftables.Params{Kernel: count, Finder: finder})
 		return out, nil

@@ -78,6 +78,7 @@ func viewInputs(cfg *config.Config) policy.ViewInputs {
 		NodePortPrimary: cfg.NodePorts.Primary, NodePortCIDRs: cfg.NodePorts.CIDRs,
 		Mode: policy.LocalModeName(cfg.DetectLocal.Mode), ClusterCIDRs: cfg.DetectLocal.ClusterCIDRs, Interface: iface,
 		MasqueradeAll: cfg.MasqueradeAll, MasqueradeBit: cfg.MasqueradeBit,
+		CountRefusals:  cfg.ServiceMetrics > 0,
 		LocalhostPorts: cfg.LocalhostNodePorts, BindAddress: cfg.BindAddress,
 		NoExternalIPs: !cfg.FeatureGates["AllowServiceExternalIPs"],
 		Relayed:       cfg.Mode == userspace.Name,

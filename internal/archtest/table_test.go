@@ -82,6 +82,8 @@ func edgeRows() []row {
 			why: "a page is written from an answer; what it shows, it is given"},
 		{pkg: "internal/inspect/cli", internal: []string{"control", "inspect"}, outside: []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"},
 			why: "the commands that ask are clients: they share nothing with the agent's process but the form of its answers"},
+		{pkg: "internal/traffic", internal: []string{"model"},
+			why: "traffic adds up what it is told; where the numbers come from differs by mode"},
 		{pkg: "internal/metrics", internal: []string{"model"}, outside: []string{"github.com/prometheus/client_golang/"},
 			why: "metrics are fed plain values, so that no package depends on how they are kept"},
 	}

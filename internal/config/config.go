@@ -46,6 +46,7 @@ type Config struct {
 	DNS                DNS
 	Userspace          Userspace
 	Offload            Offload
+	ServiceMetrics     int // rows for so many Service ports; 0: nothing is counted by Service
 
 	InitOnly      bool   // do the privileged sysctl part, then exit
 	Cleanup       bool   // remove every trace, then exit

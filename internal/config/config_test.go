@@ -280,6 +280,8 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 				`--hostname-override: " " must not be blank`, `--show-hidden-metrics-for-version: "1.2"`, `--config-sync-period: "-1s"`,
 			},
 		},
+		"service metrics":             {[]string{"--service-metrics=10001"}, []string{`--service-metrics: "10001" must be within 0 and 10000`}},
+		"fewer than none":             {[]string{"--service-metrics=-1"}, []string{`--service-metrics: "-1" must be within 0 and 10000`}},
 		"start-up taint":              {[]string{"--startup-taint=a/b=c:NoSchedule"}, []string{`--startup-taint: "a/b=c:NoSchedule" must be the key of a taint`}},
 		"start-up taint and a folder": {[]string{"--startup-taint=a/b", "--manifests=x"}, []string{`--startup-taint: "a/b" cannot be given together with --manifests`}},
 		"unknown mode":                {[]string{"--proxy-mode=ebpf"}, []string{`--proxy-mode: "ebpf" must be one of nftables, iptables, ipvs`}},

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -19,7 +21,12 @@ type ownFlags struct {
 	dns            dnsFlags
 	userspace      Userspace
 	offload        offloadFlags
+	serviceMetrics int
 }
+
+// mostServiceMetrics bounds the rows that a scraper can be asked to take: at the most it is a hundred thousand of Services and
+// endpoints, each with several numbers.
+const mostServiceMetrics = 10_000
 
 // DefaultStartupTaint is the key that deploy/ and the pages use.
 const DefaultStartupTaint = "fairlead.dev/agent-not-ready"
@@ -41,7 +48,7 @@ func (f *Flags) fillTaint(c *Config, v *validator) {
 
 // ownNames are those that --config does not make void.
 func ownNames() []string {
-	return append(slices.Concat(dnsNames(), userspaceNames(), offloadNames()), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "startup-taint", "ipvs-drain-grace")
+	return append(slices.Concat(dnsNames(), userspaceNames(), offloadNames()), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "startup-taint", "ipvs-drain-grace", "service-metrics")
 }
 
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
@@ -51,6 +58,7 @@ func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	fs.StringVar(&o.startupTaint, "startup-taint", "", "key of a taint that is taken from this node once Services work on it, for instance "+DefaultStartupTaint+"; empty: none. Needs the right to patch nodes")
 	fs.StringVar(&o.manifestsEmpty, "manifests-empty", "keep", "what a --manifests folder means that holds no manifest at the start: keep what an earlier run left in the kernel, or delete it")
 	fs.DurationVar(&o.drainGrace, "ipvs-drain-grace", 15*time.Minute, "how long an endpoint that is gone keeps its open TCP and SCTP connections, while it gets no new ones; 0: it loses them at once; and how long those of ipvs mode go on after a change to another mode")
+	fs.IntVar(&o.serviceMetrics, "service-metrics", 0, "count connections, refusals and bytes by Service, with rows in /metrics for so many of the busiest Service ports and ten times as many endpoints, the others summed; 0: count nothing. Each new connection then costs some microseconds of a processor (docs/metrics.md)")
 	o.dns.add(fs)
 	o.userspace.add(fs)
 	o.offload.add(fs)
@@ -73,6 +81,12 @@ func (f *Flags) fillOwn(c *Config, v *validator) {
 		v.badOwn("ipvs-drain-grace", o.drainGrace.String(), "must not be negative")
 	}
 	c.IPVS.DrainGrace = o.drainGrace
+	if c.ServiceMetrics = o.serviceMetrics; c.ServiceMetrics < 0 || c.ServiceMetrics > mostServiceMetrics {
+		v.badOwn("service-metrics", strconv.Itoa(o.serviceMetrics), fmt.Sprintf("must be within 0 and %d", mostServiceMetrics))
+	}
+	if o.serviceMetrics > 0 && c.Mode == "userspace" {
+		v.warnings = append(v.warnings, "--service-metrics has no effect in userspace mode, which counts all Services together")
+	}
 	c.DNS = o.dns.fill(v)
 	c.Userspace = o.userspace.fill(v)
 }

@@ -60,6 +60,7 @@ type Metrics struct {
 	invalidDropped, localAccepted    *kernelCount
 	affinityClients, affinityFull    *kernelCount
 	offload                          *offloadCollector
+	traffic                          *trafficCollector
 }
 
 // New makes the metrics of one agent, in a registry of their own.
@@ -153,7 +154,7 @@ func (m *Metrics) buildState(b *builder) {
 	for _, k := range noteReasons() {
 		m.noted[k] = noted.WithLabelValues(k)
 	}
-	m.offload = newOffload(b)
+	m.offload, m.traffic = newOffload(b), newTraffic(b)
 	m.watches = newWatches(b.desc("fairlead_watch_connected", gauge), b.desc("fairlead_watch_staleness_seconds", gauge), m.now)
 	b.reg.MustRegister(m.watches)
 	m.restRequests = b.counter("rest_client_requests_total")

@@ -59,6 +59,9 @@ func exercise(m *Metrics) {
 	m.IPTablesRules("nat", model.IPv4, 100, 3)
 	m.IPTablesCounters(func() (uint64, error) { return 7, nil }, func() (uint64, error) { return 8, nil })
 	m.AffinityCounters(func() (uint64, error) { return 9, nil }, func() (uint64, error) { return 1, nil })
+	m.ByService(func() Traffic {
+		return Traffic{Refusals: true, Services: []ServiceTraffic{{Namespace: "shop", Service: "web", Port: "http", Endpoints: []EndpointTraffic{{Endpoint: "10.1.0.1:80"}}}}}
+	})
 	m.Watch("services", true, start)
 	m.Watch("nodes", false, time.Time{})
 	m.Healthz(200)

@@ -31,7 +31,7 @@ type row struct {
 func (r row) in(mode string) bool { return r.modes == nil || slices.Contains(r.modes, mode) }
 
 func rows() []row {
-	return slices.Concat(kubeProxySync(), kubeProxyRest(), ownSync(), ownState(), offloadRows(), clientRows())
+	return slices.Concat(kubeProxySync(), kubeProxyRest(), ownSync(), ownState(), offloadRows(), serviceRows(), clientRows())
 }
 
 // kubeProxySync are kube-proxy's names for the syncs themselves, buckets included.

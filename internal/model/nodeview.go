@@ -10,6 +10,8 @@ type NodeView struct {
 	Local         LocalDetector  // tells pod traffic from other traffic
 	ServiceCIDRs  []netip.Prefix // new connections to addresses here that are no Service's are dropped; empty = unknown
 	MasqueradeAll bool
+	// CountRefusals: what is refused and what is dropped is counted by what it was sent to.
+	CountRefusals bool
 	MasqueradeBit uint8 // 0..31; the mark is 1 << bit
 	// LocalhostNodePorts: 127.0.0.1 is among NodePortAddrs and route_localnet must be 1.
 	LocalhostNodePorts bool

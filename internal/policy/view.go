@@ -16,6 +16,7 @@ type ViewInputs struct {
 	ClusterCIDRs    []netip.Prefix
 	Interface       string // of the interface modes
 	MasqueradeAll   bool
+	CountRefusals   bool
 	MasqueradeBit   uint8
 	LocalhostPorts  bool       // --iptables-localhost-nodeports
 	BindAddress     netip.Addr // overrides the node IP of its family unless unspecified
@@ -42,7 +43,7 @@ const (
 // View decides the NodeView.
 func View(in ViewInputs) model.NodeView {
 	v := model.NodeView{
-		Local: in.detector(), MasqueradeAll: in.MasqueradeAll, MasqueradeBit: in.MasqueradeBit,
+		Local: in.detector(), MasqueradeAll: in.MasqueradeAll, CountRefusals: in.CountRefusals, MasqueradeBit: in.MasqueradeBit,
 		ServiceCIDRs: Minimal(in.CIDRs.Prefixes), NodeAddrs: in.nodeAddrs(), Links: in.Host.Links,
 	}
 	v.NodePortAddrs = in.nodePortAddrs()

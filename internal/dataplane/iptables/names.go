@@ -51,7 +51,7 @@ func portName(f *model.Frontend) string {
 }
 
 // maxComment is what the match comment holds, less the longest of our endings.
-const maxComment = 255 - len(" traffic not accepted by source ranges")
+const maxComment = 255 - len(saysSource)
 
 // readable is a name for comments. The API server lets nothing else through, but
 // a folder of manifests has no API server, and a quote or a line feed would begin

@@ -252,10 +252,10 @@ func (r *frontend) localOnly(verdict, local model.Verdict) []string {
 // refusals are the lines of the filter table for packets that nat left alone.
 func (r *frontend) refusals(verdict, local model.Verdict) {
 	f := r.f
-	end, says := " -j DROP", r.name+" has no local endpoints"
+	end, says := " -j DROP", r.name+saysNoneHere
 	refuse := verdict == model.Reject || local == model.Reject
 	if refuse {
-		end, says = reject(f.Key.Protocol, r.family), r.name+" has no endpoints"
+		end, says = reject(f.Key.Protocol, r.family), r.name+saysNone
 	}
 	if f.Guarded {
 		if refuse {
@@ -265,7 +265,7 @@ func (r *frontend) refusals(verdict, local model.Verdict) {
 				}
 			}
 		}
-		r.leaf(guardExternal, "", r.name+" traffic not accepted by source ranges", " -j DROP")
+		r.leaf(guardExternal, "", r.name+saysSource, " -j DROP")
 		return
 	}
 	if verdict == model.Forward && local == model.Forward {

@@ -92,21 +92,21 @@ func guardPrerouting(l lang, v *model.NodeView) []rule {
 	return append([]rule{join(localnet, inputDevice(nft.AppendIfName(nil, "lo"), true), does(nft.Drop()))}, rules...)
 }
 
-func guardCheck(l lang, _ *model.NodeView) []rule {
+func guardCheck(l lang, v *model.NodeView) []rule {
 	key, next := l.vip()
-	return allowed(l, key, next, "fw-allowed")
+	return allowed(v, join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in("fw-allowed")}))
 }
 
-func guardCheckNodePorts(l lang, _ *model.NodeView) []rule {
+func guardCheckNodePorts(l lang, v *model.NodeView) []rule {
 	key, next := l.port()
-	return allowed(l, key, next, "fw-allowed-nodeports")
+	return allowed(v, join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in("fw-allowed-nodeports")}))
 }
 
 // allowed: a positive match and a drop, because a negated one does not list.
-func allowed(l lang, key rule, next int, set string) []rule {
+func allowed(v *model.NodeView, client rule) []rule {
 	return []rule{
-		join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in(set)}, does(nft.Return())),
-		does(nft.Drop()),
+		join(client, does(nft.Return())),
+		drops(v.CountRefusals),
 	}
 }
 

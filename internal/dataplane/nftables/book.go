@@ -71,8 +71,8 @@ func (b *chainBook) outer(f model.Family, o outer, v *model.NodeView) chain {
 	at := familyOf[outer]{f, o}
 	c, known := b.outers[at]
 	if !known {
-		pods := v.Local // v may change before the chain is written
-		c = chain{o.name(), b.write(func() []rule { return o.rules(langOf(f), &pods) })}
+		pods, counted := v.Local, v.CountRefusals // v may change before the chain is written
+		c = chain{o.name(), b.write(func() []rule { return o.rules(langOf(f), &pods, counted) })}
 		b.outers[at] = c
 	}
 	return c

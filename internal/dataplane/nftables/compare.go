@@ -86,6 +86,9 @@ func (l *look) set(k dataplane.Key) string {
 		}
 		return "another declaration"
 	}
+	if isCounted(k.ID) && sameCounted(k.Family, row) {
+		return countedDigest(k.Family)
+	}
 	def := defNamed(k.ID)
 	if def == nil {
 		return "foreign"

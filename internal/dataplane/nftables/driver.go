@@ -120,10 +120,11 @@ type terms struct {
 	bit   uint8
 	mode  model.LocalMode
 	iface string
+	count bool
 }
 
 func termsOf(v *model.NodeView) terms {
-	return terms{v.MasqueradeBit & 31, v.Local.Mode, v.Local.Interface}
+	return terms{v.MasqueradeBit & 31, v.Local.Mode, v.Local.Interface, v.CountRefusals}
 }
 
 func (d *Driver) serves(f model.Family) bool {

@@ -65,7 +65,7 @@ func (r *frontend) guard() {
 func (r *frontend) whole() {
 	switch sane(r.f.Verdict, r.f.Backends) {
 	case model.Drop:
-		r.publish(dropValue)
+		r.publish(dropTo(r.view))
 	case model.Forward:
 		l := r.leaf(false, r.f.Backends)
 		l.masquerade = r.f.Masquerade
@@ -174,15 +174,15 @@ func (r *frontend) hairpin(list []model.Backend) {
 }
 
 func (r *frontend) refuse() {
-	r.put(r.of(kindRefused, kindRefusedNodePort, kindRefusedRange), r.id, rejectChain)
+	r.put(r.of(kindRefused, kindRefusedNodePort, kindRefusedRange), r.id, rejectTo(r.view))
 }
 
 // publish leads new connections to a chain, or says what becomes of them. To a
 // guarded range they come by its guard.
 func (r *frontend) publish(verdict string) {
-	if r.f.Guarded && r.front == byRange && verdict != dropValue {
-		on, lang := verdictOf(verdict), langOf(r.fam)
-		c := chain{guardedPrefix + "none", r.d.chains.write(func() []rule { return guarded(lang, on) })}
+	if r.f.Guarded && r.front == byRange && verdict != dropTo(r.view) {
+		on, lang, counted := verdictOf(verdict), langOf(r.fam), r.view.CountRefusals
+		c := chain{guardedPrefix + "none", r.d.chains.write(func() []rule { return guarded(lang, counted, on) })}
 		if on.Chain != "" {
 			c.name = guardedPrefix + on.Chain
 		}

@@ -54,8 +54,8 @@ func (o outer) leaves() []leaf {
 	return []leaf{o.cluster, node}
 }
 
-func (o outer) rules(l lang, podsAre *model.LocalDetector) []rule {
-	pods, node := ends(o.verdict), ends(o.verdict)
+func (o outer) rules(l lang, podsAre *model.LocalDetector, counted bool) []rule {
+	pods, node := ends(o.verdict, counted), ends(o.verdict, counted)
 	if ls := o.leaves(); len(ls) > 0 {
 		pods, node = does(nft.Goto(ls[0].name())), does(nft.Goto(ls[len(ls)-1].name()))
 	}
@@ -67,7 +67,7 @@ func (o outer) rules(l lang, podsAre *model.LocalDetector) []rule {
 	if o.other == model.Forward {
 		return append(out, o.local.draws(l)...)
 	}
-	return append(out, ends(o.other))
+	return append(out, ends(o.other, counted))
 }
 
 // guardedPrefix begins the names of the chains that let only source ranges come.
@@ -76,20 +76,20 @@ const guardedPrefix = "guarded-"
 // guarded holds the clients of a range of ports against its source ranges and
 // sends on whom they let in. It comes after the lookup of the range, not before
 // all lookups like that of single ports: a port inside may be another Service's.
-func guarded(l lang, on nft.Verdict) []rule {
+func guarded(l lang, counted bool, on nft.Verdict) []rule {
 	key, next := l.vip()
 	return []rule{
 		join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in("fw-allowed-ranges")}, does(on)),
-		does(nft.Drop()),
+		drops(counted),
 	}
 }
 
 // ends turns a verdict other than Forward into a rule's end. Reject is written as
 // `return`, because chains of type nat cannot reject: the packet goes on untranslated
 // and the filter chain `refuse` answers it.
-func ends(v model.Verdict) rule {
+func ends(v model.Verdict, counted bool) rule {
 	if v == model.Drop {
-		return does(nft.Drop())
+		return drops(counted)
 	}
 	return does(nft.Return())
 }

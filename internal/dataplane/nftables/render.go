@@ -31,6 +31,7 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 				put(kindSet, part, def.digest(f))
 			}
 		}
+		d.countedBase(f, &view, put)
 		put(kindLeafChain, layoutChain, noRules)
 		put(kindLeafChain, rejectChain, d.chains.write(func() []rule { return rejectRules(langOf(f)) }))
 		for _, c := range fixedChains() {

@@ -33,9 +33,9 @@ func (r *frontend) outerChain(o outer) (name string) {
 	if o.other == model.Forward {
 		r.recalls(o.local)
 	}
-	lang, pods := langOf(r.fam), r.view.Local // the view may change before the chain is written
+	lang, pods, counted := langOf(r.fam), r.view.Local, r.view.CountRefusals // the view may change before the chain is written
 	name = o.name()
-	r.sticky(kindOuterChain, name, func() []rule { return o.rules(lang, &pods) })
+	r.sticky(kindOuterChain, name, func() []rule { return o.rules(lang, &pods, counted) })
 	return name
 }
 

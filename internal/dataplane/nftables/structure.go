@@ -19,6 +19,7 @@ type loader struct {
 	sizes   setSizes
 	clients []string // maps of clients
 	others  []string // sets that are not ours
+	counted []string // sets of what was refused and dropped
 	chains  []nft.Chain
 	kinds   []dataplane.Kind // of the chains
 	rules   map[string]*chainDigest
@@ -116,6 +117,13 @@ func (l *loader) set(row *nft.Set) {
 		l.clients = append(l.clients, name)
 		return
 	}
+	if isCounted(name) {
+		if !sameCounted(l.f, *row) {
+			l.damage = "the declaration of set " + name
+		}
+		l.counted = append(l.counted, name)
+		return
+	}
 	def := defNamed(name)
 	if def == nil {
 		l.others = append(l.others, name)
@@ -153,6 +161,9 @@ func (l *loader) emitStructure() {
 				l.put(kindSet, part, def.digest(l.f))
 			}
 		}
+	}
+	for _, name := range l.counted {
+		l.put(kindSet, name, countedDigest(l.f))
 	}
 	for _, name := range l.others {
 		l.put(kindSet, name, "foreign")

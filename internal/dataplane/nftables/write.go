@@ -118,12 +118,19 @@ func (w *writer) elements(add bool) {
 // sets: a changed set is never asked for, because Load asks for a rebuild then.
 func (w *writer) sets() {
 	w.each(kindSet, func(o *dataplane.Op) {
-		if def := defNamed(o.Key.ID); def != nil && o.Want != "" {
-			w.n++
-			if _, there := w.old.sets[o.Key.ID]; !there {
-				w.d.batch.NewSet(w.spec(def, o.Key.ID))
-			}
+		def := defNamed(o.Key.ID)
+		if o.Want == "" || def == nil && !isCounted(o.Key.ID) {
+			return
 		}
+		w.n++
+		if _, there := w.old.sets[o.Key.ID]; there {
+			return
+		}
+		if def == nil {
+			w.d.batch.NewSet(countedSpec(o.Key.Family, o.Key.ID))
+			return
+		}
+		w.d.batch.NewSet(w.spec(def, o.Key.ID))
 	})
 	w.each(kindClients, func(o *dataplane.Op) {
 		if o.Want != "" {

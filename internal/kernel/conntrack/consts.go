@@ -11,6 +11,8 @@ const (
 	ctaStatus     = 3
 	ctaProtoInfo  = 4
 	ctaTimeout    = 7
+	ctaCountOrig  = 9
+	ctaCountReply = 10
 	ctaID         = 12
 	ctaZone       = 18
 	ctaFilter     = 25
@@ -24,6 +26,13 @@ const (
 
 	statusSeenReply = 1 << 1  // IPS_SEEN_REPLY: a packet of the other direction has been seen
 	statusOffload   = 1 << 14 // IPS_OFFLOAD
+
+	ctaCountBytes = 2
+
+	groupNew     = 1 // NFNLGRP_CONNTRACK_NEW
+	groupDestroy = 3 // NFNLGRP_CONNTRACK_DESTROY
+
+	statusDNAT = 1 << 5 // IPS_DST_NAT
 
 	ctaTupleIP    = 1
 	ctaTupleProto = 2

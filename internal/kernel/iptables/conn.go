@@ -157,8 +157,18 @@ func (c *Conn) inside(f func() error) error {
 
 // Save implements Kernel.
 func (c *Conn) Save(ctx context.Context, f Family, table string, emit func([]byte) error) error {
+	return c.save(ctx, f, []string{"-t", table}, emit)
+}
+
+// Counted is Save with the packets and bytes that each rule has counted, as "[1:60] " in front of its line. It may be asked beside
+// a Kernel's methods.
+func (c *Conn) Counted(ctx context.Context, f Family, table string, emit func([]byte) error) error {
+	return c.save(ctx, f, []string{"-c", "-t", table}, emit)
+}
+
+func (c *Conn) save(ctx context.Context, f Family, args []string, emit func([]byte) error) error {
 	name := c.cfg.Programs.of(f, "save")
-	cmd := exec.CommandContext(ctx, name, "-t", table)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = waitDelay
 	var problem bytes.Buffer
 	cmd.Stderr = &problem
@@ -183,7 +193,7 @@ func (c *Conn) Save(ctx context.Context, f Family, table string, emit func([]byt
 		if noTable(problem.String()) {
 			return nil
 		}
-		return fmt.Errorf("%s -t %s: %w: %s", name, table, err, oneLine(problem.String()))
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, oneLine(problem.String()))
 	}
 	return nil
 }

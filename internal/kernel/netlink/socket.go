@@ -147,6 +147,12 @@ func (s *Socket) DropFrom(port uint32) error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
 	}
+	return s.Filter(prog[:])
+}
+
+// Filter lets only those datagrams through for which a program of classic BPF gives anything but 0. It replaces an earlier
+// filter.
+func (s *Socket) Filter(prog []unix.SockFilter) error {
 	return s.control(func(fd int) error {
 		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 			&unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]})

@@ -1,6 +1,10 @@
 package nft
 
-import "golang.org/x/sys/unix"
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+)
 
 // elementDecoder decodes element lists into one reused Element. Chain names of verdicts repeat, so each is allocated once.
 type elementDecoder struct {
@@ -48,8 +52,25 @@ func (d *elementDecoder) element(attrs []byte) {
 			e.Expiration = duration(v)
 		case unix.NFTA_SET_ELEM_USERDATA:
 			e.UserData = v
+		case unix.NFTA_SET_ELEM_EXPR:
+			e.Packets = countedPackets(v)
 		}
 	})
+}
+
+// countedPackets reads the expression of an element, which is a counter where we put one.
+func countedPackets(expr []byte) (n uint64) {
+	eachAttr(expr, func(typ uint16, data []byte) {
+		if typ != unix.NFTA_EXPR_DATA {
+			return
+		}
+		eachAttr(data, func(typ uint16, v []byte) {
+			if typ == unix.NFTA_COUNTER_PACKETS && len(v) >= 8 {
+				n = binary.BigEndian.Uint64(v)
+			}
+		})
+	})
+	return n
 }
 
 func dataValue(d []byte) []byte {

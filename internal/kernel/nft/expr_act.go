@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"encoding/binary"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +82,7 @@ type UpdateSpec struct {
 	Key     Reg
 	Data    Reg // 0: the set is no map
 	Timeout time.Duration
+	Count   bool // a counter in each element, from zero
 }
 
 // Update adds the key to a dynamic set or renews its timeout. On a present key the data stays as it was.
@@ -93,6 +95,12 @@ func Update(u UpdateSpec) Expr {
 		b = appendU32(b, unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_UPDATE)
 		b = appendString(b, unix.NFTA_DYNSET_SET_NAME, u.Set)
 		b = appendU64(b, unix.NFTA_DYNSET_TIMEOUT, millis(u.Timeout))
+		if u.Count {
+			at := len(b)
+			b = append(b, CountPackets()...)
+			binary.NativeEndian.PutUint16(b[at+2:], unix.NFTA_DYNSET_EXPR|unix.NLA_F_NESTED) // an attribute of dynset, not of a list
+			return appendU32(b, unix.NFTA_DYNSET_FLAGS, nftDynsetExpr)
+		}
 		return appendU32(b, unix.NFTA_DYNSET_FLAGS, 0)
 	})
 }

@@ -66,6 +66,7 @@ type Element struct {
 	Timeout     time.Duration // 0: the set's
 	Expiration  time.Duration // left to live, read only
 	UserData    []byte        // see Comment
+	Packets     uint64        // of its counter, read only; 0 without one
 }
 
 // ElementFlags are NFT_SET_ELEM_*.
