@@ -22,7 +22,8 @@ const (
 
 // endpoints serves all kinds until a socket fails.
 func endpoints(short, bulk string) error {
-	failed := make(chan error, 4) // one for each
+	failed := make(chan error, 5) // one for each
+	go func() { failed <- echo(short) }()
 	for at, serve := range map[string]func(net.Conn){
 		silentAt: func(net.Conn) { time.Sleep(time.Minute) }, // of no use to anybody
 		endlessAt: func(c net.Conn) {

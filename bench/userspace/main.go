@@ -29,6 +29,9 @@ type row struct {
 	P99ms      float64 `json:"p99_ms"`
 	CPUPerConn float64 `json:"cpu_us_per_connection"`
 	Failed     int     `json:"failed"`
+	// Of datagrams, there and back.
+	AnswersPerS  float64 `json:"answers_per_s,omitempty"`
+	CPUPerAnswer float64 `json:"cpu_us_per_answer,omitempty"`
 }
 
 func main() {
@@ -46,7 +49,7 @@ func run() error {
 	workers := flag.Int("workers", 16, "clients at once of short connections")
 	streams := flag.Int("streams", 4, "long connections at once")
 	serve := flag.Bool("serve", false, "be the endpoints, and nothing else")
-	only := flag.String("only", "", "short or bulk; empty for both")
+	only := flag.String("only", "", "short, bulk or udp; empty for the first two")
 	abused := flag.String("abuse", "", "pid,well,stormed,silent,endless: the proxy, and where it answers these Services; what abuse of one does to another")
 	generators := flag.Int("generators", 4, "threads of the storm")
 	nice := flag.Int("nice", 10, "of the threads of the storm")
@@ -107,6 +110,9 @@ func parse(args []string) (out []subject, err error) {
 
 func measure(s subject, only string, length time.Duration, workers, streams int) (row, error) {
 	out := row{Subject: s.name}
+	if only == "udp" {
+		return out, measureUDP(s, length, &out)
+	}
 	if only != "short" {
 		before := cpu(s.pid)
 		bytes, took, err := pour(s.bulk, length, streams)
@@ -131,11 +137,21 @@ func measure(s subject, only string, length time.Duration, workers, streams int)
 	return out, nil
 }
 
+// measureUDP uses the ports of short connections.
+func measureUDP(s subject, length time.Duration, out *row) error {
+	before := cpu(s.pid)
+	n, took, err := datagrams(s.short, length, 8, 200)
+	if err == nil && n > 0 {
+		out.AnswersPerS, out.CPUPerAnswer = float64(n)/took.Seconds(), float64((cpu(s.pid)-before).Nanoseconds())/1000/float64(n)
+	}
+	return err
+}
+
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // table prints the medians.
 func table(subjects []subject, rows []row) {
-	fmt.Println("| | MB/s | CPU s/GB | connections/s | p50 ms | p99 ms | CPU µs/connection | failed |\n|---|---|---|---|---|---|---|---|")
+	fmt.Println("| | MB/s | CPU s/GB | connections/s | p50 ms | p99 ms | CPU µs/connection | failed | UDP answers/s | CPU µs/answer |\n|---|---|---|---|---|---|---|---|---|---|")
 	for _, s := range subjects {
 		median := func(of func(*row) float64) float64 {
 			var all []float64
@@ -147,9 +163,10 @@ func table(subjects []subject, rows []row) {
 			slices.Sort(all)
 			return all[len(all)/2]
 		}
-		fmt.Printf("| %s | %.0f | %.3f | %.0f | %.2f | %.2f | %.0f | %.0f |\n", s.name, median(func(r *row) float64 { return r.MBPerS }),
+		fmt.Printf("| %s | %.0f | %.3f | %.0f | %.2f | %.2f | %.0f | %.0f | %.0f | %.1f |\n", s.name, median(func(r *row) float64 { return r.MBPerS }),
 			median(func(r *row) float64 { return r.CPUPerGB }), median(func(r *row) float64 { return r.ConnPerS }),
 			median(func(r *row) float64 { return r.P50ms }), median(func(r *row) float64 { return r.P99ms }),
-			median(func(r *row) float64 { return r.CPUPerConn }), median(func(r *row) float64 { return float64(r.Failed) }))
+			median(func(r *row) float64 { return r.CPUPerConn }), median(func(r *row) float64 { return float64(r.Failed) }),
+			median(func(r *row) float64 { return r.AnswersPerS }), median(func(r *row) float64 { return r.CPUPerAnswer }))
 	}
 }

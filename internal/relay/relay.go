@@ -40,7 +40,7 @@ type Relay struct {
 	budget  budget
 	pipes   pipes
 	buffers sync.Pool // *[]byte of bufferBytes, for bytes that no pipe takes
-	grams   sync.Pool // *[]byte of maxDatagram
+	grams   sync.Pool // *[]byte of burstBuffer
 	where   atomic.Pointer[Whereabouts]
 	counts  counts
 	work    sync.WaitGroup  // one for each connection and UDP client
@@ -51,6 +51,7 @@ type Relay struct {
 	limits    limits
 	workers   []*worker
 	working   sync.WaitGroup
+	cuts      bool      // the kernel cuts bursts of datagrams
 	ephemeral [2]uint16 // the ports that the kernel gives to who asks for none
 
 	mu     sync.Mutex
@@ -66,11 +67,11 @@ func New(p Params) *Relay {
 		p.Descriptors = available()
 	}
 	made := min(p.Descriptors/16, 256)
-	r := &Relay{p: p, start: time.Now(), limits: usual(), ephemeral: ephemeralPorts(), logged: map[model.ServiceKey]time.Time{}}
+	r := &Relay{p: p, start: time.Now(), limits: usual(), ephemeral: ephemeralPorts(), cuts: cuts(), logged: map[model.ServiceKey]time.Time{}}
 	r.budget = budget{free: p.Descriptors - 2*made, most: p.MostOfOne, held: map[model.ServiceKey]int{}}
 	r.pipes.left = made
 	r.buffers.New = func() any { b := make([]byte, bufferBytes); return &b }
-	r.grams.New = func() any { b := make([]byte, maxDatagram); return &b }
+	r.grams.New = func() any { b := make([]byte, burstBuffer); return &b }
 	r.where.Store(&Whereabouts{})
 	r.ctx, r.end = context.WithCancel(context.Background())
 	for range min(runtime.GOMAXPROCS(0), maxWorkers) {

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,17 +17,19 @@ import (
 )
 
 const (
-	udpNew      = 30 * time.Second  // nf_conntrack_udp_timeout: of a client that nobody has answered
+	udpNew = 30 * time.Second // nf_conntrack_udp_timeout: of a client that nobody has answered
+	// readsAtOnce bounds what is read before anything else is looked at: a flood must not
+	// keep a socket from being closed or handed over.
+	readsAtOnce = 256
 	udpStream   = 120 * time.Second // nf_conntrack_udp_timeout_stream
-	maxDatagram = 64 << 10
 )
 
 // flows are the clients of one UDP socket. A client keeps its endpoint for as long as
 // that serves, as conntrack would have it.
 type flows struct {
-	l    *Listener
-	r    *Relay
-	conn *net.UDPConn
+	l   *Listener
+	r   *Relay
+	raw syscall.RawConn
 
 	mu sync.Mutex
 	by map[netip.AddrPort]*flow
@@ -34,7 +38,9 @@ type flows struct {
 // flow is one client's way to its endpoint.
 type flow struct {
 	server *net.UDPConn
+	raw    syscall.RawConn // of server
 	at     netip.AddrPort
+	single atomic.Bool // the kernel does not cut bursts for it
 
 	// Guarded by flows.mu.
 	last     time.Time // of the last datagram, either way
@@ -42,30 +48,20 @@ type flow struct {
 }
 
 func newFlows(l *Listener, conn *net.UDPConn) *flows {
-	return &flows{l: l, r: l.t.r, conn: conn, by: map[netip.AddrPort]*flow{}}
+	raw, _ := conn.SyscallConn() // fails for a nil connection only
+	return &flows{l: l, r: l.t.r, raw: raw, by: map[netip.AddrPort]*flow{}}
 }
 
 // receive takes the clients' datagrams until the socket is closed; then their flows
 // end.
 func (u *flows) receive(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = u.l.Close() })()
-	buf := make([]byte, maxDatagram)
 	for {
-		n, client, err := u.conn.ReadFromUDPAddrPort(buf)
-		if errors.Is(err, net.ErrClosed) {
-			break
-		}
+		err := u.raw.Read(u.some)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			u.l.gate.wait()
-			continue
-		}
-		if err != nil {
-			continue // an ICMP error about an answer of ours
-		}
-		if f := u.flow(netip.AddrPortFrom(client.Addr().Unmap(), client.Port())); f == nil {
-			u.r.counts.lost.Add(1)
-		} else if _, err := f.server.Write(buf[:n]); err != nil {
-			u.r.counts.lost.Add(1)
+		} else if err != nil { // closed
+			break
 		}
 	}
 	u.mu.Lock()
@@ -73,6 +69,44 @@ func (u *flows) receive(ctx context.Context) {
 	for _, f := range u.by {
 		_ = f.server.Close()
 	}
+}
+
+// some carries the datagrams that have come in; false: there is none.
+func (u *flows) some(fd uintptr) bool {
+	buf := u.r.grams.Get().(*[]byte)
+	defer u.r.grams.Put(buf)
+	var to *flow
+	b := burst{buf: *buf, send: func(b []byte, size int) {
+		u.r.counts.lost.Add(int64(u.r.post(to.raw, b, size, nil, &to.single)))
+	}}
+	defer func() { b.flush() }()
+	last := netip.AddrPort{}
+	for i := range readsAtOnce {
+		n, sender, err := syscall.Recvfrom(int(fd), b.room(), unix.MSG_DONTWAIT)
+		switch {
+		case err == unix.EAGAIN:
+			return i > 0
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return true // an ICMP error about an answer of ours, or the socket is closed
+		}
+		client := peer(sender)
+		if client == last && b.n > 0 { // its flow was found for the datagram before
+			b.add(n)
+			continue
+		}
+		at := b.n
+		b.flush()
+		copy(b.buf, b.buf[at:at+n])
+		if to = u.flow(client); to == nil {
+			u.r.counts.lost.Add(1)
+			continue
+		}
+		last = client
+		b.add(n)
+	}
+	return true
 }
 
 // flow finds the way of a client, or makes a new one.
@@ -116,6 +150,7 @@ func (u *flows) flow(client netip.AddrPort) *flow {
 
 // start begins to carry a flow's answers; one descriptor has been taken for it.
 func (u *flows) start(client netip.AddrPort, f *flow, svc model.ServiceKey) {
+	f.raw, _ = f.server.SyscallConn() // fails for a nil connection only
 	u.mu.Lock()
 	u.by[client] = f
 	u.mu.Unlock()
@@ -131,45 +166,53 @@ func (u *flows) start(client netip.AddrPort, f *flow, svc model.ServiceKey) {
 // answer carries one flow's datagrams back until it is idle, its endpoint refuses, or
 // it is closed.
 func (u *flows) answer(client netip.AddrPort, f *flow) {
-	raw, err := f.server.SyscallConn()
-	if err != nil {
-		return
+	var failed error
+	to := sockaddr(client)
+	back := func(fd uintptr) (any bool) {
+		any, failed = u.back(fd, f, to)
+		return any || failed != nil
 	}
 	for {
 		_ = f.server.SetReadDeadline(time.Now().Add(u.left(f)))
-		err := u.one(raw, client)
-		switch {
-		case err == nil:
-			u.mu.Lock()
-			f.last, f.answered = time.Now(), true
-			u.mu.Unlock()
-		case !errors.Is(err, os.ErrDeadlineExceeded) || u.left(f) <= 0:
-			return // the next datagram chooses again
+		for {
+			err := f.raw.Read(back)
+			if err == nil && failed == nil {
+				u.mu.Lock()
+				f.last, f.answered = time.Now(), true
+				u.mu.Unlock()
+				continue
+			}
+			if !errors.Is(err, os.ErrDeadlineExceeded) || u.left(f) <= 0 {
+				return // the next datagram chooses again
+			}
+			break // there were some since that time was set
 		}
 	}
 }
 
-// one carries one datagram. The buffer is borrowed when there is something to read: a
-// client that waits costs none.
-func (u *flows) one(raw interface {
-	Read(func(uintptr) bool) error
-}, client netip.AddrPort) error {
-	var failed error
-	err := raw.Read(func(fd uintptr) bool {
-		buf := u.r.grams.Get().(*[]byte)
-		defer u.r.grams.Put(buf)
-		n, _, err := unix.Recvfrom(int(fd), *buf, unix.MSG_DONTWAIT)
+// back carries the datagrams that an endpoint has sent; false: there is none. The buffer
+// is borrowed meanwhile: a client that waits costs none.
+func (u *flows) back(fd uintptr, f *flow, client unix.Sockaddr) (any bool, err error) {
+	buf := u.r.grams.Get().(*[]byte)
+	defer u.r.grams.Put(buf)
+	b := burst{buf: *buf, send: func(b []byte, size int) {
+		u.r.counts.lost.Add(int64(u.r.post(u.raw, b, size, client, &f.single)))
+	}}
+	defer func() { b.flush() }()
+	for range readsAtOnce {
+		n, err := unix.Read(int(fd), b.room())
 		switch err {
-		case unix.EAGAIN, unix.EINTR:
-			return err == unix.EINTR
 		case nil:
-			_, _ = u.conn.WriteToUDPAddrPort((*buf)[:n], client) // a datagram may get lost
+			any = true
+			b.add(n)
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return any, nil
 		default:
-			failed = err
+			return any, err
 		}
-		return true
-	})
-	return errors.Join(err, failed)
+	}
+	return any, nil
 }
 
 // left is how long the flow may go on without a datagram.
