@@ -47,7 +47,7 @@ func openIPTables(ctx context.Context, cfg *config.Config) (opened, error) {
 		out.readRefusalsOfIPTables(k)
 	}
 	if cfg.Offload.Threshold > 0 {
-		out.besideIPTables(cfg, d, p.Log)
+		out.besideIPTables(ctx, cfg, d, p.Log)
 	}
 	return out, nil
 }

@@ -36,7 +36,8 @@ import (
 // with flowtables only. They must be there.
 func constant() []string {
 	return []string{"fairlead_build_info", "kubernetes_build_info", "kubernetes_feature_enabled", "fairlead_affinity_clients", "fairlead_affinity_full",
-		"fairlead_offload_threshold_packets", "fairlead_offload_devices", "fairlead_offload_refused_total", "fairlead_offload_connections_total", "fairlead_offload_connections"}
+		"fairlead_offload_threshold_packets", "fairlead_offload_devices", "fairlead_offload_refused_total", "fairlead_offload_connections_total", "fairlead_offload_connections",
+		"fairlead_offload_packets", "fairlead_offload_bytes", "fairlead_offload_left_packets_total"}
 }
 
 // TestEveryMetricIsFed builds an agent as a user's configuration does, has happen to it

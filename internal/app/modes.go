@@ -58,7 +58,7 @@ func modes() (names []string) {
 	return names
 }
 
-func openNFTables(_ context.Context, cfg *config.Config) (opened, error) {
+func openNFTables(ctx context.Context, cfg *config.Config) (opened, error) {
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
 		return opened{}, fmt.Errorf("open a netlink socket to nftables: %w", err)
@@ -81,7 +81,7 @@ func openNFTables(_ context.Context, cfg *config.Config) (opened, error) {
 		return out, nil
 	}
 	ledger := &nft.Ledger{} // one socket, so one account
-	out.offload = beside(nftables.New(nftables.Params{Kernel: count, Finder: finder, Ledger: ledger, Beside: offload.IsTable}), cfg,
+	out.offload = beside(ctx, nftables.New(nftables.Params{Kernel: count, Finder: finder, Ledger: ledger, Beside: offload.IsTable}), cfg,
 		offload.Params{Kernel: count, Flowtables: k.Flowtables, Ledger: ledger, Finder: out.offloadFinder()})
 	out.driver = out.offload
 	return out, nil

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/dataplane/offload"
+	"github.com/fairlead/fairlead/internal/fastpath"
 	"github.com/fairlead/fairlead/internal/inspect"
 	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
@@ -17,7 +19,7 @@ import (
 )
 
 // beside puts the acceleration beside a driver; p has what depends on that driver.
-func beside(d dataplane.Driver, cfg *config.Config, p offload.Params) *offload.Driver {
+func beside(ctx context.Context, d dataplane.Driver, cfg *config.Config, p offload.Params) *offload.Driver {
 	log := newLogger(cfg.Logging).Logger
 	p.Threshold, p.Include, p.Exclude, p.Log, p.Links = cfg.Offload.Threshold, cfg.Offload.Include, cfg.Offload.Exclude, log, upLinks
 	p.Prepare = func() {
@@ -27,10 +29,43 @@ func beside(d dataplane.Driver, cfg *config.Config, p offload.Params) *offload.D
 			logSysctls(log, []sysctl.Change{*ch})
 		}
 	}
-	if fault := offload.Fault(release()); fault != "" {
-		p.Threshold, p.Off = 0, fault
+	test := func() error {
+		ctx, stop := context.WithTimeout(ctx, selfTestLimit)
+		defer stop()
+		return fastpath.Test(ctx, fastpath.Params{})
+	}
+	if why := notAccelerated(release(), cfg.Offload.SelfTest, test, log); why != "" {
+		p.Threshold, p.Off = 0, why
 	}
 	return offload.New(d, p)
+}
+
+// selfTestLimit bounds how long the start waits for packets.
+const selfTestLimit = 15 * time.Second
+
+// notAccelerated says why this kernel's fast path is not used; "" if it is. Whether it is tested before depends on what is known
+// of the release, and on --offload-self-test.
+func notAccelerated(release string, when config.SelfTest, test func() error, log *slog.Logger) string {
+	doubt := offload.Suspicion(release)
+	if when == config.SelfTestNever {
+		return offload.Fault(release)
+	}
+	if when == config.SelfTestAuto && doubt == "" {
+		return ""
+	}
+	err := test()
+	var untestable *fastpath.UntestableError
+	switch {
+	case err == nil:
+		log.Info("tested with packets: the kernel's fast path carries translated connections", "release", release)
+		return ""
+	case !errors.As(err, &untestable):
+		return "tested with packets on this kernel, " + release + ": " + err.Error()
+	case doubt == "":
+		log.Warn("the kernel's fast path is not tested; it is assumed to work, for no fault of this release is known", "release", release, "error", err)
+		return ""
+	}
+	return doubt + "; it is assumed to, for here it " + err.Error() + " (--offload-self-test=never goes without a test where no fault is known)"
 }
 
 // offloadFinder opens the socket by which single objects of the acceleration are looked at. Without it explain says nothing of them.
@@ -45,13 +80,13 @@ func (o *opened) offloadFinder() nft.Finder {
 
 // besideIPTables is for a driver that writes by programs: the acceleration has a socket of its own. Without nf_tables there
 // is none.
-func (o *opened) besideIPTables(cfg *config.Config, d *iptables.Driver, log *slog.Logger) {
+func (o *opened) besideIPTables(ctx context.Context, cfg *config.Config, d *iptables.Driver, log *slog.Logger) {
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
 		log.Warn("connections to Services are not accelerated: cannot open a netlink socket to nftables", "error", err)
 		return
 	}
-	o.offload = beside(d, cfg, offload.Params{Kernel: k, Flowtables: k.Flowtables, Finder: o.offloadFinder(), Wrote: func(g nft.Generation) { d.Beside(uint32(g)) }})
+	o.offload = beside(ctx, d, cfg, offload.Params{Kernel: k, Flowtables: k.Flowtables, Finder: o.offloadFinder(), Wrote: func(g nft.Generation) { d.Beside(uint32(g)) }})
 	o.driver, o.closers = o.offload, append(o.closers, k.Close)
 }
 

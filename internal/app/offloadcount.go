@@ -34,31 +34,34 @@ func (a *agent) countOffload() {
 		st := a.offload.Status()
 		out := metrics.Offload{Threshold: st.Threshold, Devices: st.Devices, Refused: st.Refused, TakenErr: err, NowErr: tableErr}
 		if err == nil {
-			out.Taken, out.TakenErr = offload.Taken(ctx, k)
+			var c offload.Counts
+			c, out.TakenErr = offload.ReadCounts(ctx, k)
+			out.Taken, out.Excluded, out.Impossible = c.Taken, c.Excluded, c.Impossible
 		}
 		if tableErr == nil {
-			out.Now, out.NowErr = countOffloaded(ctx, table, readFlows())
+			out.NowErr = countOffloaded(ctx, table, readFlows(), &out)
 		}
 		return out
 	})
 }
 
-// countOffloaded counts the flows that a flowtable carries.
-func countOffloaded(ctx context.Context, table conntrack.Table, held *inspect.Flows) (n int, err error) {
+// countOffloaded counts the flows that a flowtable carries, and what they have carried.
+func countOffloaded(ctx context.Context, table conntrack.Table, held *inspect.Flows, into *metrics.Offload) error {
 	if held == nil || held.Count > maxCounted {
-		return 0, fmt.Errorf("conntrack does not tell how many flows it holds, or more than %d", maxCounted)
+		return fmt.Errorf("conntrack does not tell how many flows it holds, or more than %d", maxCounted)
 	}
 	for _, family := range [...]conntrack.Family{conntrack.IPv4, conntrack.IPv6} {
 		for _, protocol := range [...]model.Protocol{model.TCP, model.UDP} {
 			err := table.Flows(ctx, conntrack.Filter{Family: family, Protocol: uint8(protocol)}, func(x conntrack.Flow) {
 				if x.Offloaded {
-					n++
+					into.Now++
+					into.Packets, into.Bytes = into.Packets+x.Packets, into.Bytes+x.Bytes
 				}
 			})
 			if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // then some may be missing, which a gauge can bear
-				return 0, err
+				return err
 			}
 		}
 	}
-	return n, nil
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/inspect"
 	"github.com/fairlead/fairlead/internal/kernel/conntrack"
+	"github.com/fairlead/fairlead/internal/metrics"
 )
 
 // TestCountOffloaded: flows of both families and protocols count if a flowtable carries
@@ -17,17 +18,19 @@ func TestCountOffloaded(t *testing.T) {
 		for _, protocol := range []uint8{6, 17} {
 			for port, offloaded := range []bool{true, false, true} {
 				at := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(1000+port))
-				table.Add(conntrack.Flow{Family: family, Protocol: protocol, Offloaded: offloaded,
+				table.Add(conntrack.Flow{Family: family, Protocol: protocol, Offloaded: offloaded, Packets: 3, Bytes: 200,
 					Orig: conntrack.Tuple{Src: at, Dst: at}, Reply: conntrack.Tuple{Src: at, Dst: at}})
 			}
 		}
 	}
-	if n, err := countOffloaded(t.Context(), table, &inspect.Flows{Count: 12}); n != 8 || err != nil {
-		t.Errorf("%d, %v, want 8", n, err)
+	var got metrics.Offload
+	if err := countOffloaded(t.Context(), table, &inspect.Flows{Count: 12}, &got); got.Now != 8 || got.Packets != 24 || got.Bytes != 1600 || err != nil {
+		t.Errorf("%+v, %v, want 8 connections of 24 packets and 1600 bytes", got, err)
 	}
 	for _, held := range []*inspect.Flows{nil, {Count: maxCounted + 1}} {
-		if n, err := countOffloaded(t.Context(), table, held); err == nil {
-			t.Errorf("%d are counted of %+v", n, held)
+		got = metrics.Offload{}
+		if err := countOffloaded(t.Context(), table, held, &got); err == nil || got.Now != 0 {
+			t.Errorf("%+v are counted of %+v", got, held)
 		}
 	}
 }

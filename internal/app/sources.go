@@ -8,9 +8,20 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane/userspace"
 	"github.com/fairlead/fairlead/internal/node"
 	"github.com/fairlead/fairlead/internal/policy"
+	"github.com/fairlead/fairlead/internal/source/exclusions"
 	"github.com/fairlead/fairlead/internal/source/file"
 	"github.com/fairlead/fairlead/internal/source/k8s"
 )
+
+// addExclusions adds the file of those who are never accelerated, and gives its name among the sources.
+func (a *agent) addExclusions() []string {
+	if a.cfg.Offload.ExcludeFile == "" || a.offload == nil {
+		return nil
+	}
+	w := exclusions.New(a.cfg.Offload.ExcludeFile)
+	a.add("exclusions from acceleration", func(ctx context.Context) error { return w.Run(ctx, a.put) })
+	return []string{exclusions.Name}
+}
 
 // addSource adds the folder or the API server, and gives the names of the
 // sources that must be in before anything is written.
@@ -22,7 +33,7 @@ func (a *agent) addSource(version string) ([]string, error) {
 			LocalEndpoints: a.rootless != nil, Log: a.log.Logger})
 		a.reportFolder()
 		a.add("manifests", func(ctx context.Context) error { return s.Run(ctx, a.put) })
-		return []string{file.Name, node.Name}, nil
+		return append([]string{file.Name, node.Name}, a.addExclusions()...), nil
 	}
 	s, err := k8s.New(k8s.Config{Kubeconfig: cfg.Client.Kubeconfig, Master: cfg.Client.Master, ContentType: cfg.Client.ContentType,
 		QPS: cfg.Client.QPS, Burst: cfg.Client.Burst, NodeName: cfg.NodeName, Headless: headless, UserAgent: "fairlead/" + version, Log: a.log.Logger})
@@ -42,7 +53,7 @@ func (a *agent) addSource(version string) ([]string, error) {
 		})
 	}
 	a.add("watch metrics", func(ctx context.Context) error { return a.reportWatch(ctx, s) })
-	return []string{k8s.Name, node.Name}, nil
+	return append([]string{k8s.Name, node.Name}, a.addExclusions()...), nil
 }
 
 // reportFolder tells metrics whether the folder of manifests, if there is one, can be read.

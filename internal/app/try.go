@@ -126,6 +126,9 @@ func (t *trial) accelerate(ctx context.Context) choose.Try {
 		return err
 	})
 	out := choose.Try{Mode: "acceleration", Why: offload.Fault(release())}
+	if doubt := offload.Suspicion(release()); out.Why == "" && doubt != "" {
+		out.Notes = append(out.Notes, doubt+": the agent tests it with packets when it starts")
+	}
 	switch {
 	case err != nil:
 		out.Why = "the kernel has no flowtables (CONFIG_NF_FLOW_TABLE): " + oneLine(err)

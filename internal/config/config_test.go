@@ -68,6 +68,7 @@ func defaults() *Config {
 		Conntrack:   Conntrack{MaxPerCore: 32768, Min: 131072, TCPEstablished: 24 * time.Hour, TCPCloseWait: time.Hour},
 		IPVS:        IPVS{DrainGrace: 15 * time.Minute},
 		Userspace:   Userspace{DrainGrace: 15 * time.Minute, EndpointGrace: 15 * time.Minute},
+		Offload:     Offload{SelfTest: SelfTestAuto},
 		OOMScoreAdj: -999,
 		DNS:         DNS{Domain: "cluster.local", ClusterService: "kube-system/kube-dns", Park: time.Second, PodRecords: true, ClientRate: 20000, MaxStale: 5 * time.Minute},
 		Logging:     Logging{Format: "text"},

@@ -12,24 +12,27 @@ func TestOffload(t *testing.T) {
 	const gate = "--feature-gates=KubeProxyAcceleration=true"
 	file := func(text string) string { return "--config=" + writeFile(t, header+text) }
 	inFile := "featureGates: {KubeProxyAcceleration: true}\noffloadPacketThreshold: 7\n"
+	const auto = SelfTestAuto
 	for name, c := range map[string]struct {
 		args []string
 		want Offload
 		warn string
 	}{
-		"off by default":       {nil, Offload{}, ""},
-		"the gate":             {[]string{gate}, Offload{Threshold: 20}, ""},
-		"all alpha gates":      {[]string{"--feature-gates=AllAlpha=true"}, Offload{Threshold: 20}, ""},
-		"a threshold":          {[]string{gate, "--offload-packet-threshold=4"}, Offload{Threshold: 4}, ""},
-		"off":                  {[]string{gate, "--offload-packet-threshold=0"}, Offload{}, ""},
-		"without the gate":     {[]string{"--offload-packet-threshold=4"}, Offload{}, "needs --feature-gates=KubeProxyAcceleration=true"},
-		"in a file":            {[]string{file(inFile)}, Offload{Threshold: 7}, ""},
-		"the flag goes before": {[]string{file(inFile), "--offload-packet-threshold=9"}, Offload{Threshold: 9}, ""},
-		"iptables":             {[]string{gate, "--proxy-mode=iptables"}, Offload{Threshold: 20}, ""},
-		"ipvs": {[]string{gate, "--proxy-mode=ipvs"}, Offload{Why: "not in ipvs mode, whose connections would stall on the kernel's fast path"},
+		"off by default":       {nil, Offload{SelfTest: auto}, ""},
+		"the gate":             {[]string{gate}, Offload{SelfTest: auto, Threshold: 20}, ""},
+		"all alpha gates":      {[]string{"--feature-gates=AllAlpha=true"}, Offload{SelfTest: auto, Threshold: 20}, ""},
+		"a threshold":          {[]string{gate, "--offload-packet-threshold=4"}, Offload{SelfTest: auto, Threshold: 4}, ""},
+		"off":                  {[]string{gate, "--offload-packet-threshold=0"}, Offload{SelfTest: auto}, ""},
+		"without the gate":     {[]string{"--offload-packet-threshold=4"}, Offload{SelfTest: auto}, "needs --feature-gates=KubeProxyAcceleration=true"},
+		"in a file":            {[]string{file(inFile)}, Offload{SelfTest: auto, Threshold: 7}, ""},
+		"the flag goes before": {[]string{file(inFile), "--offload-packet-threshold=9"}, Offload{SelfTest: auto, Threshold: 9}, ""},
+		"iptables":             {[]string{gate, "--proxy-mode=iptables"}, Offload{SelfTest: auto, Threshold: 20}, ""},
+		"ipvs": {[]string{gate, "--proxy-mode=ipvs"}, Offload{SelfTest: auto, Why: "not in ipvs mode, whose connections would stall on the kernel's fast path"},
 			"not accelerated: not in ipvs mode"},
+		"exclusions and self-test": {[]string{gate, "--offload-exclude-file=/x", "--offload-self-test=never"},
+			Offload{Threshold: 20, ExcludeFile: "/x", SelfTest: SelfTestNever}, ""},
 		"devices": {[]string{gate, "--offload-interfaces=eth*,en*", "--offload-exclude-interfaces=eth9"},
-			Offload{Threshold: 20, Include: []string{"eth*", "en*"}, Exclude: []string{"eth9"}}, ""},
+			Offload{SelfTest: auto, Threshold: 20, Include: []string{"eth*", "en*"}, Exclude: []string{"eth9"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := mustLoad(t, c.args...)
@@ -42,7 +45,7 @@ func TestOffload(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"--offload-packet-threshold=-1", "--offload-packet-threshold=99999999999", "--offload-interfaces=a[", "--offload-exclude-interfaces=a["} {
+	for _, bad := range []string{"--offload-packet-threshold=-1", "--offload-packet-threshold=99999999999", "--offload-interfaces=a[", "--offload-exclude-interfaces=a[", "--offload-self-test=maybe"} {
 		if _, err := load(t, testParams(), bad); err == nil {
 			t.Errorf("%s is taken", bad)
 		}

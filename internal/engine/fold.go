@@ -116,7 +116,7 @@ func (e *Engine) updateServices(dirty map[model.ServiceKey]struct{}) {
 // refreshView decides the NodeView again and makes dirty what depends on it.
 func (e *Engine) refreshView(dirty map[model.ServiceKey]struct{}) {
 	in := e.p.View
-	in.Node, in.Host, in.CIDRs = e.st.Node(), e.st.Host(), e.st.ServiceCIDRs()
+	in.Node, in.Host, in.CIDRs, in.Exclusions = e.st.Node(), e.st.Host(), e.st.ServiceCIDRs(), e.st.Exclusions()
 	old := e.view
 	e.view = policy.View(in)
 	e.setBase()

@@ -240,6 +240,9 @@ func (e *explainer) service(svc *model.Service, res *policy.Result, chosen []mod
 		e.out.Refused = &r
 	}
 	e.out.FastPath = e.q.Offload.of(svc, chosen)
+	if e.q.Offload != nil && e.q.Offload.Threshold > 0 {
+		e.out.FastPath = excluding(e.out.FastPath, chosen, e.node.Unaccelerated, e.q.From)
+	}
 	e.sumUp(res, chosen)
 }
 

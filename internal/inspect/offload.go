@@ -2,7 +2,9 @@ package inspect
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -57,4 +59,42 @@ func (o *Offload) of(svc *model.Service, chosen []model.Frontend) string {
 		out += "; but on this node " + o.Why
 	}
 	return out
+}
+
+// maxNamed is how many excluded endpoints are named.
+const maxNamed = 5
+
+// excluding adds to a sentence of Offload.of whose connections are not taken past the rules, because a list excludes them.
+func excluding(sentence string, chosen []model.Frontend, list []netip.Prefix, client netip.Addr) string {
+	const why = "in --offload-exclude-file"
+	on := func(a netip.Addr) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	if len(list) == 0 || strings.HasPrefix(sentence, "off") || strings.HasPrefix(sentence, "none") {
+		return sentence
+	}
+	if client.IsValid() && on(client) {
+		return fmt.Sprintf("none of this client: %s is %s", client, why)
+	}
+	if !slices.ContainsFunc(chosen, func(f model.Frontend) bool { return !f.Key.Addr.IsValid() || !on(f.Key.Addr) }) {
+		return "none: the Service's address is " + why
+	}
+	var ends []string
+	for i := range chosen {
+		for _, b := range chosen[i].Backends {
+			if a := b.Addr.String(); on(b.Addr) && !slices.Contains(ends, a) {
+				ends = append(ends, a)
+			}
+		}
+	}
+	if n := len(ends); n > 0 {
+		if n > maxNamed {
+			ends = append(ends[:maxNamed], fmt.Sprintf("%d more", n-maxNamed))
+		}
+		sentence += fmt.Sprintf("; but not to %s, which are %s", strings.Join(ends, ", "), why)
+	}
+	if !client.IsValid() {
+		sentence += fmt.Sprintf("; nor from clients in the %d addresses and ranges %s", len(list), why)
+	}
+	return sentence
 }

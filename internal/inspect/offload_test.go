@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -58,5 +59,44 @@ func TestExplainTellsAcceleration(t *testing.T) {
 	(&Explanation{FastPath: "none: because"}).Text(&b)
 	if !strings.Contains(b.String(), "\nFast path  none: because\n") {
 		t.Errorf("the answer is %q", b.String())
+	}
+}
+
+// TestExcluding: who is excluded, and as what, is said; where nothing is accelerated anyway, it is not.
+func TestExcluding(t *testing.T) {
+	frontend := func(addr string, ends ...string) model.Frontend {
+		f := model.Frontend{Key: model.FrontendKey{Protocol: model.TCP, Port: 80}, Verdict: model.Forward}
+		if addr != "" {
+			f.Key.Addr = netip.MustParseAddr(addr)
+		}
+		for _, e := range ends {
+			f.Backends = append(f.Backends, model.Backend{Addr: netip.MustParseAddr(e)})
+		}
+		return f
+	}
+	list := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("10.96.0.9/32"), netip.MustParsePrefix("fd00::/64")}
+	for want, c := range map[string]struct {
+		sentence string
+		chosen   []model.Frontend
+		list     []netip.Prefix
+		client   string
+	}{
+		"off":  {"off", []model.Frontend{frontend("10.96.0.9")}, list, ""},
+		"none": {"none", []model.Frontend{frontend("10.96.0.9")}, list, "10.1.0.7"},
+		"more": {"more", []model.Frontend{frontend("10.96.0.9", "10.1.0.1")}, nil, "10.1.0.7"},
+		"none of this client: fd00::1 is in --offload-exclude-file": {"all", []model.Frontend{frontend("10.96.0.1")}, list, "fd00::1"},
+		"none: the Service's address is in --offload-exclude-file":  {"all", []model.Frontend{frontend("10.96.0.9")}, list, "10.2.0.1"},
+		"all of 10.2.0.1": {"all of 10.2.0.1", []model.Frontend{frontend("10.96.0.9"), frontend("", "10.3.0.1")}, list, "10.2.0.1"},
+		"all; but not to 10.1.0.1, which are in --offload-exclude-file":                                                  {"all", []model.Frontend{frontend("10.96.0.1", "10.1.0.1", "10.3.0.1", "10.1.0.1")}, list, "10.2.0.1"},
+		"all; nor from clients in the 3 addresses and ranges in --offload-exclude-file":                                  {"all", []model.Frontend{frontend("10.96.0.1", "10.3.0.1")}, list, ""},
+		"more; but not to 10.1.0.1, 10.1.0.2, 10.1.0.3, 10.1.0.4, 10.1.0.5, 1 more, which are in --offload-exclude-file": {"more", []model.Frontend{frontend("10.96.0.1", "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5", "10.1.0.6")}, list, "10.2.0.1"},
+	} {
+		client := netip.Addr{}
+		if c.client != "" {
+			client = netip.MustParseAddr(c.client)
+		}
+		if got := excluding(c.sentence, c.chosen, c.list, client); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

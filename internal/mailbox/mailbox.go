@@ -50,6 +50,7 @@ type (
 const (
 	hostKey soleKey = iota
 	cidrsKey
+	exclusionsKey
 )
 
 // keyOf tells under which key an event is coalesced; nil for an event that
@@ -66,6 +67,8 @@ func keyOf(e *model.Event) any {
 		return hostKey
 	case e.CIDRs != nil:
 		return cidrsKey
+	case e.Exclusions != nil:
+		return exclusionsKey
 	case e.Listed != "":
 		return listedKey(e.Listed)
 	case e.Synced != "":

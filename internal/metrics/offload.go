@@ -12,8 +12,11 @@ func offloadRows() []row {
 	return []row{
 		{"fairlead_offload_threshold_packets", gauge, "Packets after which a connection to a Service is taken past the rules; 0: it was asked for and cannot be had, fairlead status says why.", nil, nil, modes},
 		{"fairlead_offload_devices", gauge, "Devices between which connections are taken past the rules, of the family that has most.", nil, nil, modes},
-		{"fairlead_offload_refused_total", counter, "What could not be, by reason: kernel (transactions), device, full (Service ports).", []string{"reason"}, nil, modes},
+		{"fairlead_offload_refused_total", counter, "What could not be, by reason: kernel (transactions), device, full (Service ports), fault (all of it, because this kernel breaks connections).", []string{"reason"}, nil, modes},
 		{"fairlead_offload_connections", gauge, "Connections that the kernel's fast path carries now; left out where conntrack holds so many that counting is dear.", nil, nil, modes},
+		{"fairlead_offload_packets", gauge, "Packets that the connections on the fast path have had so far, both directions, before and since they were taken over; left out as fairlead_offload_connections is.", nil, nil, modes},
+		{"fairlead_offload_bytes", gauge, "Bytes of those packets.", nil, nil, modes},
+		{"fairlead_offload_left_packets_total", counter, "Packets of connections with more than the threshold that went through the rules nevertheless, by reason: excluded (--offload-exclude-file), impossible (the kernel does not take them, as at a connection's end); counted since the rules were written last.", []string{"reason"}, nil, modes},
 		{"fairlead_offload_connections_total", counter, "Connections that were handed to the kernel's fast path, each time anew; counted since its rules were written last.", nil, nil, modes},
 	}
 }
@@ -25,15 +28,18 @@ type Offload struct {
 	// Taken counts connections; the error says that the kernel cannot be asked.
 	Taken    uint64
 	TakenErr error
-	// Now counts connections; the error says that they are not counted.
-	Now    int
-	NowErr error
+	// Excluded and Impossible are packets that were not taken; they come with Taken.
+	Excluded, Impossible uint64
+	// Now counts connections, and what they have carried; the error says that they are not counted.
+	Now            int
+	Packets, Bytes uint64
+	NowErr         error
 }
 
 // offloadCollector reads at each scrape.
 type offloadCollector struct {
-	threshold, devices, refused, taken, now *prometheus.Desc
-	read                                    atomic.Pointer[func() Offload] // nil: not asked for, so there is no row
+	threshold, devices, refused, taken, left, now, packets, bytes *prometheus.Desc
+	read                                                          atomic.Pointer[func() Offload] // nil: not asked for, so there is no row
 }
 
 var _ prometheus.Collector = (*offloadCollector)(nil)
@@ -42,7 +48,8 @@ func newOffload(b *builder) *offloadCollector {
 	c := &offloadCollector{
 		threshold: b.desc("fairlead_offload_threshold_packets", gauge), devices: b.desc("fairlead_offload_devices", gauge),
 		refused: b.desc("fairlead_offload_refused_total", counter), taken: b.desc("fairlead_offload_connections_total", counter),
-		now: b.desc("fairlead_offload_connections", gauge),
+		now: b.desc("fairlead_offload_connections", gauge), left: b.desc("fairlead_offload_left_packets_total", counter),
+		packets: b.desc("fairlead_offload_packets", gauge), bytes: b.desc("fairlead_offload_bytes", gauge),
 	}
 	b.serve(b.table["fairlead_offload_devices"], c)
 	return c
@@ -50,7 +57,7 @@ func newOffload(b *builder) *offloadCollector {
 
 // Describe implements prometheus.Collector.
 func (c *offloadCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.threshold, c.devices, c.refused, c.taken, c.now} {
+	for _, d := range []*prometheus.Desc{c.threshold, c.devices, c.refused, c.taken, c.left, c.now, c.packets, c.bytes} {
 		ch <- d
 	}
 }
@@ -64,14 +71,18 @@ func (c *offloadCollector) Collect(ch chan<- prometheus.Metric) {
 	o := (*read)()
 	ch <- prometheus.MustNewConstMetric(c.threshold, prometheus.GaugeValue, float64(o.Threshold))
 	ch <- prometheus.MustNewConstMetric(c.devices, prometheus.GaugeValue, float64(o.Devices))
-	for _, reason := range []string{"kernel", "device", "full"} {
+	for _, reason := range []string{"kernel", "device", "full", "fault"} {
 		ch <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(o.Refused[reason]), reason)
 	}
 	if o.TakenErr == nil {
 		ch <- prometheus.MustNewConstMetric(c.taken, prometheus.CounterValue, float64(o.Taken))
+		ch <- prometheus.MustNewConstMetric(c.left, prometheus.CounterValue, float64(o.Excluded), "excluded")
+		ch <- prometheus.MustNewConstMetric(c.left, prometheus.CounterValue, float64(o.Impossible), "impossible")
 	}
 	if o.NowErr == nil {
 		ch <- prometheus.MustNewConstMetric(c.now, prometheus.GaugeValue, float64(o.Now))
+		ch <- prometheus.MustNewConstMetric(c.packets, prometheus.GaugeValue, float64(o.Packets))
+		ch <- prometheus.MustNewConstMetric(c.bytes, prometheus.GaugeValue, float64(o.Bytes))
 	}
 }
 

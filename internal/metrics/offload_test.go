@@ -11,7 +11,7 @@ import (
 func TestOffload(t *testing.T) {
 	m := New(Params{Mode: "nftables"})
 	count := func() int {
-		ch := make(chan prometheus.Metric, 10)
+		ch := make(chan prometheus.Metric, 20)
 		m.offload.Collect(ch)
 		return len(ch)
 	}
@@ -22,11 +22,11 @@ func TestOffload(t *testing.T) {
 	m.Offload(func() Offload {
 		return Offload{Threshold: 20, Refused: map[string]uint64{"device": 1}, TakenErr: err, NowErr: err}
 	})
-	if n := count(); n != 7 {
-		t.Errorf("%d values, want 7", n)
+	if n := count(); n != 12 {
+		t.Errorf("%d values, want 12", n)
 	}
 	err = errors.New("no answer")
-	if n := count(); n != 5 {
-		t.Errorf("%d values without an answer, want 5", n)
+	if n := count(); n != 6 {
+		t.Errorf("%d values without an answer, want 6", n)
 	}
 }

@@ -16,7 +16,9 @@ type Event struct {
 	Node    *Keyed[string, Node]
 	Host    *HostAddrs    // addresses of this machine's links
 	CIDRs   *ServiceCIDRs // the cluster's Service ranges
-	Synced  string        // name of a source that has delivered its first full list
+	// Exclusions are those whose connections are never accelerated.
+	Exclusions *Exclusions
+	Synced     string // name of a source that has delivered its first full list
 	// Listed is the name of a source that has delivered all that it can read for
 	// now, and knows that something is missing: what was delivered may be written,
 	// and nothing may be removed before Synced.
@@ -41,6 +43,10 @@ type Keyed[K comparable, V any] struct {
 
 // ServiceCIDRs are the ranges of networking.k8s.io/v1 ServiceCIDR objects.
 type ServiceCIDRs struct{ Prefixes []netip.Prefix }
+
+// Exclusions are addresses whose connections are never accelerated, be they of a
+// client, of a Service or of an endpoint.
+type Exclusions struct{ Prefixes []netip.Prefix }
 
 // ProblemKind tells who can mend a Problem.
 type ProblemKind uint8

@@ -18,6 +18,8 @@ type NodeView struct {
 	// ListenLocalhost: NodePorts are wanted on ::1 too, where only a program can answer.
 	ListenLocalhost bool
 	Links           []Link // devices that are up, by name
+	// Unaccelerated are addresses whose connections are never accelerated: sorted, masked, none inside another.
+	Unaccelerated []netip.Prefix
 }
 
 // LocalMode is kube-proxy's detectLocalMode.

@@ -27,6 +27,8 @@ type ViewInputs struct {
 	Node  *model.Node // nil if unknown
 	Host  model.HostAddrs
 	CIDRs model.ServiceCIDRs
+	// Exclusions are from acceleration.
+	Exclusions model.Exclusions
 }
 
 // LocalModeName is kube-proxy's spelling of detectLocalMode.
@@ -45,6 +47,7 @@ func View(in ViewInputs) model.NodeView {
 	v := model.NodeView{
 		Local: in.detector(), MasqueradeAll: in.MasqueradeAll, CountRefusals: in.CountRefusals, MasqueradeBit: in.MasqueradeBit,
 		ServiceCIDRs: Minimal(in.CIDRs.Prefixes), NodeAddrs: in.nodeAddrs(), Links: in.Host.Links,
+		Unaccelerated: Minimal(in.Exclusions.Prefixes),
 	}
 	v.NodePortAddrs = in.nodePortAddrs()
 	v.LocalhostNodePorts = slices.ContainsFunc(v.NodePortAddrs, func(a netip.Addr) bool { return a.Is4() && a.IsLoopback() })

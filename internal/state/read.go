@@ -44,6 +44,9 @@ func (s *State) Host() model.HostAddrs { return s.host }
 // ServiceCIDRs gives the cluster's Service ranges.
 func (s *State) ServiceCIDRs() model.ServiceCIDRs { return s.cidrs }
 
+// Exclusions are the addresses whose connections are never accelerated.
+func (s *State) Exclusions() model.Exclusions { return s.excluded }
+
 // Counts gives the number of proxied Services, of slices and of their endpoints.
 func (s *State) Counts() (services, slices, endpoints int) {
 	return s.proxied, len(s.slices), s.endpoints

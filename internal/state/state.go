@@ -13,6 +13,7 @@ type State struct {
 	node     *model.Node
 	host     model.HostAddrs
 	cidrs    model.ServiceCIDRs
+	excluded model.Exclusions
 	proxied  int // Services with Proxied
 
 	endpoints int // in all slices
@@ -56,6 +57,8 @@ func (s *State) Apply(events []model.Event) Changes {
 			s.applyHost(*ev.Host, &c)
 		case ev.CIDRs != nil:
 			s.applyCIDRs(*ev.CIDRs, &c)
+		case ev.Exclusions != nil:
+			s.applyExclusions(*ev.Exclusions, &c)
 		case ev.Synced != "":
 			c.Synced = append(c.Synced, ev.Synced)
 		}
@@ -181,5 +184,14 @@ func (s *State) applyCIDRs(v model.ServiceCIDRs, c *Changes) {
 		return
 	}
 	s.cidrs = v
+	c.View = true
+}
+
+func (s *State) applyExclusions(x model.Exclusions, c *Changes) {
+	if slices.Equal(s.excluded.Prefixes, x.Prefixes) {
+		c.NoOps++
+		return
+	}
+	s.excluded = x
 	c.View = true
 }

@@ -16,6 +16,7 @@ import (
 // apply writes what it can and gives the number of operations. All but devices is one transaction.
 func (s *side) apply(ctx context.Context, ops []dataplane.Op, rebuild []model.Family) int {
 	w := writer{s: s}
+	s.renewed = [2][]string{}
 	for i, f := range families() {
 		w.f, w.i, w.ops = f, i, w.ops[:0]
 		for _, op := range ops {
@@ -86,21 +87,41 @@ func (w *writer) family(anew bool) {
 	if anew && !slices.ContainsFunc(w.ops, func(op dataplane.Op) bool { return op.Key.Kind == kindTable && op.Want != "" }) {
 		return // it is gone for good, with all that was in it
 	}
-	w.each(kindFlowtable, true, func(dataplane.Op) { w.batch.NewFlowtable(nft.Flowtable{Ref: flowRef(w.f), Counter: true}) })
-	w.each(kindChain, true, func(dataplane.Op) {
-		w.batch.NewChain(nft.ChainSpec{Ref: tableRef(w.f).Chain(chainName), Hook: hook()})
+	w.each(kindFlowtable, true, func(dataplane.Op) { w.newFlowtable() })
+	w.each(kindChain, true, func(op dataplane.Op) {
+		w.batch.NewChain(chainSpec(w.f, op.Key.ID))
+		w.s.book.chains[w.i][op.Key.ID] = true
 	})
 	w.each(kindSet, true, func(op dataplane.Op) {
 		if spec, ok := setSpec(w.f, op.Key.ID); ok {
 			w.batch.NewSet(spec)
 		}
 	})
+	for _, comes := range [...]bool{false, true} {
+		w.each(kindExcluded, comes, w.setExcluded)
+	}
 	w.rules()
 	w.each(kindMember, false, w.delMember)
 	w.each(kindMember, true, w.addMember)
 	w.each(kindSet, false, func(op dataplane.Op) { w.batch.DelSet(tableRef(w.f).Set(op.Key.ID)) })
-	w.each(kindChain, false, func(dataplane.Op) { w.batch.DelChain(tableRef(w.f).Chain(chainName)) })
+	w.each(kindChain, false, func(op dataplane.Op) {
+		w.batch.DelChain(tableRef(w.f).Chain(op.Key.ID))
+		delete(w.s.book.chains[w.i], op.Key.ID)
+	})
 	w.each(kindFlowtable, false, func(dataplane.Op) { w.batch.DelFlowtable(flowRef(w.f)) })
+}
+
+func (w *writer) newFlowtable() {
+	w.batch.NewFlowtable(nft.Flowtable{Ref: flowRef(w.f), Counter: true})
+	w.s.book.flowtable[w.i], w.s.book.devices[w.i] = true, nil
+}
+
+func chainSpec(f model.Family, name string) nft.ChainSpec {
+	c := nft.ChainSpec{Ref: tableRef(f).Chain(name)}
+	if name == chainName {
+		c.Hook = hook()
+	}
+	return c
 }
 
 func hook() *nft.Hook {
@@ -117,7 +138,8 @@ func (w *writer) each(k dataplane.Kind, comes bool, do func(dataplane.Op)) {
 	}
 }
 
-// rules writes the chain's rules anew if one changes: there are two for each threshold in use.
+// rules writes all rules anew if one changes: there are a few for each threshold in use. If those who are excluded change, the
+// flowtable is made anew between: all connections leave it, and with the next packet those come back that may.
 func (w *writer) rules() {
 	there, changed := w.s.book.rulesOf[w.i], false
 	for _, comes := range [...]bool{false, true} {
@@ -129,12 +151,20 @@ func (w *writer) rules() {
 			}
 		})
 	}
-	if !changed {
+	evict := w.s.book.flowtable[w.i] && slices.ContainsFunc(w.ops, func(op dataplane.Op) bool { return op.Key.Kind == kindExcluded })
+	if !changed && !evict {
 		return
 	}
-	w.batch.FlushChain(tableRef(w.f).Chain(chainName))
-	for _, threshold := range slices.Sorted(maps.Keys(there)) {
-		for _, r := range w.s.rules(w.f, threshold) {
+	for _, chain := range slices.Sorted(maps.Keys(w.s.book.chains[w.i])) {
+		w.batch.FlushChain(tableRef(w.f).Chain(chain))
+	}
+	if evict {
+		w.s.renewed[w.i] = w.s.book.devices[w.i]
+		w.batch.DelFlowtable(flowRef(w.f))
+		w.newFlowtable()
+	}
+	for _, id := range slices.Sorted(maps.Keys(there)) {
+		for _, r := range w.s.rules(w.f, id) {
 			w.batch.NewRule(r)
 		}
 	}

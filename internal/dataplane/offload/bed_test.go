@@ -155,6 +155,18 @@ func (w *world) start(d *Driver, frontends ...model.Frontend) (*dataplanetest.Be
 	return b, b.Sync(w).Operations
 }
 
+// restartWith is a start with a view as it was.
+func (w *world) restartWith(v model.NodeView, frontends ...model.Frontend) (*dataplanetest.Bed, int) {
+	w.Helper()
+	b := dataplanetest.NewBed(w.driver(nil), v)
+	b.Load(w)
+	b.Base()
+	for i := range frontends {
+		b.Want(frontends[i].Service, frontends[i])
+	}
+	return b, b.Sync(w).Operations
+}
+
 // rows is what stands in our tables, by family: readable lines, sorted.
 func (w *world) rows() (out []string) {
 	w.Helper()

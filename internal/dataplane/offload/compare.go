@@ -2,10 +2,12 @@ package offload
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // compare looks at single objects, on the goroutine of who asks and by a socket of its own. What cannot be looked at is
@@ -26,7 +28,7 @@ func (s *side) compare(ctx context.Context, want []dataplane.Object, differs fun
 			return
 		}
 		full := k.Kind == kindMember && found == "" && st.Refused["full"] > 0
-		if k.Kind != kindFlowtable && k.Kind != kindDevice && found != want[i].Value && !full {
+		if k.Kind != kindFlowtable && k.Kind != kindDevice && k.Kind != kindExcluded && found != want[i].Value && !full {
 			differs(k, found)
 		}
 	}
@@ -49,8 +51,8 @@ func (s *side) look(ctx context.Context, k dataplane.Key) (string, error) {
 		}
 		return value(false, err)
 	case kindChain:
-		row, there, err := s.p.Finder.Chain(ctx, table.Chain(chainName))
-		return value(there && row.Hook != nil && *row.Hook == *hook(), err)
+		row, there, err := s.p.Finder.Chain(ctx, table.Chain(k.ID))
+		return value(there && sameHook(row.Hook, chainSpec(k.Family, k.ID).Hook), err)
 	case kindSet:
 		row, there, err := s.p.Finder.Set(ctx, table.Set(k.ID))
 		spec, ours := setSpec(k.Family, k.ID)
@@ -60,20 +62,37 @@ func (s *side) look(ctx context.Context, k dataplane.Key) (string, error) {
 		_, there, err := s.p.Finder.Element(ctx, table.Set(set), &nft.Element{Key: []byte(key)})
 		return value(there, err)
 	case kindRule:
-		rows, err := s.p.Finder.ChainRules(ctx, table.Chain(chainName))
-		return tagsIn(rows, k.ID), err
+		var found []string
+		for _, chain := range s.chainsOf(k.Family, k.ID) {
+			rows, err := s.p.Finder.ChainRules(ctx, table.Chain(chain))
+			if err != nil {
+				return "", err
+			}
+			found = append(found, tagsIn(rows, chain, k.ID)...)
+		}
+		slices.Sort(found)
+		return strings.Join(found, ", "), nil
 	}
 	return "", nil
 }
 
-// tagsIn gives the tags of the rules of a threshold, as they stand in a chain.
-func tagsIn(rows []nft.Rule, threshold string) string {
-	var tags []string
-	for i := range rows {
-		text, _ := commentOf(rows[i].UserData)
-		if of, ours := thresholdOf(text); ours && of == threshold {
-			tags = append(tags, text)
+// chainsOf are those in which rules of an id stand.
+func (s *side) chainsOf(f model.Family, id string) (out []string) {
+	for _, r := range s.rules(f, id) {
+		if !slices.Contains(out, r.Chain.Name) {
+			out = append(out, r.Chain.Name)
 		}
 	}
-	return strings.Join(tags, ", ")
+	return out
+}
+
+// tagsIn gives the tags of an id's rules in a chain, with the chain.
+func tagsIn(rows []nft.Rule, chain, id string) (tags []string) {
+	for i := range rows {
+		text, _ := commentOf(rows[i].UserData)
+		if of, ours := idOf(text); ours && of == id {
+			tags = append(tags, placed(nft.ChainRef{Name: chain}, text))
+		}
+	}
+	return tags
 }

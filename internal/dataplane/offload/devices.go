@@ -15,12 +15,14 @@ import (
 func (s *side) applyDevices(ctx context.Context, ops []dataplane.Op) int {
 	n := 0
 	for i, f := range families() {
-		var add, remove []string
+		add, remove := s.renewed[i], []string(nil)
 		for _, op := range ops {
 			switch {
 			case op.Key.Kind != kindDevice || op.Key.Family != f:
 			case op.Want != "":
 				add = append(add, op.Key.ID)
+			case slices.Contains(add, op.Key.ID): // not yet in the new one
+				add = slices.DeleteFunc(add, func(d string) bool { return d == op.Key.ID })
 			case s.book.table[i]: // else the flowtable is going, or has gone
 				remove = append(remove, op.Key.ID)
 			}
@@ -28,7 +30,7 @@ func (s *side) applyDevices(ctx context.Context, ops []dataplane.Op) int {
 		if len(add)+len(remove) == 0 {
 			continue
 		}
-		done, err := s.setDevices(ctx, f, add, remove)
+		done, err := s.setDevices(ctx, i, add, remove)
 		if err != nil {
 			s.fail("set the devices", err)
 		}
@@ -38,8 +40,8 @@ func (s *side) applyDevices(ctx context.Context, ops []dataplane.Op) int {
 }
 
 // setDevices adds devices and removes those that are still there.
-func (s *side) setDevices(ctx context.Context, f model.Family, add, remove []string) (int, error) {
-	n := 0
+func (s *side) setDevices(ctx context.Context, i int, add, remove []string) (int, error) {
+	n, f := 0, families()[i]
 	if len(remove) > 0 {
 		there, err := s.devices(ctx, f)
 		if err != nil {
@@ -61,6 +63,7 @@ func (s *side) setDevices(ctx context.Context, f model.Family, add, remove []str
 		return n, err
 	}
 	there, err := s.devices(ctx, f)
+	s.book.devices[i] = there
 	s.tell(func(st *Status) { st.Devices = len(there) })
 	return n, err
 }

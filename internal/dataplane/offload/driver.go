@@ -56,6 +56,9 @@ func New(beside dataplane.Driver, p Params) *Driver {
 		p.Now = time.Now
 	}
 	s := &side{p: p, seen: p.Ledger, book: newBook(), state: Status{Threshold: p.Threshold, Why: p.Off, Refused: map[string]uint64{}}}
+	if p.Off != "" {
+		s.state.Refused["fault"] = 1
+	}
 	if s.seen == nil {
 		s.seen, s.own = &nft.Ledger{}, true
 	}

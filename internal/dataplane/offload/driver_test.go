@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,8 @@ import (
 func base(family string, members, ports, ips int) []string {
 	t := family + " fairlead-offload"
 	return []string{
-		t + " kube-proxy-flowtable: devices [eth0 veth1], counter true", t + " rule default", t + " rule default",
+		t + " kube-proxy-flowtable: devices [eth0 veth1], counter true", t + " rule default", t + " rule default", t + " rule default",
+		t + " rule hand-over", t + " rule hand-over", t + " rule hand-over", t + " rule hand-over", t + " rule hand-over", t + " excluded: 0 of 0",
 		fmt.Sprintf("%s services: %d of 65536", t, members), fmt.Sprintf("%s nodeports: %d of 16384", t, ports), fmt.Sprintf("%s node-ips: %d of 1024", t, ips),
 	}
 }
@@ -78,7 +80,7 @@ func TestOwnThreshold(t *testing.T) {
 		b.Want(dataplanetest.Service(1), with(plain(1), func(f *model.Frontend) { f.Offload = 4 }))
 		b.Sync(w)
 		own := append(base("ip", 0, 0, 2), base("ip6", 0, 0, 1)...)
-		w.want(append(own, "ip fairlead-offload rule 4", "ip fairlead-offload rule 4",
+		w.want(append(own, "ip fairlead-offload rule 4", "ip fairlead-offload rule 4", "ip fairlead-offload rule 4",
 			"ip fairlead-offload services-4: 1 of 4096", "ip fairlead-offload nodeports-4: 0 of 4096")...)
 		b.Want(dataplanetest.Service(1))
 		b.Sync(w)
@@ -282,31 +284,86 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// What the rules have counted is told, of both families together.
-func TestTaken(t *testing.T) {
-	k := nft.NewFake()
-	var b nft.Batch
-	for _, f := range families() {
-		b.NewTable(tableRef(f), nil)
-		b.NewChain(nft.ChainSpec{Ref: tableRef(f).Chain(chainName), Hook: hook()})
-		b.NewRule(nft.RuleSpec{Chain: tableRef(f).Chain(chainName), Exprs: []nft.Expr{nft.CountPackets()}})
-	}
-	if _, err := k.Commit(t.Context(), &b); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := Taken(t.Context(), k); n != 0 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	failing := errors.New("no answer")
-	if _, err := Taken(t.Context(), &nft.Faulty{Kernel: k, OnRead: func(string) error { return failing }}); !errors.Is(err, failing) {
-		t.Errorf("%v", err)
-	}
+// What the rules have counted is told, of both families together; whoever cannot be asked is an error.
+func TestCounts(t *testing.T) {
+	onModel(t, func(w *world) {
+		w.start(w.driver(nil), plain(1))
+		if c, err := ReadCounts(t.Context(), w.k); c != (Counts{}) || err != nil {
+			t.Errorf("%+v, %v", c, err)
+		}
+		failing := errors.New("no answer")
+		if _, err := ReadCounts(t.Context(), &nft.Faulty{Kernel: w.k, OnRead: func(string) error { return failing }}); !errors.Is(err, failing) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// Those who are excluded are a set; when they change, the flowtable is made anew, and keeps its devices.
+func TestExcluded(t *testing.T) {
+	onBoth(t, func(w *world) {
+		d := w.driver(nil)
+		b, _ := w.start(d, plain(1))
+		handle := func() uint64 {
+			w.Helper()
+			list, err := w.k.Flowtables(w.Context(), tableRef(model.IPv4))
+			if err != nil || len(list) != 1 {
+				w.Fatalf("%v: %v", list, err)
+			}
+			return list[0].Handle
+		}
+		rows := func(v4, v6 int) {
+			w.Helper()
+			all := append(base("ip", 1, 0, 2), base("ip6", 0, 0, 1)...)
+			for i, n := range []int{v4, v6} {
+				at := slices.Index(all, []string{"ip", "ip6"}[i]+" fairlead-offload excluded: 0 of 0")
+				all[at] = fmt.Sprintf("%s fairlead-offload excluded: %d of 0", []string{"ip", "ip6"}[i], n)
+			}
+			w.want(all...)
+		}
+		exclude := func(list ...string) int {
+			w.Helper()
+			b.View.Unaccelerated = nil
+			for _, p := range list {
+				b.View.Unaccelerated = append(b.View.Unaccelerated, netip.MustParsePrefix(p))
+			}
+			b.Base()
+			return b.Sync(w).Operations
+		}
+		first := handle()
+		// Two that touch are one range; the last address of all has no end.
+		exclude("10.0.0.0/25", "10.0.0.128/25", "10.9.0.1/32", "255.255.255.254/31", "fd00::/64")
+		rows(5, 2)
+		if second := handle(); w.fake == nil && second == first {
+			w.Error("the flowtable is the same: connections of those who are excluded now stay in it")
+		}
+		if _, n := w.restartWith(b.View, plain(1)); n != 0 {
+			w.Errorf("a restart writes %d operations", n)
+		}
+		var batch nft.Batch
+		batch.DelElement(tableRef(model.IPv4).Set(excluded), &nft.Element{Key: nft.AppendAddr(nil, netip.MustParseAddr("10.9.0.1"))})
+		if _, err := w.other.Commit(w.Context(), &batch); err != nil {
+			w.Fatal(err)
+		}
+		b.Load(w)
+		b.Sync(w)
+		rows(5, 2)
+		exclude("0.0.0.0/0")
+		rows(1, 0)
+		exclude()
+		rows(0, 0)
+		if n := exclude(); n != 0 {
+			w.Errorf("nothing has changed, and %d operations", n)
+		}
+	})
 }
 
 func TestFault(t *testing.T) {
-	for release, bad := range map[string]bool{"6.19.0-1-amd64": true, "6.19": true, "6.190.1": false, "6.1.0-56": false, "6.12.117": false, "": false} {
-		if got := Fault(release); (got != "") != bad {
-			t.Errorf("%q: %q", release, got)
+	for release, want := range map[string][2]bool{
+		"6.19.0-1-amd64": {true, true}, "6.19": {true, true}, "6.19-rc3": {true, true}, "6.190.1": {false, true}, "6.20.3": {false, true}, "7.0.0": {false, true},
+		"6.1.0-56": {}, "6.12.117": {}, "6.18.5-fc": {}, "5.15": {}, "": {}, "unknown": {},
+	} {
+		if fault, doubt := Fault(release) != "", Suspicion(release) != ""; fault != want[0] || doubt != want[1] {
+			t.Errorf("%q: fault %v, suspicion %v, want %v", release, fault, doubt, want)
 		}
 	}
 }

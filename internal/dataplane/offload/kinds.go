@@ -15,10 +15,11 @@ import (
 const (
 	kindTable     dataplane.Kind = 128 + iota // value: layout
 	kindFlowtable                             // value: present
-	kindChain                                 // value: present
+	kindChain                                 // ID: name; value: present
 	kindSet                                   // ID: name; value: present
-	kindRule                                  // ID: threshold, "" for the node's; value: the tags of its rules
+	kindRule                                  // ID: threshold, "" for the node's, or handOver; value: the tags of its rules, with their chains
 	kindMember                                // ID: name of the set, "|", key; value: present
+	kindExcluded                              // value: who is in the set of that name, as a list of first and last addresses
 	kindDevice                                // ID: name; value: index, for another device may have the name later
 )
 
@@ -27,15 +28,25 @@ func isMine(k dataplane.Key) bool { return k.Kind >= kindTable }
 
 const (
 	tableName = "fairlead-offload"
-	flowtable = "kube-proxy-flowtable" // KEP-4963's name
-	chainName = "forward"
-	layout    = "fairlead-offload layout 1" // a table of another one is made anew
+	flowtable = "kube-proxy-flowtable"      // KEP-4963's name
+	layout    = "fairlead-offload layout 2" // a table of another one is made anew
 	present   = "\x01"
+
+	chainName = "forward"   // at the hook
+	take      = "take"      // looks up, for connections with enough packets
+	handOver  = "hand-over" // for those that are found
 
 	nodeIPs   = "node-ips"  // where NodePorts answer
 	services  = "services"  // address . protocol . port
 	nodePorts = "nodeports" // protocol . port
+	excluded  = "excluded"  // whose connections are left alone
 )
+
+// isChain tells whether a chain is one of ours, by name.
+func isChain(name string) bool {
+	of, threshold, own := strings.Cut(name, "-")
+	return name == chainName || name == take || name == handOver || own && of == take && isThreshold(threshold)
+}
 
 // behindFilter is behind every filter: what a policy drops is not taken past it.
 const behindFilter = 100
@@ -84,6 +95,8 @@ func setSpec(f model.Family, name string) (nft.SetSpec, bool) {
 		return s, false
 	}
 	switch {
+	case name == excluded:
+		s.Key, s.Flags = []nft.Part{nft.Addr(kernelFamily(f))}, nft.SetInterval
 	case name == nodeIPs:
 		s.Key, s.Size = []nft.Part{nft.Addr(kernelFamily(f))}, maxNodeIPs
 		return s, true
@@ -114,11 +127,13 @@ func keyString(k dataplane.Key) string {
 	case kindFlowtable:
 		return "flowtable " + where + " " + flowtable
 	case kindChain:
-		return "chain " + where + " " + chainName
+		return "chain " + where + " " + k.ID
 	case kindSet:
 		return "set " + where + " " + k.ID
 	case kindRule:
-		return "rules " + where + " " + chainName + " " + nameOf(k.ID)
+		return "rules " + where + " " + nameOf(k.ID)
+	case kindExcluded:
+		return "elements " + where + " " + excluded
 	case kindMember:
 		set, key, _ := strings.Cut(k.ID, "|")
 		return fmt.Sprintf("element %s %s %x", where, set, key)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,8 +122,9 @@ func (r *reader) table(ctx context.Context, i int, t *nft.Table) error {
 		return nil
 	}
 	put(kindTable, "", layout)
-	for range chains {
-		put(kindChain, "", present)
+	for n := range chains {
+		put(kindChain, chains[n].Ref.Name, present)
+		r.book.chains[i][chains[n].Ref.Name] = true
 	}
 	r.rules(i, rules, put)
 	for n := range sets {
@@ -133,7 +135,7 @@ func (r *reader) table(ctx context.Context, i int, t *nft.Table) error {
 			}
 		}
 	}
-	return r.flows(flows, put)
+	return r.flows(i, flows, put)
 }
 
 // damaged tells whether something is there that cannot be put right object by object.
@@ -142,46 +144,55 @@ func damaged(f model.Family, sets []nft.Set, chains []nft.Chain, flows []nft.Flo
 		spec, ours := setSpec(f, row.Ref.Name)
 		return row.Flags&nft.SetAnonymous == 0 && (!ours || !spec.Matches(row))
 	}) || slices.ContainsFunc(chains, func(row nft.Chain) bool {
-		return row.Ref.Name != chainName || row.Hook == nil || *row.Hook != *hook()
+		return !isChain(row.Ref.Name) || !sameHook(row.Hook, chainSpec(f, row.Ref.Name).Hook)
 	}) || slices.ContainsFunc(flows, func(row nft.Flowtable) bool {
 		return row.Ref.Name != flowtable || !row.Counter
 	})
 }
 
-// rules reports the rules by threshold. One that is not ours makes the chain be written anew.
+func sameHook(a, b *nft.Hook) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
+
+// rules reports the rules by whose they are. One that is not ours makes the chain be written anew.
 func (r *reader) rules(i int, rows []nft.Rule, put func(dataplane.Kind, string, string)) {
 	tags := map[string][]string{}
-	var order []string
 	for n := range rows {
 		text, _ := commentOf(rows[n].UserData)
-		threshold, ours := thresholdOf(text)
+		id, ours := idOf(text)
 		if !ours {
-			threshold, text = "foreign", "foreign"
+			id, text = "foreign", "foreign"
 		} else {
-			r.book.rulesOf[i][threshold] = true
+			r.book.rulesOf[i][id] = true
 		}
-		if tags[threshold] == nil {
-			order = append(order, threshold)
-		}
-		tags[threshold] = append(tags[threshold], text)
+		tags[id] = append(tags[id], placed(rows[n].Chain, text))
 	}
-	for _, threshold := range order {
-		put(kindRule, threshold, strings.Join(tags[threshold], ", "))
+	for _, id := range slices.Sorted(maps.Keys(tags)) {
+		slices.Sort(tags[id])
+		put(kindRule, id, strings.Join(tags[id], ", "))
 	}
 }
 
 func (r *reader) set(ctx context.Context, i int, ref nft.SetRef, put func(dataplane.Kind, string, string)) error {
+	var ends []nft.Element
 	err := r.s.p.Kernel.Elements(ctx, ref, func(e *nft.Element) error {
+		if ref.Name == excluded {
+			ends = append(ends, nft.Element{Key: slices.Clone(e.Key), Flags: e.Flags})
+			return ctx.Err()
+		}
 		put(kindMember, ref.Name+"|"+string(e.Key), present)
 		r.book.members[i][ref.Name]++
 		return ctx.Err()
 	})
+	if list, ok := packed(ends, families()[i]); !ok {
+		put(kindExcluded, "", "not as we write it")
+	} else if list != "" {
+		put(kindExcluded, "", list)
+	}
 	return r.s.seen.Tolerate(err)
 }
 
 // flows reports the flowtable and its devices. A device that the kernel lists is the one that has the name now: another one of the
 // name would not be in it.
-func (r *reader) flows(list []nft.Flowtable, put func(dataplane.Kind, string, string)) error {
+func (r *reader) flows(i int, list []nft.Flowtable, put func(dataplane.Kind, string, string)) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -191,6 +202,7 @@ func (r *reader) flows(list []nft.Flowtable, put func(dataplane.Kind, string, st
 		return fmt.Errorf("list the links: %w", err)
 	}
 	r.devices = max(r.devices, len(list[0].Devices))
+	r.book.flowtable[i], r.book.devices[i] = true, list[0].Devices
 	for _, d := range list[0].Devices {
 		index := 0
 		if at := slices.IndexFunc(links, func(l model.Link) bool { return l.Name == d }); at >= 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -12,16 +13,34 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Fault names a fault of a kernel release (uname -r) for which connections must not be taken past the rules; "" if none is known.
+// Fault names a fault of a kernel release (uname -r) that breaks connections on the fast path; "" if none is known.
 func Fault(release string) string {
-	for version, fault := range map[string]string{
-		"6.19": "in Linux 6.19 the fast path breaks TCP connections whose addresses are translated",
-	} {
-		if rest, is := strings.CutPrefix(release, version); is && (rest == "" || rest[0] < '0' || rest[0] > '9') {
-			return fault
-		}
+	if major, minor := version(release); major == 6 && minor == 19 {
+		return "in Linux 6.19 the fast path breaks TCP connections whose addresses are translated"
 	}
 	return ""
+}
+
+// Suspicion says why the fast path of a release is not to be trusted untried; "" if it is.
+func Suspicion(release string) string {
+	if major, minor := version(release); major > 6 || major == 6 && minor > 19 {
+		return "Linux 6.19 breaks TCP connections whose addresses are translated on the fast path, and whether this release does is not known"
+	}
+	return Fault(release)
+}
+
+// version reads the first two numbers of a release; zeros if there are none.
+func version(release string) (major, minor int) {
+	var numbers [2]int
+	for i := range numbers {
+		digits := strings.IndexFunc(release, func(r rune) bool { return r < '0' || r > '9' })
+		if digits < 0 {
+			digits = len(release)
+		}
+		numbers[i], _ = strconv.Atoi(release[:digits]) // no digit: 0
+		release = strings.TrimPrefix(release[digits:], ".")
+	}
+	return numbers[0], numbers[1]
 }
 
 // probe finds out by trying what the kernel can do, leaves no trace, and says why there is no acceleration if it was asked for.
@@ -38,7 +57,7 @@ func (s *side) probe(ctx context.Context, usable []model.Family) (why string) {
 		if s.p.Prepare != nil && len(s.served) == 0 {
 			s.p.Prepare()
 		}
-		if err := s.try(ctx, f, s.rules(f, "")); err != nil {
+		if err := s.try(ctx, f, append(s.rules(f, ""), s.rules(f, handOver)...)); err != nil {
 			problem = err
 			continue
 		}
@@ -62,14 +81,18 @@ func (s *side) try(ctx context.Context, f model.Family, rules []nft.RuleSpec) er
 	var b nft.Batch
 	b.NewTable(t, nil)
 	b.NewFlowtable(nft.Flowtable{Ref: t.Set(flowtable), Counter: true})
-	b.NewChain(nft.ChainSpec{Ref: t.Chain(chainName), Hook: hook()})
-	for _, name := range [...]string{nodeIPs, services, nodePorts} {
+	for _, name := range [...]string{chainName, take, handOver} {
+		c := chainSpec(f, name)
+		c.Ref.Table = t
+		b.NewChain(c)
+	}
+	for _, name := range [...]string{nodeIPs, services, nodePorts, excluded} {
 		spec, _ := setSpec(f, name)
 		spec.Ref.Table = t
 		b.NewSet(spec)
 	}
 	for _, r := range rules {
-		r.Chain = t.Chain(chainName)
+		r.Chain.Table = t
 		b.NewRule(r)
 	}
 	b.DelTable(t)

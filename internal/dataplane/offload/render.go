@@ -18,8 +18,14 @@ func (s *side) base(v *model.NodeView, emit func(dataplane.Object)) {
 		}
 		put(kindTable, "", layout)
 		put(kindFlowtable, "", present)
-		put(kindChain, "", present)
+		put(kindChain, chainName, present)
+		put(kindChain, handOver, present)
 		put(kindSet, nodeIPs, present)
+		put(kindSet, excluded, present)
+		if list := ranges(v.Unaccelerated, f); list != "" {
+			put(kindExcluded, "", list)
+		}
+		put(kindRule, handOver, s.tags(f, handOver))
 		s.ruleOf(f, "", emit)
 		for _, a := range v.NodePortAddrs {
 			if model.FamilyOf(a) == f {
@@ -39,6 +45,7 @@ func (s *side) ruleOf(f model.Family, threshold string, emit func(dataplane.Obje
 	put := func(k dataplane.Kind, id, value string) {
 		emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: f, ID: id}, Value: value})
 	}
+	put(kindChain, named(take, threshold), present)
 	put(kindSet, named(services, threshold), present)
 	put(kindSet, named(nodePorts, threshold), present)
 	put(kindRule, threshold, s.tags(f, threshold))

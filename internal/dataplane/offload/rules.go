@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,71 +14,94 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// statusDNAT is IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h.
-const statusDNAT = 1 << 5
+// IPS_DST_NAT and IPS_OFFLOAD of linux/netfilter/nf_conntrack_common.h.
+const (
+	statusDNAT    = 1 << 5
+	statusOffload = 1 << 14
+)
 
-// rules are those of a threshold: Services by address, then NodePorts. What costs least stands first, and what a
-// short connection never gets past before the look-up. A connection of IPVS is not `ct status dnat`: on the fast path it would stall.
-func (s *side) rules(f model.Family, threshold string) []nft.RuleSpec {
+// rules are those of a threshold, or of the hand-over. In the hook's chain stands one test, which is all that a short
+// connection pays for. A connection of IPVS is not `ct status dnat`: on the fast path it would stall.
+func (s *side) rules(f model.Family, id string) []nft.RuleSpec {
+	if id == handOver {
+		return handingOver(f)
+	}
 	family := kernelFamily(f)
 	packets := s.p.Threshold
-	if threshold != "" {
-		packets, _ = strconv.Atoi(threshold) // isThreshold
-	}
-	first := []nft.Expr{
-		nft.Ct(unix.NFT_CT_STATUS, nft.Word(0)), nft.KeepBits(nft.Word(0), statusDNAT), nft.NotEqual(nft.Word(0), nft.HostU32(0)),
-		nft.CtPackets(nft.Word(0)), nft.BigEndian(nft.Word(0), 8),
-		nft.Cmp(unix.NFT_CMP_GT, nft.Word(0), binary.BigEndian.AppendUint64(nil, uint64(packets))),
+	if id != "" {
+		packets, _ = strconv.Atoi(id) // isThreshold
 	}
 	address := nft.CtOriginalDest(family, nft.Word(0))
 	port := func(at int) []nft.Expr {
 		return []nft.Expr{nft.MetaL4Proto(nft.Word(at)), nft.CtOriginalDestPort(nft.Word(at + 1))}
 	}
-	then := []nft.Expr{nft.CountPackets(), nft.FlowOffload(flowtable)}
-	list := [][]nft.Expr{
-		append(append([]nft.Expr{address}, port(family.AddrLen()/4)...), nft.InSet(named(services, threshold), nft.Word(0))),
-		append(append([]nft.Expr{address, nft.InSet(nodeIPs, nft.Word(0))}, port(0)...), nft.InSet(named(nodePorts, threshold), nft.Word(0))),
+	then := func(chain string) nft.Expr { return nft.SetVerdict(nft.Jump(chain)) }
+	chain := named(take, id)
+	return []nft.RuleSpec{
+		rule(f, chainName, id,
+			nft.CtPackets(nft.Word(0)), nft.BigEndian(nft.Word(0), 8), nft.Cmp(unix.NFT_CMP_GT, nft.Word(0), binary.BigEndian.AppendUint64(nil, uint64(packets))),
+			nft.Ct(unix.NFT_CT_STATUS, nft.Word(0)), nft.KeepBits(nft.Word(0), statusDNAT), nft.NotEqual(nft.Word(0), nft.HostU32(0)), then(chain)),
+		rule(f, chain, id, append(append([]nft.Expr{address}, port(family.AddrLen()/4)...), nft.InSet(named(services, id), nft.Word(0)), then(handOver))...),
+		rule(f, chain, id, append(append([]nft.Expr{address, nft.InSet(nodeIPs, nft.Word(0))}, port(0)...), nft.InSet(named(nodePorts, id), nft.Word(0)), then(handOver))...),
 	}
-	out := make([]nft.RuleSpec, len(list))
-	for i, which := range list {
-		exprs := append(append(append([]nft.Expr{}, first...), which...), then...)
-		out[i] = nft.RuleSpec{Chain: tableRef(f).Chain(chainName), Exprs: exprs, UserData: nft.Comment(tag(threshold, exprs))}
+}
+
+// handingOver leaves alone whom the exclusions name: as the client, the Service, or the endpoint, which is where replies come from.
+func handingOver(f model.Family) []nft.RuleSpec {
+	family := kernelFamily(f)
+	var out []nft.RuleSpec
+	for _, load := range []nft.Expr{nft.CtOriginalSource(family, nft.Word(0)), nft.CtReplySource(family, nft.Word(0)), nft.CtOriginalDest(family, nft.Word(0))} {
+		out = append(out, rule(f, handOver, handOver, load, nft.InSet(excluded, nft.Word(0)), nft.CountPackets(), nft.SetVerdict(nft.Return())))
 	}
-	return out
+	return append(out,
+		rule(f, handOver, handOver, nft.FlowOffload(flowtable), nft.CountPackets()), // the rule ends before the counter if the kernel does not take the connection
+		rule(f, handOver, handOver, nft.Ct(unix.NFT_CT_STATUS, nft.Word(0)), nft.KeepBits(nft.Word(0), statusOffload),
+			nft.Equal(nft.Word(0), nft.HostU32(0)), nft.CountPackets()))
+}
+
+func rule(f model.Family, chain, id string, exprs ...nft.Expr) nft.RuleSpec {
+	return nft.RuleSpec{Chain: tableRef(f).Chain(chain), Exprs: exprs, UserData: nft.Comment(tag(id, exprs))}
 }
 
 // tag is the comment of a rule. Kernels dump the same expression in different forms, so it tells which rule this is: by a sum
 // of what we wrote.
-func tag(threshold string, exprs []nft.Expr) string {
+func tag(id string, exprs []nft.Expr) string {
 	h := fnv.New64a()
 	for _, e := range exprs {
 		_, _ = h.Write(e) // a hash never fails
 	}
-	return fmt.Sprintf("%s %x", nameOf(threshold), h.Sum64())
+	return fmt.Sprintf("%s %x", nameOf(id), h.Sum64())
 }
 
-func nameOf(threshold string) string {
-	if threshold == "" {
+func nameOf(id string) string {
+	if id == "" {
 		return "default"
 	}
-	return threshold
+	return id
 }
 
-// tags are the value of the rules of a threshold.
-func (s *side) tags(f model.Family, threshold string) string {
+// tags are the value of the rules of an id.
+func (s *side) tags(f model.Family, id string) string {
 	var all []string
-	for _, r := range s.rules(f, threshold) {
+	for _, r := range s.rules(f, id) {
 		text, _ := commentOf(r.UserData)
-		all = append(all, text)
+		all = append(all, placed(r.Chain, text))
 	}
+	slices.Sort(all)
 	return strings.Join(all, ", ")
 }
 
-// thresholdOf reads whose rule a tag names.
-func thresholdOf(text string) (threshold string, ok bool) {
+// placed tells of a rule where it stands.
+func placed(chain nft.ChainRef, text string) string { return chain.Name + ": " + text }
+
+// idOf reads whose rule a tag names.
+func idOf(text string) (id string, ok bool) {
 	name, _, _ := strings.Cut(text, " ")
-	if name == "default" {
+	switch name {
+	case "default":
 		return "", true
+	case handOver:
+		return handOver, true
 	}
 	return name, isThreshold(name)
 }

@@ -18,6 +18,8 @@ type side struct {
 	own    bool // seen is ours alone, and we watch by ourselves
 	served []model.Family
 	book   book
+	// renewed are the devices of flowtables that the transaction under way makes anew, by family.
+	renewed [2][]string
 
 	looking sync.Mutex // guards Finder
 
@@ -29,19 +31,23 @@ type side struct {
 
 // book is what the tables hold, as far as a writer must know, by family.
 type book struct {
-	table   [2]bool
-	rulesOf [2]map[string]bool         // thresholds that have rules
-	members [2]map[string]int          // how many each set holds
-	skipped map[dataplane.Key]struct{} // members that did not fit into their set
+	table     [2]bool
+	flowtable [2]bool
+	devices   [2][]string // of the flowtable
+	chains    [2]map[string]bool
+	rulesOf   [2]map[string]bool         // whose rules there are
+	members   [2]map[string]int          // how many each set holds
+	skipped   map[dataplane.Key]struct{} // members that did not fit into their set
 }
 
 func newBook() book {
-	return book{rulesOf: [2]map[string]bool{{}, {}}, members: [2]map[string]int{{}, {}}, skipped: map[dataplane.Key]struct{}{}}
+	return book{chains: [2]map[string]bool{{}, {}}, rulesOf: [2]map[string]bool{{}, {}}, members: [2]map[string]int{{}, {}}, skipped: map[dataplane.Key]struct{}{}}
 }
 
 // forget empties what is known of a family's table.
 func (b *book) forget(i int, f model.Family) {
-	b.table[i], b.rulesOf[i], b.members[i] = false, map[string]bool{}, map[string]int{}
+	b.table[i], b.flowtable[i], b.devices[i] = false, false, nil
+	b.chains[i], b.rulesOf[i], b.members[i] = map[string]bool{}, map[string]bool{}, map[string]int{}
 	maps.DeleteFunc(b.skipped, func(k dataplane.Key, _ struct{}) bool { return k.Family == f })
 }
 
@@ -50,7 +56,8 @@ type Status struct {
 	Threshold int    // packets; 0: it is off
 	Why       string // why it is off or not whole, "" if it is well or was not asked for
 	Devices   int    // in the flowtable of the family that has most
-	// Refused counts by reason what could not be: "kernel" (transactions), "device", "full" (Service ports).
+	// Refused counts by reason what could not be: "kernel" (transactions), "device", "full" (Service ports), "fault" (all of
+	// it, because this kernel breaks connections).
 	Refused map[string]uint64
 }
 

@@ -6,17 +6,34 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// Taken is how many connections the rules have handed over since they were written last. One that comes back, after
-// half a minute without a packet, and is taken over again counts again.
-func Taken(ctx context.Context, k nft.Kernel) (n uint64, err error) {
+// Counts are what the rules have counted since they were written last.
+type Counts struct {
+	// Taken are connections that were handed over. One that comes back, after half a minute without a packet, and is taken over
+	// again counts again.
+	Taken uint64
+	// Excluded and Impossible are packets of connections that had enough of them and went on through the rules: those that the
+	// exclusions name, and those that the kernel does not take, as at a connection's end or with a helper.
+	Excluded, Impossible uint64
+}
+
+// ReadCounts reads the counters, of both families together.
+func ReadCounts(ctx context.Context, k nft.Kernel) (c Counts, err error) {
 	for _, f := range families() {
+		into := map[string]*uint64{}
+		for i, r := range handingOver(f) {
+			text, _ := commentOf(r.UserData)
+			into[text] = [...]*uint64{&c.Excluded, &c.Excluded, &c.Excluded, &c.Taken, &c.Impossible}[i]
+		}
 		rules, err := k.Rules(ctx, tableRef(f))
 		if err != nil {
-			return 0, err
+			return Counts{}, err
 		}
 		for i := range rules {
-			n += rules[i].Counted()
+			text, _ := commentOf(rules[i].UserData)
+			if n := into[text]; n != nil {
+				*n += rules[i].Counted()
+			}
 		}
 	}
-	return n, nil
+	return c, nil
 }

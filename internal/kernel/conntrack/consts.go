@@ -18,6 +18,9 @@ const (
 	ctaFilter     = 25
 	ctaStatusMask = 26
 
+	ctaCountPackets = 1
+	ctaCountBytes   = 2
+
 	ctaProtoInfoTCP      = 1
 	ctaProtoInfoTCPState = 1
 
@@ -26,8 +29,6 @@ const (
 
 	statusSeenReply = 1 << 1  // IPS_SEEN_REPLY: a packet of the other direction has been seen
 	statusOffload   = 1 << 14 // IPS_OFFLOAD
-
-	ctaCountBytes = 2
 
 	groupNew     = 1 // NFNLGRP_CONNTRACK_NEW
 	groupDestroy = 3 // NFNLGRP_CONNTRACK_DESTROY

@@ -36,6 +36,8 @@ func decodeFlow(body []byte) (x Flow, ok bool) {
 				status := binary.BigEndian.Uint32(d)
 				x.Replied, x.Offloaded = status&statusSeenReply != 0, status&statusOffload != 0
 			}
+		case ctaCountOrig, ctaCountReply:
+			x.count(d)
 		case ctaID:
 			if len(d) >= 4 {
 				x.ID = binary.BigEndian.Uint32(d) // opaque: sent back as it came
@@ -47,6 +49,19 @@ func decodeFlow(body []byte) (x Flow, ok bool) {
 		}
 	})
 	return x, x.Orig.Dst.IsValid() && x.Reply.Src.IsValid()
+}
+
+// count adds the counters of one direction.
+func (x *Flow) count(counters []byte) {
+	eachAttr(counters, func(typ uint16, d []byte) {
+		switch {
+		case len(d) < 8:
+		case typ == ctaCountPackets:
+			x.Packets += binary.BigEndian.Uint64(d)
+		case typ == ctaCountBytes:
+			x.Bytes += binary.BigEndian.Uint64(d)
+		}
+	})
 }
 
 // tcpIsOpen reads the state of a TCP connection.

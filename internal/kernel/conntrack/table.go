@@ -69,7 +69,9 @@ type Flow struct {
 	Offloaded   bool   // a flowtable carries its packets past all rules
 	Orig, Reply Tuple
 	Replied     bool // the other end has answered
-	Open        bool // a TCP connection that is past its first SYN, and not refused; the kernel may see one direction only
+	// Packets and Bytes are of both directions, 0 where conntrack does not count.
+	Packets, Bytes uint64
+	Open           bool // a TCP connection that is past its first SYN, and not refused; the kernel may see one direction only
 }
 
 // Translated tells whether the flow's destination was changed (DNAT).

@@ -52,11 +52,16 @@ func Ct(key uint32, dreg Reg) Expr {
 }
 
 // CtOriginal loads a conntrack key of the original direction: unix.NFT_CT_DST_IP, _DST_IP6, _PROTO_DST, _SRC_IP….
-func CtOriginal(key uint32, dreg Reg) Expr {
+func CtOriginal(key uint32, dreg Reg) Expr { return ctDirected(key, dreg, 0) }
+
+// directionReply is IP_CT_DIR_REPLY.
+const directionReply = 1
+
+func ctDirected(key uint32, dreg Reg, direction uint8) Expr {
 	return newExpr("ct", func(b []byte) []byte {
 		b = appendU32(b, unix.NFTA_CT_DREG, uint32(dreg))
 		b = appendU32(b, unix.NFTA_CT_KEY, key)
-		return appendU8(b, unix.NFTA_CT_DIRECTION, 0)
+		return appendU8(b, unix.NFTA_CT_DIRECTION, direction)
 	})
 }
 
@@ -66,6 +71,22 @@ func CtOriginalDest(f Family, dreg Reg) Expr {
 		return CtOriginal(unix.NFT_CT_DST_IP6, dreg)
 	}
 	return CtOriginal(unix.NFT_CT_DST_IP, dreg)
+}
+
+// CtOriginalSource loads `ct original ip saddr` or `ct original ip6 saddr`.
+func CtOriginalSource(f Family, dreg Reg) Expr {
+	if f == IPv6 {
+		return CtOriginal(unix.NFT_CT_SRC_IP6, dreg)
+	}
+	return CtOriginal(unix.NFT_CT_SRC_IP, dreg)
+}
+
+// CtReplySource loads `ct reply ip saddr` or `ct reply ip6 saddr`: where replies come from, before any translation back.
+func CtReplySource(f Family, dreg Reg) Expr {
+	if f == IPv6 {
+		return ctDirected(unix.NFT_CT_SRC_IP6, dreg, directionReply)
+	}
+	return ctDirected(unix.NFT_CT_SRC_IP, dreg, directionReply)
 }
 
 // CtOriginalDestPort loads `ct original proto-dst`.

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+type bench struct {
+	fairlead, out string
+	rounds        int
+	scale         float64
+	parts         []string
+	sizes         []int
+	lab           *lab
+	agent         string // what it was started with
+	file          *os.File
+}
+
+// result is one line of the results.
+type result struct {
+	Part    string  `json:"part"`
+	Round   int     `json:"round"`
+	Variant string  `json:"variant"`
+	Mode    string  `json:"mode"`
+	Kind    string  `json:"kind"`              // what was driven
+	Packets string  `json:"packets,omitempty"` // "mtu" or "gso"
+	Bytes   int     `json:"bytes,omitempty"`   // of each connection, in the part crossover
+	Per     float64 `json:"ns"`                // guest's nanoseconds for a transaction, a connection, or a megabyte
+}
+
+// measure is one measurement.
+type measure struct {
+	kind, server, packets string
+	n, bytes              int
+	per                   float64 // by how much the time is divided
+}
+
+func (b *bench) run() (err error) {
+	if err := os.MkdirAll(filepath.Dir(b.out), 0o755); err != nil {
+		return err
+	}
+	if b.file, err = os.Create(b.out); err != nil {
+		return err
+	}
+	if b.lab, err = newLab(); err != nil {
+		return err
+	}
+	defer b.lab.close()
+	if err := b.copyAgent(); err != nil {
+		return err
+	}
+	for _, part := range b.parts {
+		do, known := map[string]func(int) error{"thresholds": b.thresholds, "placement": b.placement, "crossover": b.crossover}[part]
+		if !known {
+			return fmt.Errorf("-parts: nothing is called %q", part)
+		}
+		for round := range b.rounds {
+			start := clock()
+			if err := do(round); err != nil {
+				return fmt.Errorf("%s, round %d: %w", part, round+1, err)
+			}
+			fmt.Printf("%s: round %d of %d, %.1f s of the guest's time\n", part, round+1, b.rounds, (clock() - start).Seconds())
+		}
+	}
+	return b.file.Close()
+}
+
+// copyAgent puts the agent into the guest's memory: from the host it is read slowly.
+func (b *bench) copyAgent() error {
+	content, err := os.ReadFile(b.fairlead)
+	if err != nil {
+		return err
+	}
+	b.fairlead = filepath.Join(b.lab.dir, "fairlead")
+	return os.WriteFile(b.fairlead, content, 0o755)
+}
+
+func (b *bench) times(n int) int { return max(1, int(float64(n)*b.scale)) }
+
+func (b *bench) thresholds(round int) error {
+	const mega = 1e6
+	bulk := func(kind, server, packets string, megabytes int) measure {
+		return measure{kind: kind, server: server, packets: packets, n: b.times(megabytes) * mega, per: float64(b.times(megabytes))}
+	}
+	each := func(kind, server string, n int) measure {
+		return measure{kind: kind, server: server, n: b.times(n), per: float64(b.times(n))}
+	}
+	return b.each("thresholds", round, thresholds("nftables"), []measure{
+		bulk("stream", "sink", "gso", 30), each("rr", "echo", 2000), each("crr", "echo", 800), each("udprr", "udpecho", 2000),
+		bulk("udpstream", "udpsink", "", 8), bulk("stream", "sink", "mtu", 12),
+	})
+}
+
+func (b *bench) placement(round int) error {
+	n := b.times(1500)
+	return b.each("placement", round, placements(), []measure{{kind: "crr", server: "echo", n: n, per: float64(n)}})
+}
+
+func (b *bench) crossover(round int) error {
+	var list []measure
+	for _, packets := range []string{"gso", "mtu"} {
+		for _, bytes := range b.sizes {
+			n := max(10, b.times(4_000_000)/(bytes+20_000))
+			list = append(list, measure{kind: "fetch", server: "source", packets: packets, n: n, bytes: bytes, per: float64(n)})
+		}
+	}
+	all := thresholds("nftables")
+	return b.each("crossover", round, []variant{all[0], all[1], all[3], all[5]}, list) // off, 0, 4, 20
+}
+
+// each does the measurements by each variant; in which order, changes from round to round.
+func (b *bench) each(part string, round int, all []variant, list []measure) error {
+	for _, at := range rand.New(rand.NewPCG(uint64(round), 4963)).Perm(len(all)) {
+		v := &all[at]
+		fmt.Printf("%s %d: %s at %.1f s\n", part, round+1, v.name, clock().Seconds())
+		if err := b.become(v); err != nil {
+			return fmt.Errorf("%s: %w", v.name, err)
+		}
+		b.lab.pauseAgent(true)
+		for _, m := range list {
+			if err := b.one(part, round, v, m); err != nil {
+				return fmt.Errorf("%s: %w", v.name, err)
+			}
+		}
+		b.lab.pauseAgent(false)
+	}
+	return nil
+}
+
+// become puts a variant in place.
+func (b *bench) become(v *variant) error {
+	for _, family := range []string{"ip", "ip6"} {
+		_, _ = sh(in("node", "nft", "delete", "table", family, "bench")...) // there may be none
+	}
+	want := v.mode + " " + strings.Join(v.flags, " ")
+	if b.agent != want || strings.Contains(v.rules, "table ip fairlead ") {
+		if err := b.lab.startAgent(b.fairlead, v.mode, v.flags...); err != nil {
+			return err
+		}
+		if b.agent = want; strings.Contains(v.rules, "table ip fairlead ") {
+			b.agent = "" // it is to be started again after this
+		}
+	}
+	acct := "0"
+	if v.acct || len(v.flags) > 0 {
+		acct = "1"
+	}
+	if _, err := sh(in("node", "sysctl", "-qw", "net.netfilter.nf_conntrack_acct="+acct)...); err != nil {
+		return err
+	}
+	if v.rules == "" {
+		return nil
+	}
+	b.lab.pauseAgent(true) // or it would put right what is done to its table
+	cmd := exec.Command("ip", in("node", "nft", "-f", "-")[1:]...)
+	cmd.Stdin = strings.NewReader(v.rules)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("nft: %w: %s", err, out)
+	}
+	return nil
+}
+
+// one does one measurement, from a conntrack table without connections.
+func (b *bench) one(part string, round int, v *variant, m measure) error {
+	if err := segments(m.packets != "mtu"); err != nil {
+		return err
+	}
+	if _, err := sh(in("node", "conntrack", "-F")...); err != nil {
+		return err
+	}
+	time.Sleep(20 * time.Millisecond) // the guest's, which costs nothing: what is left of the last one ends
+	words := in("client", b.lab.self, "-drive", m.kind, "-at", vip+":"+strconv.Itoa(ports()[m.server]), "-n", strconv.Itoa(m.n), "-bytes", strconv.Itoa(m.bytes))
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Env = append(slices.Clone(os.Environ()), quiet)
+	var out, problem bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problem
+	if err := cmd.Run(); err != nil {
+		return errors.Join(err, errors.New(problem.String()))
+	}
+	took, err := strconv.ParseFloat(strings.TrimSpace(out.String()), 64)
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(result{Part: part, Round: round, Variant: v.name, Mode: v.mode, Kind: m.kind, Packets: m.packets, Bytes: m.bytes, Per: took / m.per})
+	if err != nil {
+		return err
+	}
+	_, err = b.file.Write(append(line, '\n'))
+	return err
+}

@@ -1,0 +1,13 @@
+package main
+
+import "runtime"
+
+// onThread runs do on a thread that is used for nothing else after it.
+func onThread(do func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		done <- do()
+	}()
+	return <-done
+}

@@ -1,0 +1,5 @@
+// Package fastpath finds out with packets whether the kernel's fast path carries
+// connections whose addresses are translated. It makes three network namespaces of its
+// own, a client, a node and a server, without a way outside, and leaves nothing. app
+// calls it at the start, on kernels that are known or suspected to fail.
+package fastpath
