@@ -60,23 +60,29 @@ func (b *burst) now() {
 	b.n = 0
 }
 
-// post sends datagrams through a socket, to its peer if to is nil, and gives how many were
-// not sent. single is set when the kernel refuses to cut them itself: where they do not fit
-// the path as they are, or a device does no checksums.
-func (r *Relay) post(raw syscall.RawConn, b []byte, size int, to unix.Sockaddr, single *atomic.Bool) (lost int) {
-	if len(b) > size && r.cuts && !single.Load() {
-		err := write(raw, b, segments(size), to)
+// road is a socket and to whom it sends; nil for its peer. single is set when the kernel
+// refuses to cut datagrams on it: they do not fit the path, or a device does no checksums.
+type road struct {
+	raw    syscall.RawConn
+	to     unix.Sockaddr
+	single *atomic.Bool
+}
+
+// post sends datagrams, and gives how many were not sent.
+func (r *Relay) post(way road, b []byte, size int) (lost int) {
+	if len(b) > size && r.cuts && !way.single.Load() {
+		err := way.write(b, segments(size))
 		if err == nil {
 			return 0
 		}
 		if err != unix.EINVAL && err != unix.EIO && err != unix.EMSGSIZE && err != unix.EOPNOTSUPP && err != unix.ENOPROTOOPT {
 			return (len(b) + size - 1) / size
 		}
-		single.Store(true)
+		way.single.Store(true)
 	}
 	for first := true; first || len(b) > 0; first = false {
 		n := min(size, len(b))
-		if write(raw, b[:n], nil, to) != nil {
+		if way.write(b[:n], nil) != nil {
 			lost++
 		}
 		b = b[n:]
@@ -84,11 +90,11 @@ func (r *Relay) post(raw syscall.RawConn, b []byte, size int, to unix.Sockaddr, 
 	return lost
 }
 
-func write(raw syscall.RawConn, b, oob []byte, to unix.Sockaddr) error {
+func (way road) write(b, oob []byte) error {
 	var failed error
-	err := raw.Write(func(fd uintptr) bool {
+	err := way.raw.Write(func(fd uintptr) bool {
 		for {
-			_, failed = unix.SendmsgN(int(fd), b, oob, to, unix.MSG_NOSIGNAL)
+			_, failed = unix.SendmsgN(int(fd), b, oob, way.to, unix.MSG_NOSIGNAL)
 			if failed != unix.EINTR {
 				return failed != unix.EAGAIN
 			}

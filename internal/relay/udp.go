@@ -77,7 +77,7 @@ func (u *flows) some(fd uintptr) bool {
 	defer u.r.grams.Put(buf)
 	var to *flow
 	b := burst{buf: *buf, send: func(b []byte, size int) {
-		u.r.counts.lost.Add(int64(u.r.post(to.raw, b, size, nil, &to.single)))
+		u.r.counts.lost.Add(int64(u.r.post(road{to.raw, nil, &to.single}, b, size)))
 	}}
 	defer func() { b.flush() }()
 	last := netip.AddrPort{}
@@ -196,7 +196,7 @@ func (u *flows) back(fd uintptr, f *flow, client unix.Sockaddr) (any bool, err e
 	buf := u.r.grams.Get().(*[]byte)
 	defer u.r.grams.Put(buf)
 	b := burst{buf: *buf, send: func(b []byte, size int) {
-		u.r.counts.lost.Add(int64(u.r.post(u.raw, b, size, client, &f.single)))
+		u.r.counts.lost.Add(int64(u.r.post(road{u.raw, client, &f.single}, b, size)))
 	}}
 	defer func() { b.flush() }()
 	for range readsAtOnce {

@@ -117,7 +117,7 @@ func TestUDPDrain(t *testing.T) {
 	if got := c.ask(t, 1); got != first {
 		t.Errorf("its endpoint still serves, and the client meets %q instead of %q", got, first)
 	}
-	f.Others[0].Serving = false
+	f.Others = []model.Other{{Addr: a.AddrPort()}}
 	tg.Set(f)
 	c.meets(t, 1, b.AddrPort().String())
 }
