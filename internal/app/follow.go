@@ -234,7 +234,21 @@ func (f *follower) tellDrift(t *engine.Turn) {
 func (f *follower) tellRebuilt(list []engine.Rebuilt) {
 	for _, r := range list {
 		f.a.log.Warn("the rules of a family were made anew in one transaction", "family", r.Family, "reason", r.Why)
+		f.a.metrics.Rebuilt(rebuildReason(r.Why))
 	}
+}
+
+// rebuildReason sums up, for metrics, why a family was made anew.
+func rebuildReason(why string) string {
+	switch {
+	case strings.HasSuffix(why, "is full"):
+		return "full"
+	case strings.HasSuffix(why, "layout"):
+		return "layout"
+	case strings.HasPrefix(why, "the "): // declaration, hook or table that is not as we make it
+		return "declaration"
+	}
+	return why
 }
 
 func (f *follower) name(k dataplane.Key) string { return f.a.driver.KeyString(k) }

@@ -150,6 +150,7 @@ func live(t *testing.T, a *agent, look func() map[string]string) {
 		Triggers: []engine.Trigger{{Changed: now.Add(-time.Second), Received: now.Add(-time.Second)}},
 		Problems: []model.Problem{{Object: "Service shop/web", Reason: "is wrong"}},
 		Drift:    []engine.Drifted{{Key: dataplane.Key{Kind: dataplane.KindRoot, Family: model.IPv4}, Gone: true}},
+		Rebuilt:  []engine.Rebuilt{{Family: model.IPv4, Why: "a set is full"}},
 		Decided: []engine.Decided{{Key: svc, Result: policy.Result{NoLocalInternal: true, NoLocalExternal: true, NoLocalFamilies: []model.Family{model.IPv4},
 			Notes: []policy.Note{{Kind: policy.NoneHere, Port: "http", Family: model.IPv4, Text: "none is here"}}}}},
 		Services: 1, Slices: 1, Endpoints: 1, Pending: 2, Held: 1,

@@ -94,6 +94,26 @@ func TestDriftKinds(t *testing.T) {
 	}
 }
 
+// TestRebuildReasons: a rebuild is counted by its reason, in the words of the data planes.
+func TestRebuildReasons(t *testing.T) {
+	for why, want := range map[string]string{
+		"a set is full": "full", "another layout": "layout", "the table is dormant": "declaration", "the hook of chain prerouting": "declaration",
+		"the declaration of set eps-4": "declaration", "the declaration of a map of clients": "declaration", "distrust": "distrust", "": "other",
+	} {
+		w := newWatched(t)
+		w.done(engine.Turn{Complete: true, Rebuilt: []engine.Rebuilt{{Why: why}}})
+		for _, reason := range []string{"full", "layout", "declaration", "distrust", "other"} {
+			n := "0"
+			if reason == want {
+				n = "1"
+			}
+			if got := w.row(t, `fairlead_rebuilds_total{reason="`+reason+`"}`); got != n {
+				t.Errorf("%q counts %s times as %s, want %s", why, got, reason, n)
+			}
+		}
+	}
+}
+
 // oneName gives every object one name; without one, the key's own.
 type oneName struct {
 	dataplane.Driver

@@ -92,6 +92,16 @@ func (m *Metrics) DriftRepaired(kind string, objects int) {
 	c.Add(float64(objects))
 }
 
+// Rebuilt counts a family whose rules were made anew as a whole. A reason that is not in
+// the list counts as "other".
+func (m *Metrics) Rebuilt(reason string) {
+	c, ok := m.rebuilds[reason]
+	if !ok {
+		c = m.rebuilds["other"]
+	}
+	c.Inc()
+}
+
 // Problems sets how many objects of each kind have something wrong now. Kinds that are
 // not in the list count together as "other".
 func (m *Metrics) Problems(objects map[string]int) {

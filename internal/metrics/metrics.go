@@ -43,7 +43,7 @@ type Metrics struct {
 	endpointChanges, serviceChanges  prometheus.Counter
 	services, endpoints              prometheus.Gauge
 	pending, quarantined             prometheus.Gauge
-	drift                            map[string]prometheus.Counter
+	drift, rebuilds                  map[string]prometheus.Counter
 	problems, noted                  map[string]prometheus.Gauge
 	watches                          *watches
 	healthz, livez                   *prometheus.CounterVec
@@ -137,6 +137,11 @@ func (m *Metrics) buildSync(b *builder) {
 	for _, k := range driftKinds() {
 		m.drift[k] = drift.WithLabelValues(k)
 	}
+	m.rebuilds = map[string]prometheus.Counter{}
+	rebuilds := b.counter("fairlead_rebuilds_total")
+	for _, reason := range rebuildReasons() {
+		m.rebuilds[reason] = rebuilds.WithLabelValues(reason)
+	}
 }
 
 func (m *Metrics) buildState(b *builder) {
@@ -187,6 +192,10 @@ func servedGates() map[string]string {
 }
 
 func driftKinds() []string { return []string{"table", "chain", "rule", "set", "element", "other"} }
+
+// rebuildReasons: a set of the kernel is full; another version's layout; a table, set or
+// chain is not declared as ours are; we do not believe ourselves after failure upon failure.
+func rebuildReasons() []string { return []string{"full", "layout", "declaration", "distrust", "other"} }
 
 // problemKinds are the kinds of objects, "file" for a manifest that cannot be read, and
 // "source" for an API server or folder that cannot.

@@ -98,6 +98,7 @@ func ownSync() []row {
 		{"fairlead_kernel_reads_total", counter, "Dumps and queries of kernel state.", nil, nil, nil},
 		{"fairlead_conflicts_total", counter, "Batches that the kernel refused because somebody else had written since we last looked.", nil, nil, nil},
 		{"fairlead_drift_repaired_total", counter, "Objects found changed by somebody else, and repaired.", []string{"kind"}, nil, nil},
+		{"fairlead_rebuilds_total", counter, "Families whose rules were made anew as a whole, by reason.", []string{"reason"}, nil, nil},
 	}
 }
 

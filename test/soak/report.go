@@ -22,11 +22,11 @@ type report struct {
 	took    time.Duration
 	samples []sample
 
-	writes, syncFailures, conflicts, drift, quarantined float64
-	elements, unused                                    int
-	differences                                         []string
-	again                                               float64    // operations after a restart
-	within                                              [4]float64 // shares of changes, see boundsOf
+	writes, syncFailures, conflicts, drift, quarantined, rebuilds float64
+	elements, unused                                              int
+	differences                                                   []string
+	again                                                         float64    // operations after a restart
+	within                                                        [4]float64 // shares of changes, see boundsOf
 }
 
 // boundsOf the time from reading a change to its being in the kernel, in seconds.
@@ -37,7 +37,7 @@ func (r *report) atTheEnd(ctx context.Context, a *agent, scratch string) error {
 	before := r.writes
 	for name, to := range map[string]*float64{"fairlead_operations_total": &r.writes, "fairlead_conflicts_total": &r.conflicts,
 		"fairlead_drift_repaired_total": &r.drift, "fairlead_quarantined_objects": &r.quarantined,
-		"kubeproxy_sync_proxy_rules_nftables_sync_failures_total": &r.syncFailures} {
+		"kubeproxy_sync_proxy_rules_nftables_sync_failures_total": &r.syncFailures, "fairlead_rebuilds_total": &r.rebuilds} {
 		v, err := a.metric(ctx, name)
 		if err != nil {
 			return err
@@ -122,7 +122,8 @@ func (r *report) print() error {
 	check(late.heap < early.heap*(1.25+backlog)+4, "the heap grew from %.1f to %.1f MiB", early.heap, late.heap)
 
 	rate := float64(r.w.changes) / r.took.Seconds()
-	fmt.Printf("\n%d changes (%.0f/s) in %s: %.0f kernel operations, %.0f conflicts\n", r.w.changes, rate, r.took.Round(time.Second), r.writes, r.conflicts)
+	fmt.Printf("\n%d changes (%.0f/s) in %s: %.0f kernel operations, %.0f conflicts, %.0f rebuilds\n",
+		r.w.changes, rate, r.took.Round(time.Second), r.writes, r.conflicts, r.rebuilds)
 	for i, bound := range boundsOf() {
 		fmt.Printf("%.3f %% of changes were in the kernel %s s after they were read\n", 100*r.within[i], bound)
 	}
@@ -136,6 +137,7 @@ func (r *report) print() error {
 	check(len(r.differences) == 0, "the kernel differs from scratch")
 	check(r.again == 0, "a restart wrote %.0f objects", r.again)
 	check(r.syncFailures == 0, "%.0f syncs failed", r.syncFailures)
+	check(r.rebuilds == 0, "%.0f times the rules of a family were made anew", r.rebuilds) // sets grow where they are, since Linux 6.5
 	check(r.drift == 0, "%.0f objects were repaired that nobody had touched", r.drift)
 	check(r.quarantined == 0, "%.0f Services were put aside", r.quarantined)
 	check(!r.logged("level=ERROR"), "the agent logged an error")
