@@ -35,6 +35,7 @@ fetch() { # NAME PACKAGE-PATTERN
 	(cd "$dir.new" && apt-get -o APT::Sandbox::User=root -o Acquire::Retries=3 download "$name" >>"$log" 2>&1 && dpkg-deb -x ./*.deb . && rm -- *.deb) ||
 		{ tail -20 "$log" >&2; exit 1; }
 	version=$(ls "$dir.new/lib/modules")
+	find "$dir.new/lib/modules/$version/kernel/net" -name '*.ko.xz' -exec xz -d {} + # an emulator takes a second for each
 	depmod -b "$dir.new" "$version"
 	mkdir "$dir.new/boot-modules"
 	# The modules that PID 1 must load before it can reach the others, in their order.

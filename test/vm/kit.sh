@@ -1,5 +1,19 @@
 #!/usr/bin/env bash
 # kit.sh FLAGS... : runs inside the test kernel: bin/fairlead-lab conformance FLAGS. Each start of a program reads its file anew from the host, which
-# takes the emulator seconds; so the two programs, which are started hundreds of times, are copied to memory first.
+# takes the emulator seconds; so the two programs, which are started hundreds of times, are copied to memory first. Modules are loaded
+# beforehand and all at once: one by one, as rules ask for them, they take the first agents more than a minute.
 mkdir -p /run/bin && cp bin/fairlead bin/fairlead-lab /run/bin || exit 125
+modules=("nft_*")
+case " $* " in
+*ipvs*) modules+=("ip_vs_*" "ip_set_hash_*") ;;
+*iptables*) modules+=("xt_*" "ipt_REJECT" "ip6t_REJECT") ;;
+esac
+names=()
+for pattern in "${modules[@]}"; do
+	while read -r name; do
+		name=${name##*/}
+		names+=("${name%%.ko*}")
+	done < <(find "/run/m/lib/modules/$(uname -r)/kernel/net/" -name "$pattern.ko*")
+done
+/run/modprobe -a "${names[@]}" || echo "kit.sh: not all modules were loaded"
 exec /run/bin/fairlead-lab conformance --bin /run/bin/fairlead "$@"

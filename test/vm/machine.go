@@ -202,7 +202,7 @@ func arguments(dir, initrd string, cfg *Config) []string {
 	// Timers that fire with the tick, 250 times a second, and what is cheap to emulate
 	// cost a machine a third less of the host's time.
 	return append(args, always+"tsc=unstable clocksource=acpi_pm no_timer_check nowatchdog highres=off nohz=off "+
-		"init_on_alloc=0 clearcpuid=rep_good rcupdate.rcu_expedited=1")
+		"init_on_alloc=0 clearcpuid=rep_good rcupdate.rcu_expedited=1 apparmor=0 hardened_usercopy=off randomize_kstack_offset=off cgroup_disable=memory")
 }
 
 // processor leaves out what an emulator does slowly: string instructions by byte, the
