@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -43,7 +44,9 @@ func New(ctx context.Context, cfg Config) (*Lab, error) {
 		cfg.PodsPerNode = 3
 	}
 	Sweep()
+	runtime.LockOSThread() // the look goes by the thread's number, and another thread may end meanwhile
 	home, err := netns.Get()
+	runtime.UnlockOSThread()
 	if err != nil {
 		return nil, fmt.Errorf("open own namespace: %w", err)
 	}

@@ -28,7 +28,9 @@ for ((machine = 0; machine < ${MACHINES:-2} && machine < todo; machine++)); do
 	pids+=($!)
 done
 for ((machine = 0; machine < ${#pids[@]}; machine++)); do
-	wait "${pids[$machine]}" || { failed=1; echo "== machine $((machine + 1)) ended with code $?"; tail -5 "$out/machine-$machine.txt"; }
+	wait "${pids[$machine]}"
+	code=$?
+	[ $code = 0 ] || { failed=1; echo "== machine $((machine + 1)) ended with code $code"; tail -5 "$out/machine-$machine.txt"; }
 done
 bin/fairlead-lab conformance "${flags[@]}" --report >"$out/matrix.txt" || failed=1
 cat "$out/matrix.txt"

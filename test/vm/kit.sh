@@ -10,10 +10,10 @@ case " $* " in
 esac
 names=()
 for pattern in "${modules[@]}"; do
-	while read -r name; do
+	for name in $(find "/run/m/lib/modules/$(uname -r)/kernel/net/" -name "$pattern.ko*"); do
 		name=${name##*/}
 		names+=("${name%%.ko*}")
-	done < <(find "/run/m/lib/modules/$(uname -r)/kernel/net/" -name "$pattern.ko*")
+	done
 done
 /run/modprobe -a "${names[@]}" || echo "kit.sh: not all modules were loaded"
 exec /run/bin/fairlead-lab conformance --bin /run/bin/fairlead "$@"
