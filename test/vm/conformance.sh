@@ -23,7 +23,7 @@ failed=0 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null' EXIT
 for ((machine = 0; machine < ${MACHINES:-2} && machine < todo; machine++)); do
 	awk -v n="${MACHINES:-2}" -v m="$machine" 'NF && NR % n == m' "$out/todo" >"$out/todo-$machine"
-	bin/vm-run -kernel "$kernel" -memory "${MEMORY:-2048}" -limit "${LIMIT:-100m}" -- /bin/bash test/vm/kit.sh \
+	bin/vm-run -kernel "$kernel" -steady -memory "${MEMORY:-2048}" -limit "${LIMIT:-100m}" -- /bin/bash test/vm/kit.sh \
 		--labs "${LABS:-4}" "${flags[@]}" --only "$out/todo-$machine" -v >"$out/machine-$machine.txt" 2>&1 &
 	pids+=($!)
 done

@@ -21,6 +21,7 @@ func main() {
 	flag.StringVar(&cfg.Kernel, "kernel", "6.1", "6.1 or 6.12")
 	flag.StringVar(&cfg.Init, "init", "bin/vm-init", "the guest's PID 1, built from test/vm/init")
 	flag.BoolVar(&cfg.Icount, "icount", false, "count instructions for a clock: for ratios only")
+	flag.BoolVar(&cfg.Steady, "steady", false, "count instructions for a clock while there is something to do")
 	flag.IntVar(&cfg.Memory, "memory", 0, "MiB")
 	flag.DurationVar(&limit, "limit", 20*time.Minute, "end the machine after this time")
 	flag.Parse()
