@@ -206,7 +206,7 @@ func arguments(dir, initrd string, cfg *Config) []string {
 	// The kernel measures at boot how fast the TSC runs. On a busy machine it measures
 	// wrongly, by factors of ten and more, and its clock then runs as wrongly: waits
 	// last minutes or nothing. The other timer has a frequency that is known.
-	return append(args, always+lean+"tsc=unstable clocksource=acpi_pm no_timer_check nowatchdog")
+	return append(args, always+"tsc=unstable clocksource=acpi_pm no_timer_check nowatchdog")
 }
 
 // lean turns off what an emulator does slowly; timers fire with the tick, 250 times a
@@ -216,11 +216,10 @@ const lean = "highres=off nohz=off init_on_alloc=0 clearcpuid=rep_good rcupdate.
 
 // processor leaves out what an emulator does slowly: string instructions by byte, and the
 // guards of user memory. It keeps AVX2: the kernel looks intervals over concatenations
-// up with it, here as on the machines of users. What counts instructions for a benchmark
-// stays whole, so that its figures stay comparable.
+// up with it, here as on the machines of users.
 func processor(cfg *Config) string {
-	if cfg.Icount {
-		return "max,la57=off"
+	if cfg.Steady {
+		return "max,la57=off,-erms,-fsrm,-smap,-smep"
 	}
-	return "max,la57=off,-erms,-fsrm,-smap,-smep"
+	return "max,la57=off"
 }
