@@ -110,6 +110,20 @@ func TestStaleRulesOfKubeProxy(t *testing.T) {
 	}
 }
 
+// TestDropRuleOfAStranger: a firewall drops what our rules have sent on its way. The audit names the rule, and what it ends.
+func TestDropRuleOfAStranger(t *testing.T) {
+	for _, mode := range []string{"nftables", "iptables-nft"} {
+		t.Run(mode, func(t *testing.T) {
+			b := newBroken(t, mode)
+			takeover.Shell(t, b.lab.Node(), "nft 'table inet them { chain watch { type filter hook forward priority 5; ip daddr 10.244.1.11 drop; }; }'")
+			b.answers(t, web, false)
+			b.says(t, false, "table inet them, chain watch (filter, forward, priority 5): drop what goes to 10.244.1.11/32: an endpoint of Service ", "audit", "--foreign") // both have it
+			takeover.Shell(t, b.lab.Node(), "nft delete table inet them")
+			b.answers(t, web, true)
+		})
+	}
+}
+
 // TestDeadAgent: rules go on as they last were, so a change does not come, and status says that nobody is there.
 func TestDeadAgent(t *testing.T) {
 	b := newBroken(t, "nftables")
