@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
@@ -62,9 +63,15 @@ func lookAtServers() (look ipvs.Look, closers []func() error, err error) {
 	return ipvs.Look{NFT: rules, IPVS: k, Addresses: links}, closers, nil
 }
 
-// withServers calls do with a driver that is for removing only. IPVS is opened just for that: to ask for it makes
+// removal is for removing what ipvs modes made.
+type removal struct {
+	rules   nft.Kernel
+	exclude []netip.Prefix // virtual servers there that are not in our account are left alone
+}
+
+// servers calls do with a driver that is for removing only. IPVS is opened just for that: to ask for it makes
 // the kernel load it.
-func withServers(rules nft.Kernel, do func(*ipvs.Driver) error) error {
+func (r removal) servers(do func(*ipvs.Driver) error) error {
 	k, err := kernelipvs.Open(kernelipvs.Config{})
 	if err != nil {
 		return err
@@ -74,26 +81,46 @@ func withServers(rules nft.Kernel, do func(*ipvs.Driver) error) error {
 		return errors.Join(err, k.Close())
 	}
 	defer links.Close()
-	return errors.Join(do(ipvs.New(ipvs.Params{NFT: rules, IPVS: k, Addresses: links})), k.Close())
+	return errors.Join(do(ipvs.New(ipvs.Params{NFT: r.rules, IPVS: k, Addresses: links, Exclude: r.exclude})), k.Close())
+}
+
+// nodePorts calls do with the virtual servers of kube-proxy's NodePorts; a kernel without IPVS has none.
+func (r removal) nodePorts(do func(ipvs.Theirs) error) error {
+	_, ports, err := kernelipvs.Sets()
+	if err != nil || len(ports) == 0 {
+		return err
+	}
+	err = r.servers(func(d *ipvs.Driver) error { return do(d.Theirs(ports)) })
+	if errors.Is(err, kernelipvs.ErrNoIPVS) {
+		return nil
+	}
+	return err
 }
 
 // serverPlanes tells takeover how what ipvs modes made is removed.
-func serverPlanes(p *takeover.Planes, rules nft.Kernel) {
+func serverPlanes(p *takeover.Planes, r removal) {
 	p.RetireServers = func(ctx context.Context) (n int, err error) {
-		err = withServers(rules, func(d *ipvs.Driver) error { n, err = d.Retire(ctx); return err })
+		err = r.servers(func(d *ipvs.Driver) error { n, err = d.Retire(ctx); return err })
 		if errors.Is(err, kernelipvs.ErrNoIPVS) { // then there is nothing to wait for
 			return 0, nil
 		}
 		return n, err
 	}
 	p.RemoveServers = func(ctx context.Context) error {
-		return withServers(rules, func(d *ipvs.Driver) error { return d.Cleanup(ctx) })
+		return r.servers(func(d *ipvs.Driver) error { return d.Cleanup(ctx) })
 	}
 	p.RemoveDevice = func(ctx context.Context) error {
-		err := withServers(rules, func(d *ipvs.Driver) error { return d.CleanDevice(ctx) })
+		err := r.servers(func(d *ipvs.Driver) error { return d.CleanDevice(ctx) })
 		if errors.Is(err, kernelipvs.ErrNoIPVS) { // which then has no servers either
 			return kernelipvs.RemoveDevice()
 		}
 		return err
+	}
+	p.RetireNodePorts = func(ctx context.Context) (n int, err error) {
+		err = r.nodePorts(func(t ipvs.Theirs) error { n, err = t.Retire(ctx); return err })
+		return n, err
+	}
+	p.RemoveNodePorts = func(ctx context.Context) error {
+		return r.nodePorts(func(t ipvs.Theirs) error { return t.Clean(ctx) })
 	}
 }

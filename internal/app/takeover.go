@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
@@ -18,7 +19,7 @@ import (
 // of its own, so that it may work beside the engine.
 func (a *agent) addTakeover(own takeover.Place) {
 	a.add("takeover", func(ctx context.Context) error {
-		kernels, err := openKernels()
+		kernels, err := openKernels(a.cfg.IPVS.ExcludeCIDRs...)
 		if err != nil {
 			a.log.Warn("cannot find out what other proxies left", "error", err)
 			return nil
@@ -53,8 +54,9 @@ func (a *agent) addLeftovers() {
 }
 
 // openKernels opens every place where a proxy may have left rules. Where the
-// programs of iptables are not installed nothing can be done about its chains.
-func openKernels() (takeover.Kernels, error) {
+// programs of iptables are not installed nothing can be done about its chains. Virtual
+// servers of IPVS in exclude are nobody's that we know.
+func openKernels(exclude ...netip.Prefix) (takeover.Kernels, error) {
 	k := takeover.Kernels{Planes: planes()}
 	tables, err := nft.Open(nft.Config{})
 	if err != nil {
@@ -66,7 +68,7 @@ func openKernels() (takeover.Kernels, error) {
 			k.IPTables = append(k.IPTables, at)
 		}
 	}
-	serverPlanes(&k.Planes, tables)
+	serverPlanes(&k.Planes, removal{tables, exclude})
 	if counters, err := nfacct.Open(nfacct.Config{}); err == nil {
 		k.Planes.RemoveCounters = func(ctx context.Context) error {
 			return iptables.RemoveCounters(ctx, counters, slog.New(slog.DiscardHandler))

@@ -68,6 +68,9 @@ type Planes struct {
 	// kube-proxy's, and tells how many are open. RemoveServers removes ours, RemoveDevice those on the device, and it.
 	RetireServers               func(context.Context) (connections int, err error)
 	RemoveServers, RemoveDevice func(context.Context) error
+	// RetireNodePorts and RemoveNodePorts are about the virtual servers that a kube-proxy has left on the node's own addresses.
+	RetireNodePorts func(context.Context) (connections int, err error)
+	RemoveNodePorts func(context.Context) error
 	// RemoveCounters removes what rules of iptables feed, after them; nil: they stay.
 	RemoveCounters func(context.Context) error
 }
@@ -241,10 +244,16 @@ func (k Kernels) ipvsLeftovers(ours bool) ([]Leftover, error) {
 		}
 		out = append(out, l)
 	}
-	sets, setsErr := ipvs.Sets()
-	if len(sets) > 0 {
-		out = append(out, Leftover{Owner: KubeProxy, Place: IPVS, What: fmt.Sprintf("%d ipsets", len(sets)), remove: func(context.Context) error {
+	sets, _, setsErr := ipvs.Sets()
+	if len(sets) > 0 { // they tell which NodePorts are kube-proxy's, so they go last
+		what := fmt.Sprintf("%d ipsets and the virtual servers of its NodePorts", len(sets))
+		out = append(out, Leftover{Owner: KubeProxy, Place: IPVS, What: what, retire: k.Planes.RetireNodePorts, remove: func(ctx context.Context) error {
 			var problems []error
+			if k.Planes.RemoveNodePorts != nil {
+				if err := k.Planes.RemoveNodePorts(ctx); err != nil {
+					return err
+				}
+			}
 			for _, name := range sets {
 				problems = append(problems, ipvs.RemoveSet(name))
 			}

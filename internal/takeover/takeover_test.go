@@ -153,7 +153,7 @@ func TestFindAndRemoveKubeProxys(t *testing.T) {
 		"ipvs": {"ip link add kube-ipvs0 type bridge; ip addr add 10.96.0.10/32 dev kube-ipvs0; ipset create KUBE-CLUSTER-IP hash:ip,port; " +
 			"ipset create KUBE-6-LOOP-BACK hash:ip,port,ip family inet6; ipset create KUBE-MINE hash:ip; ipset destroy KUBE-MINE; " +
 			"iptables-nft -t nat -N KUBE-LOAD-BALANCER; iptables-nft -t nat -A KUBE-LOAD-BALANCER -m set --match-set KUBE-CLUSTER-IP dst,dst -j RETURN",
-			[]string{"kube-proxy's 1 chain in iptables-nft", "kube-proxy's device kube-ipvs0 in ipvs", "kube-proxy's 2 ipsets in ipvs"}},
+			[]string{"kube-proxy's 1 chain in iptables-nft", "kube-proxy's device kube-ipvs0 in ipvs", "kube-proxy's 2 ipsets and the virtual servers of its NodePorts in ipvs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)

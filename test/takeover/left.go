@@ -26,7 +26,7 @@ func OnlyMode(t *testing.T, node *netlab.Host, mode string) error {
 		if has := strings.Contains(rules, "KUBE-"); has != (mode == "iptables-"+backend) {
 			return fmt.Errorf("in %s mode, chains in iptables-%s: %t", mode, backend, has)
 		}
-		if strings.Contains(rules, "KUBE-SEP-") || strings.Contains(rules, "KUBE-FIREWALL") {
+		if theirs.MatchString(rules) {
 			return fmt.Errorf("in %s mode, iptables-%s holds chains of kube-proxy", mode, backend)
 		}
 	}
@@ -35,6 +35,9 @@ func OnlyMode(t *testing.T, node *netlab.Host, mode string) error {
 	}
 	return nil
 }
+
+// theirs matches names that only kube-proxy uses, in its iptables mode or in its ipvs mode.
+var theirs = regexp.MustCompile("KUBE-(SEP-|FIREWALL|IPVS-|LOAD-BALANCER|NODE-PORT|SOURCE-RANGES)")
 
 // servers looks at what ipvs modes make.
 func servers(t *testing.T, node *netlab.Host, mode string, table bool) error {

@@ -135,7 +135,8 @@ func theirJump(chain, rule string) bool {
 	if !builtIn(chain) {
 		return strings.HasPrefix(chain, "KUBE-")
 	}
-	return strings.Contains(rule, `"kubernetes `) || strings.Contains(rule, "localnet connections") || strings.HasPrefix(rule, "-j KUBE-")
+	return strings.Contains(rule, `"kubernetes `) || strings.Contains(rule, `"kube-proxy `) || strings.Contains(rule, "localnet connections") ||
+		strings.HasPrefix(rule, "-j KUBE-")
 }
 
 // target is the chain that a rule leads to.

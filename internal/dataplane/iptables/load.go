@@ -126,7 +126,8 @@ func ourJump(t table, chain, rule string) bool {
 	if i < 0 || !builtIn(chain) || !leadsIn(t, rule[i+4:]) {
 		return false
 	}
-	return strings.Contains(rule, ` --comment "kubernetes `) || strings.Contains(rule, ` --comment "block incoming localnet connections"`)
+	return strings.Contains(rule, ` --comment "kubernetes `) || strings.Contains(rule, ` --comment "block incoming localnet connections"`) ||
+		strings.Contains(rule, ` --comment "kube-proxy `) // of its ipvs mode
 }
 
 // builtIn tells whether a chain is one of the kernel's.

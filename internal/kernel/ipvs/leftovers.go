@@ -39,24 +39,6 @@ func RemoveDevice() error {
 	return nil
 }
 
-// Sets names the ipsets of kube-proxy. A kernel without ipset has none.
-func Sets() ([]string, error) {
-	all, err := netlink.IpsetListAll()
-	switch {
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.ENOENT):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("list ipsets: %w", err)
-	}
-	var names []string
-	for i := range all {
-		if isKubeProxys(all[i].SetName) {
-			names = append(names, all[i].SetName)
-		}
-	}
-	return names, nil
-}
-
 // isKubeProxys: all its sets are named so; those of IPv6 have 6- before it.
 func isKubeProxys(name string) bool {
 	name = strings.TrimPrefix(name, "KUBE-6-")

@@ -1,0 +1,64 @@
+package ipvs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
+)
+
+// Theirs removes the virtual servers that a kube-proxy left on the node's own addresses, for its NodePorts. Those on the device are known
+// by that (Retire, CleanDevice); of these it keeps no account but the ports in its ipsets. What is in our account is not theirs.
+type Theirs struct {
+	d     *Driver
+	ports map[ipvs.NodePort]bool
+}
+
+// Theirs gives those of some NodePorts.
+func (d *Driver) Theirs(ports map[ipvs.NodePort]bool) Theirs { return Theirs{d, ports} }
+
+// Retire is as Driver.Retire.
+func (t Theirs) Retire(ctx context.Context) (connections int, err error) {
+	err = t.each(ctx, func(v ipvs.VirtualKey) error {
+		n, err := t.d.retire(ctx, v)
+		connections += n
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("retire kube-proxy's NodePorts: %w", err)
+	}
+	return connections, nil
+}
+
+// Clean removes them.
+func (t Theirs) Clean(ctx context.Context) error {
+	if err := t.each(ctx, func(v ipvs.VirtualKey) error { return t.d.p.IPVS.DelVirtual(ctx, v) }); err != nil {
+		return fmt.Errorf("clean up kube-proxy's NodePorts: %w", err)
+	}
+	return nil
+}
+
+func (t Theirs) each(ctx context.Context, do func(ipvs.VirtualKey) error) error {
+	if len(t.ports) == 0 {
+		return nil
+	}
+	both := allFamilies()
+	r := reader{d: t.d, families: both[:]}
+	if err := r.owned(ctx); err != nil {
+		return err
+	}
+	virtuals, err := t.d.p.IPVS.Virtuals(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range virtuals {
+		v := &virtuals[i]
+		if v.Mark != 0 || r.mine[v.VirtualKey] || within(t.d.p.Exclude, v.Addr) || !t.ports[ipvs.NodePort{Protocol: v.Protocol, Port: v.Port}] {
+			continue
+		}
+		if err := do(v.VirtualKey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
