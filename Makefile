@@ -76,6 +76,10 @@ bench-userspace: ## userspace mode beside HAProxy and nginx: FOR=2s ROUNDS=3 OUT
 abuse-userspace: ## userspace mode: what a storm, silent endpoints and clients that never read do to another Service: FOR=5s ROUNDS=3
 	@ABUSE=1 bash bench/userspace/run.sh
 
+.PHONY: bench-modes
+bench-modes: deps build ## the table of modes beside kube-proxy's, by the number of Services, in a machine that counts instructions: SIZES MODES AB (hours)
+	@bash bench/modes/run.sh
+
 .PHONY: experiment-headless
 experiment-headless: deps ## the 40-140 s experiment: real ZeroMQ, CoreDNS beside our DNS (10 min a round)
 	@bash test/headless/run.sh

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # bench.sh MODE: runs bench/sync for each size, each in a network namespace of its own, prints a table and keeps the JSON lines.
 # SIZES="1000 10000", or "5000x50" for E endpoints. In an iptables mode it goes on with the form of KEP-3453 beside ours, and with
-# upstream kube-proxy on the same backend and API server (PEER_SIZES, default 10000; "" for neither).
+# upstream kube-proxy on the same backend and API server (PEER_SIZES, default 10000; "" for neither). MODE=ipvs: single changes and a
+# restart beside kube-proxy's ipvs mode, in an emulated machine (CHANGES, FLAGS: bench/modes/run.sh).
 set -euo pipefail
 mode=${1:-nftables}
 case $mode in
 nftables) sizes=${SIZES:-1000 10000 50000 5000x50} ;;
 iptables-legacy | iptables-nft) sizes=${SIZES:-1000 10000} ;;
-*) echo "bench.sh: MODE '$mode': want nftables, iptables-legacy or iptables-nft" >&2; exit 2 ;;
+ipvs) # this kernel may have none: under a stock kernel that counts instructions, beside kube-proxy in the same machine
+	file=bench/results/ipvs-$(date +%Y%m%d-%H%M%S).jsonl
+	MODES=ipvs CHANGES=${CHANGES:-10} SIZES=${SIZES:-1000 10000} FLAGS=${FLAGS:---ipvs-sync-period=24h} OUT=$file exec bash bench/modes/run.sh ;;
+*) echo "bench.sh: MODE '$mode': want nftables, iptables-legacy, iptables-nft or ipvs" >&2; exit 2 ;;
 esac
 mkdir -p bench/results bin
 go build -o bin/bench-sync ./bench/sync

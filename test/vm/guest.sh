@@ -2,12 +2,13 @@
 # guest.sh PLAN OUT COUNT: runs inside the test kernel each line of the plan (test binary, package, its folder, regular expression), in the
 # package's folder as go test does. What they print goes to files in OUT, because the console is slow.
 here=$PWD
+minutes=15; [ -z "${FAIRLEAD_VM_FULL:-}" ] || minutes=60 # for one run of one line
 failed=0
 i=0
 while read -r binary package folder run; do
 	i=$((i + 1))
 	start=$SECONDS
-	(cd "$folder" && exec "$here/$binary" -test.v=test2json -test.paniconexit0 -test.timeout $((15 * $3))m -test.count "$3" -test.run "$run") >"$2/$i.out" 2>&1 || {
+	(cd "$folder" && exec "$here/$binary" -test.v=test2json -test.paniconexit0 -test.timeout $((minutes * $3))m -test.count "$3" -test.run "$run") >"$2/$i.out" 2>&1 || {
 		failed=1
 		echo "FAIL $package $run"
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -166,8 +167,9 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, resource string) {
 func (a *API) since(version int, resource string) (list []change, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, c := range a.log {
-		if c.version > version && c.resource == resource {
+	first := sort.Search(len(a.log), func(i int) bool { return a.log[i].version > version })
+	for _, c := range a.log[first:] {
+		if c.resource == resource {
 			list = append(list, c)
 		}
 	}

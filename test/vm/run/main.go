@@ -39,7 +39,7 @@ func main() {
 		cfg.Cache = filepath.Join(here, ".cache")
 	}
 	cfg.Output = os.Stdout
-	cfg.Order = vm.Order{Args: flag.Args(), Dir: here, Repo: here, Env: passed()}
+	cfg.Order = vm.Order{Args: flag.Args(), Dir: here, Repo: here, Env: append(passed(), "FAIRLEAD_CACHE="+cfg.Cache)}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# run.sh : the table of modes (make bench-modes). Boots a stock kernel that counts instructions for a clock, once for each mode, and measures in it
+# Fairlead's mode and kube-proxy's rules of the same mode, at each number of Services. The results have a line for each; what they have is not
+# measured again, so it can be stopped and goes on. Pictures and tables go to docs/experiments/modes. Needs root.
+#   KERNEL=6.1 SIZES="100 ... 10000" MODES="ipvs nftables iptables-legacy iptables-nft userspace" KEEP=1 (no new pictures)
+#   AB=2000x200 (short connections x clients; the guide has 10000x1000, which takes five times as long) CONNECTS=400 LIMIT=2h (ends one machine)
+#   CHANGES=10: in ipvs mode, single changes and a restart instead of connections, with FLAGS for each subject
+#   OUT=bench/results/modes.jsonl
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+export FAIRLEAD_CACHE=${FAIRLEAD_CACHE:-$root/.cache}
+kernel=${KERNEL:-6.1} ab=${AB:-2000x200} changes=${CHANGES:-0}
+out=${OUT:-bench/results/modes.jsonl}
+mkdir -p bin "$(dirname "$out")"
+command -v ab >/dev/null || apt-get install -y --no-install-recommends apache2-utils
+bash test/vm/fetch.sh "$kernel"
+bash test/cluster/build.sh kube-proxy
+for program in test/vm/init:vm-init test/vm/run:vm-run bench/modes:bench-modes; do
+	CGO_ENABLED=0 "${GO:-go}" build -trimpath -o "bin/${program#*:}" "./${program%:*}"
+done
+for mode in ${MODES:-ipvs nftables iptables-legacy iptables-nft userspace}; do
+	subjects="fairlead:$mode kube-proxy:$mode"
+	[ "$mode" != userspace ] || subjects="fairlead:userspace" # upstream has removed its own
+	# A cut at a file's end is a line that could not be written: the next run measures it again.
+	bin/vm-run -kernel "$kernel" -steady -memory 3072 -limit "${LIMIT:-2h}" -- bin/bench-modes -subjects "$subjects" \
+		-sizes "${SIZES:-100 500 1000 2000 3000 4000 10000}" -requests "${ab%x*}" -clients "${ab#*x}" -connects "${CONNECTS:-400}" \
+		-changes "$changes" -flags "${FLAGS:-}" -fairlead "${FAIRLEAD_BIN:-$root/bin/fairlead}" -kube-proxy "$FAIRLEAD_CACHE/bin/kube-proxy" -out "$out" ||
+		echo "run.sh: the machine of $mode did not come to its end" >&2
+done
+[ "$changes" = 0 ] || { bin/bench-modes report <"$out"; exit; }
+[ -z "${KEEP:-}" ] || exit 0
+/usr/bin/python3 -c 'import matplotlib' 2>/dev/null || apt-get install -y --no-install-recommends python3-matplotlib
+mkdir -p docs/experiments/modes
+cp "$out" docs/experiments/modes/results.jsonl
+/usr/bin/python3 bench/modes/plot.py docs/experiments/modes/results.jsonl docs/experiments/modes
+echo "results: docs/experiments/modes/results.md"

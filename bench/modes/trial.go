@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// trial measures one subject while the number of Services grows. A number that it does not master ends it: more would not go either.
+func (o *options) trial(name string, sizes []int) error {
+	var kernel unix.Utsname
+	if err := unix.Uname(&kernel); err != nil {
+		return err
+	}
+	c := newCluster(o.each)
+	l, err := newLab(c.api)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.close() }() // the machine ends soon
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	server := command("server", self, "serve")
+	if err := server.Start(); err != nil {
+		return err
+	}
+	defer func() { _ = server.Process.Kill(); _ = server.Wait() }() // it ends by that only
+	dir, err := os.MkdirTemp("", "modes-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // as above
+	s := o.subject(name, dir)
+	defer s.stop()
+	for _, n := range sizes {
+		r := record{Kernel: unix.ByteSliceToString(kernel.Release[:]), Subject: name, Services: n}
+		err := o.size(&r, s, c, self)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s, %d Services: %v\n", name, n, err)
+			r.Failed = err.Error()
+		}
+		if kept := o.keep(&r); err != nil || kept != nil {
+			return kept
+		}
+	}
+	return nil
+}
+
+// size measures one number of Services.
+func (o *options) size(r *record, s *subject, c *cluster, self string) (err error) {
+	before := c.services
+	r.Endpoints = c.grow(r.Services)
+	if s.cmd == nil {
+		err = s.start()
+	} else {
+		err = s.hold(false)
+	}
+	if err == nil {
+		err = o.sync(r, s, before)
+	}
+	switch {
+	case err != nil:
+	case o.changes > 0:
+		r.Changes, err = o.measureChanges(s, c)
+	default:
+		err = o.measureConnections(r, s, self)
+	}
+	return err
+}
+
+func (o *options) subject(name, dir string) *subject {
+	program, mode, _ := strings.Cut(name, ":")
+	s := &subject{name: program, mode: mode, bin: o.fairlead, dir: dir, flags: o.flags}
+	if program != "fairlead" {
+		s.bin = o.kubeProxy
+	}
+	if !filepath.IsAbs(s.bin) {
+		if abs, err := filepath.Abs(s.bin); err == nil {
+			s.bin = abs
+		}
+	}
+	return s
+}
+
+// sync waits until what is new is served.
+func (o *options) sync(r *record, s *subject, before int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), o.limit)
+	defer cancel()
+	var fresh []string
+	for i := max(before, large); i < r.Services; i++ {
+		if i%max(1, r.Services/20) == 0 || i == r.Services-1 {
+			fresh = append(fresh, serviceIP(i))
+		}
+	}
+	start, cpu := time.Now(), s.used()
+	err := s.synced(ctx, fresh)
+	r.SyncSeconds, r.SyncCPU = time.Since(start).Seconds(), (s.used() - cpu).Seconds()
+	return err
+}
+
+func (o *options) measureConnections(r *record, s *subject, self string) error {
+	if err := s.settle(); err != nil {
+		return err
+	}
+	var all []string
+	for i := large; i < r.Services; i++ {
+		all = append(all, serviceIP(i))
+	}
+	order, err := s.order(all)
+	if err != nil {
+		return err
+	}
+	if r.AB, err = bench(order[len(order)/2], o.requests, o.clients); err != nil {
+		return err
+	}
+	r.Connect, err = ask(self, question{Times: o.connects, Targets: map[string][]string{
+		"direct": {endpointIP(0) + ":" + strconv.Itoa(endpointPort)}, "first": withPort(order[:1]), "last": withPort(order[len(order)-1:]), "random": withPort(all)}})
+	return err
+}
+
+func withPort(addresses []string) (out []string) {
+	for _, a := range addresses {
+		out = append(out, a+":"+strconv.Itoa(servicePort))
+	}
+	return out
+}
+
+// tryOnce connects from the client, to see whether a Service answers.
+func tryOnce(address string) error {
+	return inside("client", func() error {
+		c, err := net.DialTimeout("tcp", net.JoinHostPort(address, strconv.Itoa(servicePort)), time.Second)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+}
