@@ -19,7 +19,7 @@ func vandal(t *testing.T, k nft.Kernel, r *rand.Rand) {
 	case 0:
 		b.DelTable(table)
 	case 1, 2:
-		deleteSomeElement(t, k, table, r, &b)
+		deleteSomeElement(t, still{k, new(bool)}, table, r, &b)
 	case 3:
 		set := table.Set("eps-0")
 		b.AddElement(set, &nft.Element{Key: append(make([]byte, poolKey(table)-4), byte(r.IntN(9)), 0, 0, 0), Data: make([]byte, poolData(table))})

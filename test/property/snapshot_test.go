@@ -19,10 +19,20 @@ import (
 // lines. Slots of a Frontend's pool are compared as a multiset (which slot holds
 // which endpoint means nothing), but must be numbered from 0 without a gap.
 // Shared chains that nothing leads to are left out: they linger.
-func snapshot(t *testing.T, k nft.Kernel) []string {
+func snapshot(t *testing.T, k nft.Kernel) (out []string) {
+	t.Helper()
+	whileStill(t, k, func(k nft.Kernel) { out = lines(t, k) })
+	for _, line := range out {
+		if strings.Contains(line, holes) {
+			t.Fatal(line)
+		}
+	}
+	return out
+}
+
+func lines(t *testing.T, k nft.Kernel) (out []string) {
 	t.Helper()
 	ctx := context.Background()
-	var out []string
 	tables, err := k.Tables(ctx)
 	check(t, err)
 	for _, tb := range tables {
@@ -62,12 +72,12 @@ func elements(t *testing.T, k nft.Kernel, s nft.Set) (out []string) {
 		return nil
 	}))
 	for group, list := range pools { // a multiset: which slot holds which endpoint means nothing
-		numbered(t, s, group, list)
+		out = append(out, numbered(s, group, list)...)
 		slices.SortFunc(list, func(a, b place32) int { return strings.Compare(a.value, b.value) })
 		out = append(out, fmt.Sprintf("%v: pool %x = %v", s.Ref, group, values(list)))
 	}
 	for group, list := range tables { // each place means something
-		numbered(t, s, group, list)
+		out = append(out, numbered(s, group, list)...)
 		out = append(out, fmt.Sprintf("%v: table %x = %d places, digest %x", s.Ref, group, len(list), sha256.Sum256([]byte(strings.Join(values(list), " ")))))
 	}
 	return out
@@ -79,15 +89,18 @@ type place32 struct {
 	value string
 }
 
-// numbered sorts a list by place, and fails if those do not go from 0 without a gap.
-func numbered(t *testing.T, s nft.Set, group string, list []place32) {
-	t.Helper()
+// holes is in the line of a list whose places do not go from 0 without a gap.
+const holes = "holes among places"
+
+// numbered sorts a list by place, and gives a line if it has holes.
+func numbered(s nft.Set, group string, list []place32) []string {
 	slices.SortFunc(list, func(a, b place32) int { return cmp.Compare(a.at, b.at) })
 	for i := range list {
 		if list[i].at != uint32(i) {
-			t.Fatalf("%v: %x has %d places, and number %d at %d", s.Ref, group, len(list), list[i].at, i)
+			return []string{fmt.Sprintf("%v: %x has %s: %d places, and number %d at %d", s.Ref, group, holes, len(list), list[i].at, i)}
 		}
 	}
+	return nil
 }
 
 func values(list []place32) (out []string) {
