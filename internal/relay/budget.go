@@ -7,6 +7,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
+// ErrFull is why a socket is not opened.
+var ErrFull = errors.New("no file descriptor is left for it: this process may open too few (ulimit -n)")
+
 // Why a connection is not taken.
 var (
 	errServiceFull = errors.New("the Service has as many connections as it may have")
@@ -22,6 +25,8 @@ type budget struct {
 	free int
 	most int // of one Service; 0: no further bound
 	held map[model.ServiceKey]int
+
+	listeners, mostListeners int
 }
 
 // take takes n descriptors for a Service, which wants no more than own; 0: it has not said.
@@ -50,10 +55,22 @@ func (b *budget) give(svc model.ServiceKey, n int) {
 	}
 }
 
-// set aside descriptors of listeners (or, negative, gives them back): they are not
-// refused, connections are.
-func (b *budget) aside(n int) {
+// listen takes a descriptor for a socket that listens, and unlisten gives it back. Those
+// have three quarters of all at most: what is left is for connections.
+func (b *budget) listen() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.free -= n
+	if b.listeners >= b.mostListeners || b.free < 1 {
+		return ErrFull
+	}
+	b.listeners++
+	b.free--
+	return nil
+}
+
+func (b *budget) unlisten() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listeners--
+	b.free++
 }

@@ -41,7 +41,10 @@ func (r *Relay) Listen(t *Target, at netip.AddrPort, p model.Protocol) (*Listene
 // ListenAgain goes on with a socket that another process had, if there is one.
 func (r *Relay) ListenAgain(t *Target, at netip.AddrPort, p model.Protocol, h Heritage) (*Listener, error) {
 	l := &Listener{t: t, at: at, fd: -1}
-	var err error
+	err := r.budget.listen()
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", at, err)
+	}
 	switch p {
 	case model.TCP:
 		l.fd, err = l.listenTCP(h.Socket)
@@ -51,9 +54,12 @@ func (r *Relay) ListenAgain(t *Target, at netip.AddrPort, p model.Protocol, h He
 		err = fmt.Errorf("%s is not carried", p)
 	}
 	if err != nil {
+		r.budget.unlisten()
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+			err = fmt.Errorf("%w: %w", ErrFull, err)
+		}
 		return nil, err
 	}
-	r.budget.aside(1)
 	t.mu.Lock()
 	t.listeners[l] = struct{}{}
 	t.mu.Unlock()
@@ -161,7 +167,7 @@ func (l *Listener) Close() error {
 	delete(l.t.listeners, l)
 	l.t.mu.Unlock()
 	if was {
-		l.t.r.budget.aside(-1)
+		l.t.r.budget.unlisten()
 	}
 	if l.conn == nil {
 		return l.closeTCP()

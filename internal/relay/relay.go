@@ -68,7 +68,7 @@ func New(p Params) *Relay {
 	}
 	made := min(p.Descriptors/16, 256)
 	r := &Relay{p: p, start: time.Now(), limits: usual(), ephemeral: ephemeralPorts(), cuts: cuts(), logged: map[model.ServiceKey]time.Time{}}
-	r.budget = budget{free: p.Descriptors - 2*made, most: p.MostOfOne, held: map[model.ServiceKey]int{}}
+	r.budget = budget{free: p.Descriptors - 2*made, most: p.MostOfOne, held: map[model.ServiceKey]int{}, mostListeners: p.Descriptors / 4 * 3}
 	r.pipes.left = made
 	r.buffers.New = func() any { b := make([]byte, bufferBytes); return &b }
 	r.grams.New = func() any { b := make([]byte, burstBuffer); return &b }

@@ -187,6 +187,13 @@ func (d *Driver) listenAgain(s *socket, h relay.Heritage) error {
 	case err == nil:
 		s.open, s.told = l, false
 		return nil
+	case errors.Is(err, relay.ErrFull): // told once for all: there may be thousands
+		if !d.toldFull {
+			d.toldFull = true
+			d.p.Log.Warn("cannot listen for some Services; trying again; fairlead_userspace_sockets_waiting counts them", "service", s.target.service, "error", err)
+			d.p.OnBindError(s.target.service, err)
+		}
+		return nil
 	case errors.Is(err, unix.EADDRINUSE), errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.EACCES):
 		if !s.told {
 			s.told = true

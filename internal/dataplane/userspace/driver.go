@@ -43,15 +43,16 @@ type Params struct {
 type Driver struct {
 	p Params
 
-	mu      sync.Mutex // Watch's retries against the engine's calls
-	where   map[model.Family]string
-	targets map[string]*target
-	sockets map[string]*socket
-	routes  map[netip.Addr]struct{} // that are there, as far as we know
-	waits   bool                    // for Begin: no socket is opened before
-	legacy  legacy
-	giving  bool // Pause: nothing may change
-	broken  bool // an Apply failed half-way: what is held is not what was committed
+	mu       sync.Mutex // Watch's retries against the engine's calls
+	where    map[model.Family]string
+	targets  map[string]*target
+	sockets  map[string]*socket
+	routes   map[netip.Addr]struct{} // that are there, as far as we know
+	waits    bool                    // for Begin: no socket is opened before
+	legacy   legacy
+	toldFull bool // that no descriptor is left for sockets
+	giving   bool // Pause: nothing may change
+	broken   bool // an Apply failed half-way: what is held is not what was committed
 }
 
 var _ dataplane.Driver = (*Driver)(nil)
