@@ -85,6 +85,8 @@ func dispatch(ctx context.Context, cfg *config.Config, l *launch) error {
 
 // serve runs an agent until ctx ends, a task fails or the mode is to change.
 func serve(ctx context.Context, cfg *config.Config, log logger, l *launch) error {
+	leave := queueUp(ctx, cfg, log)
+	defer leave()
 	heir, err := heirOf(ctx, cfg)
 	if err != nil {
 		return err
@@ -94,6 +96,7 @@ func serve(ctx context.Context, cfg *config.Config, log logger, l *launch) error
 		if socket, err = takeNamespace(ctx, cfg, l.version, log.Logger); err != nil {
 			return err
 		}
+		leave()
 	}
 	if socket != nil {
 		defer func() { _ = socket.Close() }()
@@ -107,7 +110,7 @@ func serve(ctx context.Context, cfg *config.Config, log logger, l *launch) error
 		return err
 	}
 	if heir {
-		a.becomeHeir()
+		a.becomeHeir(leave)
 	}
 	if socket != nil {
 		a.inspection.serve(socket)

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/control"
@@ -19,6 +22,13 @@ var errHandedOver = errors.New("handed over to the next agent")
 // for who asks for them; with other flags than before, nobody does.
 const shelfLimit = 10 * time.Second
 
+const (
+	// becoming is how often an heir tries to be the agent, once it has the sockets.
+	becoming = 100 * time.Millisecond
+	// askLimit is how long it asks whom it can not ask yet.
+	askLimit = 20 * time.Second
+)
+
 // estate is all that passes: what the driver has, and the sockets of the other servers.
 type estate struct {
 	*userspace.Driver
@@ -31,6 +41,20 @@ func (e estate) Estate(emit func(handover.Item) error) error {
 		return err
 	}
 	return e.shelf.Estate(emit)
+}
+
+// queueUp has those who want to take over come one after the other: who looks whether there
+// is an agent must not look between the end of one and the beginning of the next. What it
+// gives says that this process has become the agent.
+func queueUp(ctx context.Context, cfg *config.Config, log logger) (become func()) {
+	if !cfg.Userspace.Takeover || cfg.Mode != userspace.Name {
+		return func() {}
+	}
+	leave, err := handover.Queue(ctx, askLimit)
+	if err != nil {
+		log.Warn("another process has been about to take over for long; going on beside it", "error", err)
+	}
+	return leave
 }
 
 // heirOf tells whether this process is to go on in the place of an agent that runs.
@@ -52,8 +76,8 @@ func heirOf(ctx context.Context, cfg *config.Config) (bool, error) {
 }
 
 // becomeHeir has the agent open no socket before it takes over.
-func (a *agent) becomeHeir() {
-	a.rootless.heir = true
+func (a *agent) becomeHeir(become func()) {
+	a.rootless.heir, a.rootless.become = true, become
 	a.rootless.driver.Hold()
 }
 
@@ -70,6 +94,7 @@ func (a *agent) addHandover() {
 		close(r.begun)
 		if r.heir {
 			a.control(ctx)
+			r.become()
 		}
 		r.given = handover.Give(ctx, handover.Params{Giver: estate{r.driver, &a.shelf}, Log: a.log.Logger})
 		if r.given == nil {
@@ -102,7 +127,7 @@ func (a *agent) inherit(ctx context.Context) error {
 	case <-a.follow.inKernel:
 	}
 	d := a.rootless.driver
-	t, err := handover.Ask(ctx, 0, func(items []handover.Item) error { return errors.Join(d.Inherit(items), a.shelf.Inherit(items)) })
+	t, err := askPatiently(ctx, func(items []handover.Item) error { return errors.Join(d.Inherit(items), a.shelf.Inherit(items)) })
 	if errors.Is(err, handover.ErrNobody) { // it has ended meanwhile
 		a.log.Info("there is nobody left to take over from")
 		d.Begin()
@@ -119,6 +144,32 @@ func (a *agent) inherit(ctx context.Context) error {
 	}
 	a.log.Info("took over", "from", t.From, "sockets", d.Sockets(), "clients", a.rootless.relay.Counts().Flows)
 	return nil
+}
+
+// askPatiently asks again while the agent cannot be asked: it has just taken over itself, or
+// is killed. ErrNobody means that for a second there was no agent at all.
+func askPatiently(ctx context.Context, usable func([]handover.Item) error) (*handover.Taken, error) {
+	begin, nobody := time.Now(), 0
+	for {
+		t, err := handover.Ask(ctx, 0, usable)
+		gone := errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) // it ended while it was asked
+		if err == nil || !gone && !errors.Is(err, handover.ErrNobody) || time.Since(begin) > askLimit {
+			return t, err
+		}
+		if _, who := control.Ask(ctx); errors.Is(who, control.ErrNoAgent) {
+			nobody++
+		} else {
+			nobody = 0
+		}
+		if nobody == 10 {
+			return nil, handover.ErrNobody
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(becoming):
+		}
+	}
 }
 
 // control makes an heir the agent of its network namespace, as soon as the one before
@@ -141,7 +192,7 @@ func (a *agent) control(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Second):
+		case <-time.After(becoming):
 		}
 	}
 }

@@ -225,6 +225,55 @@ func TestHandover(t *testing.T) {
 	}
 }
 
+// Two heirs that begin at once take over one after the other, nobody is refused, and in
+// the end one agent runs.
+func TestTwoHeirs(t *testing.T) {
+	args := userspaceArgs(t)
+	old := begin(t, args...)
+	old.says("in sync")
+	var want string
+	eventually(t, "the shop answers", func() (err error) { want, err = request(); return err })
+	crowd := shoppers(t, want)
+	defer crowd.leave()
+	for range 3 {
+		first, second := begin(t, args...), begin(t, args...)
+		first.says("took over")
+		second.says("took over")
+		if c := old.code(); c != 0 {
+			t.Errorf("the agent that was there ends with status %d", c)
+		}
+		select {
+		case <-first.done:
+			first, old = second, first
+		case <-second.done:
+			second, old = first, second
+		case <-time.After(patience):
+			t.Fatal("both heirs go on")
+		}
+		if c := old.code(); c != 0 {
+			t.Errorf("the heir that was first ends with status %d", c)
+		}
+		old = first
+		crowd.more(t, 20)
+	}
+}
+
+// An heir whose predecessor is killed while it hands over goes on by itself.
+func TestPredecessorIsKilled(t *testing.T) {
+	args := userspaceArgs(t)
+	for range 3 {
+		old := begin(t, args...)
+		old.says("in sync")
+		eventually(t, "the shop answers", func() error { _, err := request(); return err })
+		next := begin(t, args...)
+		next.says("starting")
+		_ = old.cmd.Process.Kill()
+		<-old.done
+		eventually(t, "the next agent serves", func() error { _, err := request(); return err })
+		next.terminate()
+	}
+}
+
 // TestHandoverThatFails leaves the agent that runs as it is.
 func TestHandoverThatFails(t *testing.T) {
 	args := userspaceArgs(t)

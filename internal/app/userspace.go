@@ -29,9 +29,10 @@ type rootless struct {
 	table  *placeTable // nil without --userspace-map
 	warn   func(svc model.ServiceKey, reason, text string)
 
-	heir  bool          // it goes on in the place of an agent that runs
-	begun chan struct{} // closed when it listens, and nobody else does any more
-	given *handover.Given
+	become func()        // says that an heir is the agent now
+	heir   bool          // it goes on in the place of an agent that runs
+	begun  chan struct{} // closed when it listens, and nobody else does any more
+	given  *handover.Given
 }
 
 func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {

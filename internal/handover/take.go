@@ -16,6 +16,28 @@ import (
 // ErrNobody says that there is nobody to take from.
 var ErrNobody = errors.New("no agent of userspace mode runs in this network namespace")
 
+// queueName is held by the process that is about to take over.
+const queueName = "@fairlead-heir"
+
+// Queue waits until no other process is about to take over in this network namespace, and
+// gives how to say that this one is not any more, which may be said twice. On an error the
+// limit is over or ctx has ended, and leave does nothing.
+func Queue(ctx context.Context, limit time.Duration) (leave func(), err error) {
+	ctx, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	for {
+		c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: queueName, Net: "unixgram"})
+		if err == nil {
+			return func() { _ = c.Close() }, nil
+		}
+		select {
+		case <-ctx.Done():
+			return func() {}, err
+		case <-time.After(20 * time.Millisecond): // between two looks
+		}
+	}
+}
+
 // Taken is a handover that has happened, from the taker's side.
 type Taken struct {
 	From  int // the process
