@@ -23,7 +23,7 @@ func (r *record) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.dir, "record", "", "keep a line for each variant in this folder; test/vm/conformance.sh goes on from there")
 	f.StringVar(&r.commit, "commit", "unknown", "what the agent was built from, for --record")
 	f.StringSliceVar(&r.also, "also", nil, "commits whose passes count as well, for --list and --report")
-	f.StringVar(&r.only, "only", "", "a file with the full names of the variants to run, one a line")
+	f.StringVar(&r.only, "only", "", "a file with the full names of the variants to run, one a line, in this order")
 	f.BoolVar(&r.list, "list", false, "print the names of the variants that the record has no pass for, and end")
 	f.BoolVar(&r.report, "report", false, "print the matrix of what the record holds, and end")
 }
@@ -35,9 +35,9 @@ func (r *record) apply(w io.Writer, cfg *kit.Config) (ended bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		cfg.Only = map[string]bool{}
-		for _, name := range strings.Fields(string(names)) {
-			cfg.Only[name] = true
+		cfg.Only = map[string]int{}
+		for i, name := range strings.Fields(string(names)) {
+			cfg.Only[name] = i + 1
 		}
 	}
 	kept, err := kit.OpenRecord(r.dir, r.commit, r.also...)

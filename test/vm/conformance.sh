@@ -16,7 +16,8 @@ done
 commit=$(git rev-parse --short HEAD) || exit 1
 [ -z "$(git status --porcelain --untracked-files=no)" ] || commit=$commit-changed
 flags=(--mode "$mode" --record "$out" --commit "$commit" ${ALSO:+--also "$ALSO"} "$@")
-bin/fairlead-lab conformance "${flags[@]}" --list >"$out/todo" || exit 1
+bin/fairlead-lab conformance "${flags[@]}" --list |
+	awk -F/ 'NF { print ++seen[$1] "\t" $0 }' | sort -sn | cut -f2 >"$out/todo" || exit 1 # one of each scenario first
 todo=$(grep -c . "$out/todo")
 echo "kernel $kernel, $mode mode, $commit: $todo variants to run"
 failed=0 pids=()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +22,8 @@ type Config struct {
 	Run *regexp.Regexp
 	// Part and Parts divide the variants over several machines: this one takes each that is Part modulo Parts. Parts 0 takes all.
 	Part, Parts int
-	// Only holds the full names of the variants to take; nil means all.
-	Only map[string]bool
+	// Only holds the full names of the variants to take, each with its place in the order; nil means all.
+	Only map[string]int
 	// Record gets each result as it comes; may be nil.
 	Record *Record
 	// NewSubject makes the subject for one lab.
@@ -96,6 +97,7 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 			}
 		})
 	}
+	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(cfg.Only[a.variant.Name()], cfg.Only[b.variant.Name()]) })
 	err := feed(ctx, queue, jobs)
 	wg.Wait()
 	return results, errors.Join(append(errs, err, unrecorded)...)
@@ -107,7 +109,7 @@ func (cfg Config) jobs() (out []job) {
 	for _, mode := range cfg.Modes {
 		for _, s := range cfg.Scenarios {
 			for _, v := range s.Variants() {
-				if cfg.Run != nil && !cfg.Run.MatchString(v.Name()) || cfg.Only != nil && !cfg.Only[v.Name()] {
+				if cfg.Run != nil && !cfg.Run.MatchString(v.Name()) || cfg.Only != nil && cfg.Only[v.Name()] == 0 {
 					continue
 				}
 				if cfg.Parts == 0 || selected%cfg.Parts == cfg.Part {
