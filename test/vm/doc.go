@@ -9,5 +9,6 @@
 //
 // An emulated machine is ten to forty times slower than this one. Guest and host are
 // measured with the same work, and the factor is handed to the program in
-// FAIRLEAD_PATIENCE, which package patience multiplies limits by.
+// FAIRLEAD_PATIENCE, which package patience multiplies limits by. A Steady machine is
+// slow for those outside only: its clock counts instructions.
 package vm
