@@ -210,7 +210,7 @@ func arguments(dir, initrd string, cfg *Config) []string {
 }
 
 // lean turns off what an emulator does slowly; timers fire with the tick, 250 times a
-// second. It all costs a machine a third less of the host's time.
+// second. It all costs a machine a quarter less of the host's time.
 const lean = "highres=off nohz=off init_on_alloc=0 clearcpuid=rep_good rcupdate.rcu_expedited=1 apparmor=0 hardened_usercopy=off " +
 	"randomize_kstack_offset=off cgroup_disable=memory "
 
