@@ -35,6 +35,7 @@ type result struct {
 	Kind    string  `json:"kind"`              // what was driven
 	Packets string  `json:"packets,omitempty"` // "mtu" or "gso"
 	Bytes   int     `json:"bytes,omitempty"`   // of each connection, in the part crossover
+	Awake   bool    `json:"awake,omitempty"`   // a long connection went before, in the part thresholds
 	Per     float64 `json:"ns"`                // guest's nanoseconds for a transaction, a connection, or a megabyte
 }
 
@@ -43,6 +44,7 @@ type measure struct {
 	kind, server, packets string
 	n, bytes              int
 	per                   float64 // by how much the time is divided
+	awake                 bool    // after a long connection, so that the agent has given the fast path its devices
 }
 
 func (b *bench) run() (err error) {
@@ -96,9 +98,32 @@ func (b *bench) thresholds(round int) error {
 		return measure{kind: kind, server: server, n: b.times(n), per: float64(b.times(n))}
 	}
 	return b.each("thresholds", round, thresholds("nftables"), []measure{
-		bulk("stream", "sink", "gso", 30), each("rr", "echo", 2000), each("crr", "echo", 800), each("udprr", "udpecho", 2000),
-		bulk("udpstream", "udpsink", "", 8), bulk("stream", "sink", "mtu", 12),
+		each("crr", "echo", 800), awake(each("crr", "echo", 800)), bulk("stream", "sink", "gso", 30), bulk("stream", "sink", "mtu", 12),
+		each("rr", "echo", 2000), each("udprr", "udpecho", 2000), bulk("udpstream", "udpsink", "", 8),
 	})
+}
+
+func awake(m measure) measure {
+	m.awake = true
+	return m
+}
+
+// wake makes a connection of more packets than any threshold, and waits for the devices that the agent then gives.
+func (b *bench) wake(v *variant) error {
+	if len(v.flags) == 0 {
+		return nil
+	}
+	for range 1000 {
+		m := measure{kind: "rr", server: "echo", n: 100}
+		if _, err := b.drive(&m); err != nil {
+			return err
+		}
+		if text, err := sh(in("node", "nft", "list", "flowtables", "ip")...); err == nil && strings.Contains(text, "devices") {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return errors.New("the agent gives the fast path no devices")
 }
 
 func (b *bench) placement(round int) error {
@@ -111,7 +136,7 @@ func (b *bench) crossover(round int) error {
 	for _, packets := range []string{"gso", "mtu"} {
 		for _, bytes := range b.sizes {
 			n := max(10, b.times(4_000_000)/(bytes+20_000))
-			list = append(list, measure{kind: "fetch", server: "source", packets: packets, n: n, bytes: bytes, per: float64(n)})
+			list = append(list, measure{kind: "fetch", server: "source", packets: packets, n: n, bytes: bytes, per: float64(n), awake: len(list) == 0})
 		}
 	}
 	all := thresholds("nftables")
@@ -128,6 +153,13 @@ func (b *bench) each(part string, round int, all []variant, list []measure) erro
 		}
 		b.lab.pauseAgent(true)
 		for _, m := range list {
+			if m.awake {
+				b.lab.pauseAgent(false)
+				if err := b.wake(v); err != nil {
+					return fmt.Errorf("%s: %w", v.name, err)
+				}
+				b.lab.pauseAgent(true)
+			}
 			if err := b.one(part, round, v, m); err != nil {
 				return fmt.Errorf("%s: %w", v.name, err)
 			}
@@ -143,6 +175,13 @@ func (b *bench) become(v *variant) error {
 		_, _ = sh(in("node", "nft", "delete", "table", family, "bench")...) // there may be none
 	}
 	want := v.mode + " " + strings.Join(v.flags, " ")
+	if len(v.flags) > 0 { // it begins without devices, as on a node without long connections
+		b.lab.stopAgent()
+		b.agent = ""
+		for _, family := range []string{"ip", "ip6"} {
+			_, _ = sh(in("node", "nft", "delete", "table", family, "fairlead-offload")...) // there may be none
+		}
+	}
 	if b.agent != want || strings.Contains(v.rules, "table ip fairlead ") {
 		if err := b.lab.startAgent(b.fairlead, v.mode, v.flags...); err != nil {
 			return err
@@ -179,22 +218,27 @@ func (b *bench) one(part string, round int, v *variant, m measure) error {
 		return err
 	}
 	time.Sleep(20 * time.Millisecond) // the guest's, which costs nothing: what is left of the last one ends
+	took, err := b.drive(&m)
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(result{Part: part, Round: round, Variant: v.name, Mode: v.mode, Kind: m.kind, Packets: m.packets, Bytes: m.bytes, Awake: m.awake, Per: took / m.per})
+	if err != nil {
+		return err
+	}
+	_, err = b.file.Write(append(line, '\n'))
+	return err
+}
+
+// drive gives how many nanoseconds of the guest's time the traffic of a measurement takes.
+func (b *bench) drive(m *measure) (float64, error) {
 	words := in("client", b.lab.self, "-drive", m.kind, "-at", vip+":"+strconv.Itoa(ports()[m.server]), "-n", strconv.Itoa(m.n), "-bytes", strconv.Itoa(m.bytes))
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env = append(slices.Clone(os.Environ()), quiet)
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem
 	if err := cmd.Run(); err != nil {
-		return errors.Join(err, errors.New(problem.String()))
+		return 0, errors.Join(err, errors.New(problem.String()))
 	}
-	took, err := strconv.ParseFloat(strings.TrimSpace(out.String()), 64)
-	if err != nil {
-		return err
-	}
-	line, err := json.Marshal(result{Part: part, Round: round, Variant: v.name, Mode: v.mode, Kind: m.kind, Packets: m.packets, Bytes: m.bytes, Per: took / m.per})
-	if err != nil {
-		return err
-	}
-	_, err = b.file.Write(append(line, '\n'))
-	return err
+	return strconv.ParseFloat(strings.TrimSpace(out.String()), 64)
 }

@@ -79,6 +79,7 @@ func placements() []variant {
 		byHand("packets once, then jump", table("ip", devices, guarded("ct packets > 20"))),
 		byHand("original packets once, then jump", table("ip", devices, guarded("ct original packets > 10"))),
 		byHand("direction, then packets", table("ip", devices, guarded("ct direction original ct packets > 20"))),
+		byHand("bits of packets, then packets, no device", table("ip", none, guarded("ct packets & 0xfffffffffffffff0 != 0 ct packets > 20"))),
 		byHand("packets once, no device", table("ip", none, guarded("ct packets > 20"))),
 		byHand("in the forward chain that is there", inside(devices, "ct packets > 20")),
 		byHand("in the forward chain that is there, no device", inside(none, "ct packets > 20")),

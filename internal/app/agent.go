@@ -57,6 +57,7 @@ type agent struct {
 	loopback   *localhost.Listeners // the same on 127.0.0.1, in ipvs mode only
 	rootless   *rootless            // nil but in userspace mode
 	offload    *offload.Driver      // nil where connections are not accelerated
+	waker      *waker               // nil like offload
 	tasks      []task
 }
 
@@ -116,7 +117,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*
 		return nil, err
 	}
 	a.add("host addresses", func(ctx context.Context) error {
-		return node.New(node.Config{Log: log.Logger, Up: a.offload != nil}).Run(ctx, a.put)
+		return node.New(a.nodeConfig()).Run(ctx, a.put)
 	})
 	a.addLate("health check node ports", a.service.Run)
 	a.add("engine", a.engine.Run)
@@ -144,6 +145,7 @@ func (a *agent) addBeside(plane *opened) error {
 	a.addUnanswered()
 	a.addAffinity()
 	a.countOffload()
+	a.addWaker()
 	a.countServices(plane.refusals)
 	a.addLocalhost()
 	a.addTakeover(plane.place)

@@ -35,7 +35,8 @@ var _ Links = (*link.Conn)(nil)
 // Config says how to watch.
 type Config struct {
 	Open   func() (Links, error) // nil = link.Open, in the namespace of the process
-	Up     bool                  // tell of the links that are up, too
+	Up     func() bool           // whether to tell of the links that are up, too; nil = never
+	Again  <-chan struct{}       // rings when Up may say something else; may be nil
 	Relist time.Duration         // how often to look without having been told; 0 = 30 s
 	Log    *slog.Logger          // nil = slog.Default
 }
@@ -104,6 +105,7 @@ func (w *Watcher) watch(ctx context.Context, sink func(model.Event)) error {
 		case <-ctx.Done():
 			return nil
 		case <-relist.C:
+		case <-w.config.Again:
 		case <-links.Changed():
 			pause(ctx, settle)
 		}
@@ -126,7 +128,7 @@ func (w *Watcher) list(links Links, sink func(model.Event)) error {
 		return err
 	}
 	var up []link.Link
-	if w.config.Up {
+	if w.config.Up != nil && w.config.Up() {
 		if up, err = links.Up(); err != nil {
 			return err
 		}

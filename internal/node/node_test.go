@@ -77,8 +77,9 @@ func run(t *testing.T, f *fakeLinks) *[]model.Event {
 	var events []model.Event
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
+	asked := f.up != nil
 	go func() {
-		done <- New(Config{Open: f.open, Up: f.up != nil, Log: slog.New(slog.DiscardHandler)}).Run(ctx, func(e model.Event) { events = append(events, e) })
+		done <- New(Config{Open: f.open, Up: func() bool { return asked }, Log: slog.New(slog.DiscardHandler)}).Run(ctx, func(e model.Event) { events = append(events, e) })
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,11 +40,24 @@ func (s *side) rules(f model.Family, id string) []nft.RuleSpec {
 	chain := named(take, id)
 	return []nft.RuleSpec{
 		rule(f, chainName, id,
+			nft.CtPackets(nft.Word(0)), nft.KeepBits(nft.Word(lowWord()), atLeast(packets+1)), nft.NotEqual(nft.Word(lowWord()), nft.HostU32(0)),
 			nft.CtPackets(nft.Word(0)), nft.BigEndian(nft.Word(0), 8), nft.Cmp(unix.NFT_CMP_GT, nft.Word(0), binary.BigEndian.AppendUint64(nil, uint64(packets))),
 			nft.Ct(unix.NFT_CT_STATUS, nft.Word(0)), nft.KeepBits(nft.Word(0), statusDNAT), nft.NotEqual(nft.Word(0), nft.HostU32(0)), then(chain)),
 		rule(f, chain, id, append(append([]nft.Expr{address}, port(family.AddrLen()/4)...), nft.InSet(named(services, id), nft.Word(0)), then(handOver))...),
 		rule(f, chain, id, append(append([]nft.Expr{address, nft.InSet(nodeIPs, nft.Word(0))}, port(0)...), nft.InSet(named(nodePorts, id), nft.Word(0)), then(handOver))...),
 	}
+}
+
+// atLeast is a mask that lets no number below n pass but those from n's highest bit on: the kernel has short cuts for one word,
+// and for a number of 64 bits it has not. n is at least 1.
+func atLeast(n int) uint32 { return ^(uint32(1)<<(bits.Len32(uint32(n))-1) - 1) }
+
+// lowWord is where the low half of a number of 64 bits is, in the order of this machine.
+func lowWord() int {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		return 0
+	}
+	return 1
 }
 
 // handingOver leaves alone whom the exclusions name: as the client, the Service, or the endpoint, which is where replies come from.
