@@ -22,13 +22,7 @@ import (
 func beside(ctx context.Context, d dataplane.Driver, cfg *config.Config, p offload.Params) *offload.Driver {
 	log := newLogger(cfg.Logging).Logger
 	p.Threshold, p.Include, p.Exclude, p.Log, p.Links = cfg.Offload.Threshold, cfg.Offload.Include, cfg.Offload.Exclude, log, upLinks
-	p.Prepare = func() {
-		if ch := sysctl.CountFlows(sysctl.New()); ch != nil && ch.Err == nil {
-			log.Info("set a sysctl: conntrack counts packets from now on; connections from before are not accelerated", "name", ch.Name, "from", ch.From, "to", ch.To)
-		} else if ch != nil {
-			logSysctls(log, []sysctl.Change{*ch})
-		}
-	}
+	p.Prepare = func() { _ = countFlows(log) } // what it says is logged
 	test := func() error {
 		ctx, stop := context.WithTimeout(ctx, selfTestLimit)
 		defer stop()
@@ -38,6 +32,17 @@ func beside(ctx context.Context, d dataplane.Driver, cfg *config.Config, p offlo
 		p.Threshold, p.Off = 0, why
 	}
 	return offload.New(d, p)
+}
+
+// countFlows makes conntrack count packets, if it does not. It tells whether it does now.
+func countFlows(log *slog.Logger) bool {
+	ch := sysctl.CountFlows(sysctl.New())
+	if ch != nil && ch.Err == nil {
+		log.Info("set a sysctl: conntrack counts packets from now on; connections from before are not accelerated", "name", ch.Name, "from", ch.From, "to", ch.To)
+	} else if ch != nil {
+		logSysctls(log, []sysctl.Change{*ch})
+	}
+	return ch == nil || ch.Err == nil
 }
 
 // selfTestLimit bounds how long the start waits for packets.

@@ -15,6 +15,9 @@ import (
 const (
 	// wakeLook is how often the waker looks whether a connection was handed over: one read of two small tables.
 	wakeLook = time.Second
+	// countLook is how many looks later it makes sure that conntrack counts packets: a connection that begins meanwhile without
+	// is never handed over.
+	countLook = 10
 	// sleepAfter is how long no connection must have been handed over, and none be on the fast path.
 	sleepAfter = 10 * time.Minute
 )
@@ -28,8 +31,11 @@ type waker struct {
 	// read gives how many connections the rules have handed over; carries whether some are on the fast path.
 	read    func(context.Context) (uint64, error)
 	carries func(context.Context) bool
-	now     func() time.Time
+	// count makes conntrack count packets again, where somebody has switched that off; nil: nobody does.
+	count func()
+	now   func() time.Time
 
+	looks int
 	taken uint64
 	last  time.Time // something was handed over, or found there
 }
@@ -43,6 +49,9 @@ func newWaker(awake bool) *waker {
 
 // look looks once.
 func (w *waker) look(ctx context.Context) {
+	if w.looks++; w.looks%countLook == 0 && w.count != nil {
+		w.count()
+	}
 	taken, err := w.read(ctx)
 	if err != nil {
 		return // a table that is not there yet, or is being made anew: the next look is soon
@@ -100,6 +109,12 @@ func (a *agent) addWaker() {
 		return c.Taken, err
 	}
 	table, err := conntrack.Open(conntrack.Config{})
+	may := true
+	a.waker.count = func() {
+		if may && a.offload.Status().Threshold > 0 {
+			may = countFlows(a.log.Logger) // where it may not be set, that was said once
+		}
+	}
 	a.waker.carries = func(ctx context.Context) bool {
 		var found metrics.Offload
 		return err != nil || countOffloaded(ctx, table, readFlows(), &found) != nil || found.Now > 0

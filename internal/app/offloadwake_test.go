@@ -16,6 +16,8 @@ func TestWaker(t *testing.T) {
 	w := newWaker(false)
 	w.last, w.now = now, func() time.Time { return now }
 	w.read = func(context.Context) (uint64, error) { return taken, failing }
+	counts := 0
+	w.count = func() { counts++ }
 	w.carries = func(context.Context) bool { return carries }
 	step := func(what string, after time.Duration, awake, rung bool) {
 		t.Helper()
@@ -48,4 +50,7 @@ func TestWaker(t *testing.T) {
 	step("none any more", 0, false, true)
 	taken = 2
 	step("again", time.Second, true, true)
+	if counts != 1 {
+		t.Errorf("conntrack was made to count %d times in 11 looks", counts)
+	}
 }

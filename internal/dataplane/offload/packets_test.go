@@ -14,9 +14,12 @@ import (
 	"github.com/fairlead/fairlead/test/flowlab"
 )
 
-// TestPackets: with real packets, beside each data plane that has acceleration.
-func TestPackets(t *testing.T) {
-	for name, plane := range map[string]func(*testing.T, *nft.Conn, *nft.Ledger) (dataplane.Driver, *Params){
+// plane makes the driver beside, and what the acceleration must know of it.
+type plane func(*testing.T, *nft.Conn, *nft.Ledger) (dataplane.Driver, *Params)
+
+// planes are the data planes that have acceleration.
+func planes() map[string]plane {
+	return map[string]plane{
 		"nftables": func(_ *testing.T, k *nft.Conn, ledger *nft.Ledger) (dataplane.Driver, *Params) {
 			return nftables.New(nftables.Params{Kernel: k, Ledger: ledger, Beside: IsTable}), &Params{Ledger: ledger}
 		},
@@ -33,35 +36,56 @@ func TestPackets(t *testing.T) {
 			d := iptables.New(iptables.Params{Kernel: k})
 			return d, &Params{Wrote: func(g nft.Generation) { d.Beside(uint32(g)) }}
 		},
-	} {
-		t.Run(name, func(t *testing.T) { flowlab.Enter(t); testPackets(flowlab.New(t), plane) })
 	}
 }
 
-func testPackets(l *flowlab.Lab, plane func(*testing.T, *nft.Conn, *nft.Ledger) (dataplane.Driver, *Params)) {
-	k := open(l.T)
-	w := &world{T: l.T, k: k}
-	start := func(threshold int) (*dataplanetest.Bed, int) {
-		l.Helper()
-		main, p := plane(l.T, k, &nft.Ledger{})
-		p.Kernel, p.Flowtables, p.Links, p.Threshold = k, k.Flowtables, w.links, threshold
-		d := New(main, *p)
-		if _, err := d.Probe(l.Context()); err != nil {
-			l.Fatal(err)
-		}
-		b := dataplanetest.NewBed(d, labView())
-		b.View.Links, _ = w.links()
-		b.Load(l)
-		b.WantAll(labServices())
-		done := b.Sync(l)
-		if why := d.Status().Why; why != "" {
-			l.Fatal(why)
-		}
-		if changed, err := d.Driver.Changed(l.Context()); changed || err != nil {
-			l.Errorf("our own commits look like somebody else's: %v %v", changed, err)
-		}
-		return b, done.Operations
+// TestPackets: with real packets, beside each data plane.
+func TestPackets(t *testing.T) {
+	for name, p := range planes() {
+		t.Run(name, func(t *testing.T) { flowlab.Enter(t); testPackets(newPacketLab(t, p)) })
 	}
+}
+
+// packetLab is a node whose Services are those of labServices.
+type packetLab struct {
+	*flowlab.Lab
+	k     *nft.Conn
+	w     *world
+	plane plane
+}
+
+func newPacketLab(t *testing.T, p plane) *packetLab {
+	t.Helper()
+	l := &packetLab{Lab: flowlab.New(t), k: open(t), plane: p}
+	l.w = &world{T: t, k: l.k}
+	return l
+}
+
+// start is a whole start: probe, load, write. It gives what was written.
+func (l *packetLab) start(threshold int) (*dataplanetest.Bed, int) {
+	l.Helper()
+	main, p := l.plane(l.T, l.k, &nft.Ledger{})
+	p.Kernel, p.Flowtables, p.Links, p.Threshold = l.k, l.k.Flowtables, l.w.links, threshold
+	d := New(main, *p)
+	if _, err := d.Probe(l.Context()); err != nil {
+		l.Fatal(err)
+	}
+	b := dataplanetest.NewBed(d, labView())
+	b.View.Links, _ = l.w.links()
+	b.Load(l)
+	b.WantAll(labServices())
+	done := b.Sync(l)
+	if why := d.Status().Why; why != "" {
+		l.Fatal(why)
+	}
+	if changed, err := d.Driver.Changed(l.Context()); changed || err != nil {
+		l.Errorf("our own commits look like somebody else's: %v %v", changed, err)
+	}
+	return b, done.Operations
+}
+
+func testPackets(l *packetLab) {
+	k, w, start := l.k, l.w, l.start
 	start(20)
 	var streams []flowlab.Stream
 	for _, addr := range []string{"10.96.0.1:53", "[fd96::1]:53"} {
