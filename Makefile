@@ -80,6 +80,10 @@ abuse-userspace: ## userspace mode: what a storm, silent endpoints and clients t
 bench-modes: deps build ## the table of modes beside kube-proxy's, by the number of Services, in a machine that counts instructions: SIZES MODES AB (hours)
 	@bash bench/modes/run.sh
 
+.PHONY: bench-acceleration
+bench-acceleration: ## KEP-4963's evaluation by instruction count, in an emulator: KERNEL=6.1 ROUNDS=5 PARTS=thresholds,placement,crossover SCALE=1 SIZES=bytes,... (an hour)
+	@bash bench/acceleration/run.sh
+
 .PHONY: experiment-headless
 experiment-headless: deps ## the 40-140 s experiment: real ZeroMQ, CoreDNS beside our DNS (10 min a round)
 	@bash test/headless/run.sh

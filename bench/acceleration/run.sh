@@ -16,3 +16,8 @@ more=()
 [ -z "${SIZES:-}" ] || more=(-sizes "$SIZES")
 bin/vm-run -icount -kernel "$kernel" -limit "${LIMIT:-60m}" -- bin/bench-acceleration -out "${OUT:-bench/results/acceleration.json}" -rounds "${ROUNDS:-5}" \
 	-scale "${SCALE:-1}" -parts "${PARTS:-thresholds,placement,crossover}" "${more[@]}"
+if /usr/bin/python3 -c 'import matplotlib' 2>/dev/null; then # Debian: python3-matplotlib
+	mkdir -p bench/results/acceleration
+	/usr/bin/python3 bench/acceleration/plot.py bench/results/acceleration "${OUT:-bench/results/acceleration.json}"
+	cat bench/results/acceleration/results.md
+fi

@@ -201,6 +201,7 @@ func (a *agent) put(ev model.Event) {
 func (a *agent) run(ctx context.Context) error {
 	logSysctls(a.log.Logger, a.prepareKernel())
 	a.log.Info("starting", "mode", a.cfg.Mode, "node", a.cfg.NodeName, "families", fmt.Sprint(a.caps.Families))
+	a.tellLacks()
 	g, tasks := errgroup.WithContext(ctx)
 	for _, t := range a.tasks {
 		g.Go(func() error {

@@ -1,0 +1,40 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fairlead/fairlead/internal/dataplane/nftables"
+)
+
+// lacks says in one line what a kernel release (uname -r) lacks that the nftables mode goes without; "" if it lacks nothing.
+func lacks(release string) string {
+	var major, minor int
+	if n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor); n != 2 {
+		return ""
+	}
+	var all []string
+	for _, since := range []struct {
+		major, minor int
+		what         string
+	}{
+		{6, 2, "deleting a chain together with what leads to it (6.2): a chain that is not needed stays for some seconds"},
+		{6, 5, "sets that grow in their place (6.5): when one is full the table is made anew, in one transaction, and session affinity remembers 65 535 clients of a Service port at most"},
+		{6, 16, "sets that tell their size (6.16): clients of session affinity are counted by reading them"},
+	} {
+		if major < since.major || major == since.major && minor < since.minor {
+			all = append(all, since.what)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// tellLacks logs it, where it matters.
+func (a *agent) tellLacks() {
+	if a.cfg.Mode != nftables.Name {
+		return
+	}
+	if what := lacks(release()); what != "" {
+		a.log.Info("Services work; this kernel lacks what newer ones have", "kernel", release(), "lacks", what)
+	}
+}
