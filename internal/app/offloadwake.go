@@ -109,6 +109,7 @@ func (a *agent) addWaker() {
 		return c.Taken, err
 	}
 	table, err := conntrack.Open(conntrack.Config{})
+	a.waker.taken, _ = a.waker.read(ctx) // what an earlier run has handed over is no news; without a table there is none
 	may := true
 	a.waker.count = func() {
 		if may && a.offload.Status().Threshold > 0 {

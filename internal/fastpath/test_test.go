@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -42,7 +43,10 @@ func TestCarries(t *testing.T) {
 // TestStandsStill: a connection that is taken over and then stands still is a fault of the kernel, and no matter of the place.
 func TestStandsStill(t *testing.T) {
 	flowtables(t)
-	err := Test(t.Context(), Params{Halfway: func() error {
+	patient := patience.Of
+	limit := func(d time.Duration) time.Duration { return patient(d) }
+	err := Test(t.Context(), Params{Patience: limit, Halfway: func() error {
+		patient = func(d time.Duration) time.Duration { return d } // nothing comes from here on
 		l, err := netlink.LinkByName("s0")
 		if err != nil {
 			return err

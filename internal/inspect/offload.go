@@ -20,6 +20,9 @@ func (o *Offload) text() string {
 	out := "off"
 	if o.Threshold > 0 {
 		out = fmt.Sprintf("connections of more than %d packets, between %d devices", o.Threshold, o.Devices)
+		if o.Devices == 0 && o.Why == "" {
+			out = fmt.Sprintf("connections of more than %d packets; no device takes part until there is one", o.Threshold)
+		}
 	}
 	if o.Why != "" {
 		out += ": " + o.Why
