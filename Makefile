@@ -111,5 +111,6 @@ mutate: ## what the tests would not notice: PKG=policy[,engine,...|all] SAMPLE=1
 	@$(GO) run ./test/mutate -pkg "$(PKG)" -sample $(SAMPLE)
 
 .PHONY: pictures
-pictures: deps build ## the pictures of the status page in docs/operate (needs chromium; not part of make test)
+pictures: deps build ## the pictures of the status page and of the board in docs/operate (needs chromium; not part of make test)
 	@bash scripts/pictures.sh
+	@bash scripts/board.sh

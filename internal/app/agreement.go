@@ -43,9 +43,13 @@ func (i *inspection) agreement(ctx context.Context, svc model.ServiceKey, objs i
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	for try := 1; ; try++ {
-		a := &inspect.Agreement{Compared: len(objs.Written), Pending: objs.Pending}
+		list := objs.Sample()
+		a := &inspect.Agreement{Compared: len(list), Pending: objs.Pending}
+		if len(list) < len(objs.Written) {
+			a.Of = len(objs.Written)
+		}
 		found := map[dataplane.Key]string{}
-		err := i.a.driver.Compare(ctx, objs.List(), func(k dataplane.Key, is string) {
+		err := i.a.driver.Compare(ctx, list, func(k dataplane.Key, is string) {
 			found[k] = is
 			a.Differs(i.a.driver.KeyString(k), is == "")
 		})

@@ -52,6 +52,7 @@ func Take(ctx context.Context, who Who) (*Socket, error) {
 		Handler: rootOnly(s.mux), MaxHeaderBytes: 16 << 10,
 		ReadTimeout: askLimit, WriteTimeout: askLimit, IdleTimeout: askLimit,
 	}
+	s.server.SetKeepAlivesEnabled(false) // a caller who asks and never reads has one answer made for him, not thousands
 	go func() { s.ended <- s.server.Serve(netutil.LimitListener(newPeerListener(l), maxConns)) }()
 	return s, nil
 }

@@ -146,7 +146,7 @@ func (e *Explanation) keys(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, " key\tkind\tverdict\tto")
 	before := ""
-	for i := range e.Keys {
+	for i := range e.Keys[:min(len(e.Keys), maxListed)] {
 		k := &e.Keys[i]
 		for j := range k.Ways {
 			name, kind := k.Key, k.Kind
@@ -164,6 +164,9 @@ func (e *Explanation) keys(w io.Writer) {
 		for _, a := range k.Also {
 			fmt.Fprintf(t, " \t\t\talso claimed by %s, which does not get it\n", a)
 		}
+	}
+	if more := len(e.Keys) - maxListed; more > 0 {
+		fmt.Fprintf(t, " and %d more: name a port to see its keys, as in %s:PORT\t\t\t\n", more, e.Service)
 	}
 	_ = t.Flush()
 }

@@ -142,17 +142,21 @@ func queries(t *testing.T) []string {
 	return all
 }
 
-// notHere are metrics that an agent with a folder of manifests has no row of, or that are not the agent's: node_exporter's, and those of
+// notHere are metrics that an agent with a folder of manifests and without --service-metrics has no row of, or that are not the agent's: node_exporter's, and those of
 // watches of an API server. TestNames holds the names of the latter, and promtool's test has values for them.
 func notHere() []string {
-	return []string{"node_nf_conntrack", "fairlead_watch_staleness_seconds", "min by (instance, resource) (fairlead_watch_connected)"}
+	return []string{"node_nf_conntrack", "fairlead_service_", "fairlead_watch_staleness_seconds", "min by (instance, resource) (fairlead_watch_connected)"}
 }
 
 // TestNames: the board and the alerts ask for metrics that the agent has.
 func TestNames(t *testing.T) {
-	table, err := os.ReadFile("../../internal/metrics/table.go")
-	if err != nil {
-		t.Fatal(err)
+	var table []byte
+	for _, name := range []string{"table", "service"} {
+		text, err := os.ReadFile("../../internal/metrics/" + name + ".go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		table = append(table, text...)
 	}
 	seen := 0
 	for _, q := range queries(t) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,11 @@ nftables for that, which goes with the answer. Rules of iptables-legacy cannot b
 Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong usage.
 3: no agent runs here.`,
 		Example: "  fairlead trace --from 10.244.1.5 --to 10.96.0.10:80\n  fairlead trace --from 10.244.1.5 --to shop/web:http",
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if d, err := time.ParseDuration(strings.Join(args, " ")); err == nil && cmd.Flags().Changed("live") {
+				live = d // --live 30s, where the flag alone means 10s
+				return nil
+			}
 			if len(args) > 0 {
 				return usage("trace takes no arguments and got %q: use --from and --to", args[0])
 			}
