@@ -53,24 +53,18 @@ type side struct {
 	fd       int
 	readable bool
 	writable bool
-	ended    bool // the peer has sent its end, behind what can be read
-	urgent   bool // out-of-band data: a read that gives little has not read all
+	ended    bool // the peer has sent its end in good order, behind what can be read
+	more     bool // a read that gives little has not read all: an error or out-of-band data is behind it
 	written  bool // so that more to write must not wait for the acknowledgement (Nagle)
 	noDelay  bool
 }
 
 func (s *side) note(events uint32) {
-	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 { // calls will tell which error it is
-		s.readable, s.writable = true, true
-	}
-	if events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0 {
-		s.readable = true
-	}
-	if events&unix.EPOLLOUT != 0 {
-		s.writable = true
-	}
-	s.ended = s.ended || events&unix.EPOLLRDHUP != 0
-	s.urgent = s.urgent || events&unix.EPOLLPRI != 0
+	broken := events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 // calls will tell how; a reset says EPOLLRDHUP, too
+	s.readable = s.readable || broken || events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0
+	s.writable = s.writable || broken || events&unix.EPOLLOUT != 0
+	s.ended = s.ended || !broken && events&unix.EPOLLRDHUP != 0
+	s.more = s.more || broken || events&unix.EPOLLPRI != 0
 }
 
 // happened goes on with what a socket has said.

@@ -90,7 +90,7 @@ func (h *half) fill() bool {
 		return false
 	}
 	last := false
-	if h.bulk = n == len(w.buf); !h.bulk && !h.from.urgent {
+	if h.bulk = n == len(w.buf); !h.bulk && !h.from.more {
 		h.from.readable = false // less than asked for: that was all
 		last = h.from.ended     // and the end is behind it
 	}

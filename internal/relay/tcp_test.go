@@ -171,6 +171,40 @@ func TestResetIsPassedOn(t *testing.T) {
 	}
 }
 
+// A reset behind bytes is no end in good order either, from whichever side: the other one
+// reads the bytes, then a reset, and nothing of the connection is left.
+func TestResetBehindBytes(t *testing.T) {
+	r := newRelay(t, Params{})
+	served := make(chan *net.TCPConn)
+	at := open(t, r.Target(frontend(tcpServer(t, "127.0.0.1", func(c *net.TCPConn) { served <- c }))), "127.0.0.1", model.TCP)
+	for i := range 60 {
+		client, err := dial(t, "127.0.0.1", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, to := client, <-served
+		if i%2 == 0 {
+			from, to = to, from
+		}
+		_ = to.SetDeadline(time.Now().Add(limit()))
+		if _, err := from.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		reset(from)
+		// The kernel may drop what a reset overtakes; an end in good order it never makes.
+		if got, err := io.ReadAll(to); !turnedBack(err) {
+			t.Fatalf("connection %d: the other side reads %q, then %v", i, got, err)
+		}
+		_ = to.Close()
+	}
+	eventually(t, func() error {
+		if n := r.Counts(); n.Connections+n.Moving != 0 {
+			return fmt.Errorf("left behind: %+v", n)
+		}
+		return nil
+	})
+}
+
 // hold opens a connection that goes on.
 func hold(t *testing.T, at netip.AddrPort) *net.TCPConn {
 	t.Helper()
