@@ -2,7 +2,7 @@
 # conformance.sh KERNEL MODE FLAGS... : the scenario kit (bin/fairlead-lab conformance --mode MODE FLAGS) under a stock kernel, divided over
 # emulated machines, since each has one processor. Exit code 0 only if all passed.
 # What passed is kept in bin/conformance/KERNEL-MODE, a line for each variant: a run that was cut, or that failed, goes on with what is missing
-# at this commit. Environment: LIMIT (ends a machine, default 100m), MACHINES (default 2), LABS (in each machine, default 4: a scenario mostly
+# at this commit. Environment: LIMIT (ends a machine, default 100m), MACHINES (default 2), LABS (in each machine, default 2: a scenario often
 # waits), ALSO (commits whose passes count as well, with commas), MEMORY (of a machine, MiB).
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -25,7 +25,7 @@ trap 'kill "${pids[@]}" 2>/dev/null' EXIT
 for ((machine = 0; machine < ${MACHINES:-2} && machine < todo; machine++)); do
 	awk -v n="${MACHINES:-2}" -v m="$machine" 'NF && NR % n == m' "$out/todo" >"$out/todo-$machine"
 	bin/vm-run -kernel "$kernel" -steady -memory "${MEMORY:-2048}" -limit "${LIMIT:-100m}" -- /bin/bash test/vm/kit.sh \
-		--labs "${LABS:-4}" "${flags[@]}" --only "$out/todo-$machine" -v >"$out/machine-$machine.txt" 2>&1 &
+		--labs "${LABS:-2}" "${flags[@]}" --only "$out/todo-$machine" -v >"$out/machine-$machine.txt" 2>&1 &
 	pids+=($!)
 done
 for ((machine = 0; machine < ${#pids[@]}; machine++)); do
