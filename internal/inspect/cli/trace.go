@@ -29,16 +29,7 @@ nftables for that, which goes with the answer. Rules of iptables-legacy cannot b
 Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong usage.
 3: no agent runs here.`,
 		Example: "  fairlead trace --from 10.244.1.5 --to 10.96.0.10:80\n  fairlead trace --from 10.244.1.5 --to shop/web:http",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if d, err := time.ParseDuration(strings.Join(args, " ")); err == nil && cmd.Flags().Changed("live") {
-				live = d // --live 30s, where the flag alone means 10s
-				return nil
-			}
-			if len(args) > 0 {
-				return usage("trace takes no arguments and got %q: use --from and --to", args[0])
-			}
-			return nil
-		},
+		Args: func(cmd *cobra.Command, args []string) error { return waitOf(cmd, args, &live) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			source, err := address(from)
 			if err != nil {
@@ -82,4 +73,16 @@ func address(text string) (netip.Addr, error) {
 		return at.Addr(), nil
 	}
 	return netip.ParseAddr(text)
+}
+
+// waitOf reads the time of --live 30s, which the flag does not take by itself because it may stand alone.
+func waitOf(cmd *cobra.Command, args []string, live *time.Duration) error {
+	if d, err := time.ParseDuration(strings.Join(args, " ")); err == nil && cmd.Flags().Changed("live") {
+		*live = d
+		return nil
+	}
+	if len(args) > 0 {
+		return usage("trace takes no arguments and got %q: use --from and --to", args[0])
+	}
+	return nil
 }
