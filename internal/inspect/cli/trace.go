@@ -29,7 +29,7 @@ nftables for that, which goes with the answer. Rules of iptables-legacy cannot b
 Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong usage.
 3: no agent runs here.`,
 		Example: "  fairlead trace --from 10.244.1.5 --to 10.96.0.10:80\n  fairlead trace --from 10.244.1.5 --to shop/web:http",
-		Args: func(cmd *cobra.Command, args []string) error { return waitOf(cmd, args, &live) },
+		Args:    func(cmd *cobra.Command, args []string) error { return waitOf(cmd, args, &live) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			source, err := address(from)
 			if err != nil {
