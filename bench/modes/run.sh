@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# run.sh : the table of modes (make bench-modes). Boots a stock kernel that counts instructions for a clock, once for each mode, and measures in it
+# run.sh : the table of modes (make bench-modes). Boots a stock kernel (test/vm) that counts instructions for a clock, once for each mode, and measures in it
 # Fairlead's mode and kube-proxy's rules of the same mode, at each number of Services. The results have a line for each; what they have is not
 # measured again, so it can be stopped and goes on. Pictures and tables go to docs/experiments/modes. Needs root.
 #   KERNEL=6.1 SIZES="100 ... 10000" MODES="ipvs nftables iptables-legacy iptables-nft userspace" KEEP=1 (no new pictures)
 #   AB=2000x200 (short connections x clients; the guide has 10000x1000, which takes five times as long) CONNECTS=400 LIMIT=2h (ends one machine)
 #   CHANGES=10: in ipvs mode, single changes and a restart instead of connections, with FLAGS for each subject
+#   KERNEL=host: on this machine's own kernel, by its clock: for modes that it has, and figures that other work of the machine disturbs
 #   OUT=bench/results/modes.jsonl
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -14,7 +15,7 @@ kernel=${KERNEL:-6.1} ab=${AB:-2000x200} changes=${CHANGES:-0}
 out=${OUT:-bench/results/modes.jsonl}
 mkdir -p bin "$(dirname "$out")"
 command -v ab >/dev/null || apt-get install -y --no-install-recommends apache2-utils
-bash test/vm/fetch.sh "$kernel"
+[ "$kernel" = host ] || bash test/vm/fetch.sh "$kernel"
 bash test/cluster/build.sh kube-proxy
 for program in test/vm/init:vm-init test/vm/run:vm-run bench/modes:bench-modes; do
 	CGO_ENABLED=0 "${GO:-go}" build -trimpath -o "bin/${program#*:}" "./${program%:*}"
@@ -22,11 +23,14 @@ done
 for mode in ${MODES:-ipvs nftables iptables-legacy iptables-nft userspace}; do
 	subjects="fairlead:$mode kube-proxy:$mode"
 	[ "$mode" != userspace ] || subjects="fairlead:userspace" # upstream has removed its own
-	# A cut at a file's end is a line that could not be written: the next run measures it again.
-	bin/vm-run -kernel "$kernel" -steady -memory 3072 -limit "${LIMIT:-2h}" -- bin/bench-modes -subjects "$subjects" \
-		-sizes "${SIZES:-100 500 1000 2000 3000 4000 10000}" -requests "${ab%x*}" -clients "${ab#*x}" -connects "${CONNECTS:-400}" \
-		-changes "$changes" -flags "${FLAGS:-}" -fairlead "${FAIRLEAD_BIN:-$root/bin/fairlead}" -kube-proxy "$FAIRLEAD_CACHE/bin/kube-proxy" -out "$out" ||
-		echo "run.sh: the machine of $mode did not come to its end" >&2
+	args=(-subjects "$subjects" -sizes "${SIZES:-100 500 1000 2000 3000 4000 10000}" -requests "${ab%x*}" -clients "${ab#*x}" -connects "${CONNECTS:-400}"
+		-changes "$changes" -flags "${FLAGS:-}" -fairlead "${FAIRLEAD_BIN:-$root/bin/fairlead}" -kube-proxy "$FAIRLEAD_CACHE/bin/kube-proxy" -out "$out")
+	if [ "$kernel" = host ]; then # nothing of it is seen outside: names of namespaces, links and cgroups are its own
+		timeout "${LIMIT:-2h}" unshare -m -n bash -c 'mount -t tmpfs t /run/netns && ip link set lo up &&
+			{ [ -e /sys/fs/cgroup/cgroup.controllers ] || { umount /sys/fs/cgroup; mount -t cgroup2 c /sys/fs/cgroup; }; } && exec bin/bench-modes "$@"' _ "${args[@]}"
+	else
+		bin/vm-run -kernel "$kernel" -steady -memory 3072 -limit "${LIMIT:-2h}" -- bin/bench-modes "${args[@]}"
+	fi || echo "run.sh: $mode did not come to its end" >&2
 done
 [ "$changes" = 0 ] || { bin/bench-modes report <"$out"; exit; }
 [ -z "${KEEP:-}" ] || exit 0
