@@ -64,7 +64,9 @@ const (
 )
 
 // String gives the spelling of explanations.
-func (v Verdict) String() string { return [...]string{"none", "forward", "reject", "drop"}[v] }
+func (v Verdict) String() string {
+	return [...]string{"none", "forward", "reject", "drop"}[v]
+}
 
 // Frontend is policy's whole decision for one key: every data plane renders
 // exactly this and decides nothing more.
