@@ -1,23 +1,17 @@
 #!/usr/bin/env bash
 # run.sh : userspace mode beside HAProxy and nginx (stream) of Debian, on loopback, in turn, the same work for each.
 #   FOR=2s ROUNDS=3 WORKERS=16 STREAMS=4 OUT=bench/results/userspace.json THREADS=2 ONLY=short|bulk
-# Debian's packages are used where they are installed, else unpacked below the cache. Nothing here needs root.
+# The Debian packages are unpacked below the cache, not installed. Nothing here needs root.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cache=${FAIRLEAD_CACHE:-$root/.cache}
 deb=$cache/peers-deb
 threads=${THREADS:-$(nproc)}
-modules=/usr/lib/nginx/modules
-if [ -x /usr/sbin/haproxy ] && [ -x /usr/sbin/nginx ] && [ -f $modules/ngx_stream_module.so ]; then
-  haproxy_bin=/usr/sbin/haproxy nginx_bin=/usr/sbin/nginx
-elif [ ! -x "$deb/root/usr/sbin/nginx" ]; then
+if [ ! -x "$deb/root/usr/sbin/nginx" ]; then
   mkdir -p "$deb"
   (cd "$deb" && apt-get download haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1 nginx libnginx-mod-stream && for d in *.deb; do dpkg -x "$d" root; done)
 fi
-if [ -z "${haproxy_bin:-}" ]; then
-  haproxy_bin=$deb/root/usr/sbin/haproxy nginx_bin=$deb/root/usr/sbin/nginx modules=$deb/root/usr/lib/nginx/modules
-  export LD_LIBRARY_PATH=$deb/root/usr/lib/x86_64-linux-gnu
-fi
+export LD_LIBRARY_PATH=$deb/root/usr/lib/x86_64-linux-gnu
 tmp=$(mktemp -d)
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$tmp"' EXIT
@@ -41,7 +35,7 @@ listen bulk
   server s 127.0.0.1:19002
 END
 cat > "$tmp/nginx.conf" <<END
-load_module $modules/ngx_stream_module.so;
+load_module $deb/root/usr/lib/nginx/modules/ngx_stream_module.so;
 daemon off;
 worker_processes $threads;
 pid $tmp/nginx.pid;
@@ -84,8 +78,8 @@ if [ "${ABUSE:-}" = 1 ]; then
 fi
 
 "$tmp/bench" -serve & pids+=($!)
-"$haproxy_bin" -db -f "$tmp/haproxy.cfg" > "$tmp/haproxy.log" 2>&1 & haproxy=$!; pids+=($haproxy)
-"$nginx_bin" -e "$tmp/nginx.log" -p "$tmp" -c "$tmp/nginx.conf" & nginx=$!; pids+=($nginx)
+"$deb/root/usr/sbin/haproxy" -db -f "$tmp/haproxy.cfg" > "$tmp/haproxy.log" 2>&1 & haproxy=$!; pids+=($haproxy)
+"$deb/root/usr/sbin/nginx" -e "$tmp/nginx.log" -p "$tmp" -c "$tmp/nginx.conf" & nginx=$!; pids+=($nginx)
 [ "${ABUSE:-}" != 1 ] || ulimit -n 4096 # so that abuse meets a bound
 "$tmp/fairlead" run --proxy-mode userspace --userspace-addresses loopback --manifests "$tmp/manifests" --hostname-override bench \
   --healthz-bind-address 127.0.0.1:19033 --metrics-bind-address 127.0.0.1:19034 > "$tmp/fairlead.log" 2>&1 & fairlead=$!; pids+=($fairlead)
