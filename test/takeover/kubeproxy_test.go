@@ -171,11 +171,6 @@ func takeOver(t *testing.T, lab *netlab.Lab, theirs *kubeProxy, bin string, pair
 		}
 		return nil
 	})
-	if err := agent.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if now := listing(t, node); now != found {
-		t.Errorf("clean-up leaves\n%s\nwhere was\n%s", now, found)
-	}
+	endsWithoutATrace(t, agent, node, found)
 	t.Logf("answered: %v", tr.Counts())
 }

@@ -48,12 +48,7 @@ func migrating(t *testing.T, lab *netlab.Lab, walk []string) {
 		}
 		return nil
 	})
-	if err := agent.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if now := listing(t, node); now != found {
-		t.Errorf("clean-up leaves\n%s\nwhere was\n%s", now, found)
-	}
+	endsWithoutATrace(t, agent, node, found)
 	t.Logf("answered: %v", tr.Counts())
 }
 

@@ -48,12 +48,7 @@ func TestWalk(t *testing.T) {
 	}
 	tr.Stop()
 	tr.Check(t, "the end")
-	if err := agent.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if now := listing(t, node); now != found {
-		t.Errorf("clean-up leaves\n%s\nwhere was\n%s", now, found)
-	}
+	endsWithoutATrace(t, agent, node, found)
 	t.Logf("answered: %v", tr.Counts())
 }
 
@@ -84,6 +79,17 @@ func TestStaleRulesDoNotServe(t *testing.T) {
 func serving(n int) string {
 	s := strings.ReplaceAll(takeover.Manifests, "10.244.1.11", fmt.Sprintf("10.244.1.%d", 10+n))
 	return strings.ReplaceAll(s, "10.244.2.11", fmt.Sprintf("10.244.2.%d", 10+n))
+}
+
+// endsWithoutATrace stops an agent and cleans up: a listing then finds what one found before the agent came.
+func endsWithoutATrace(t *testing.T, agent *kit.Fairlead, node *netlab.Host, found string) {
+	t.Helper()
+	if err := agent.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if now := listing(t, node); now != found {
+		t.Errorf("clean-up leaves\n%s\nwhere was\n%s", now, found)
+	}
 }
 
 // listing is what a look at the node shows of everybody's rules.
