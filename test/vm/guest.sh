@@ -2,7 +2,7 @@
 # guest.sh PLAN OUT COUNT: runs inside the test kernel each line of the plan (test binary, package, its folder, regular expression), in the
 # package's folder as go test does. What they print goes to files in OUT, because the console is slow.
 here=$PWD
-minutes=15; [ -z "${FAIRLEAD_VM_FULL:-}" ] || minutes=60 # for one run of one line
+minutes=60 # for one run of one line: ends what hangs, also on a busy host
 failed=0
 i=0
 while read -r binary package folder run; do

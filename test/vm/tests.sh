@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests.sh [KERNEL...]: runs the tests of test/vm/tests.txt under stock kernels (no argument: 6.1 and 6.12), each in an emulated machine of its
 # own, side by side. Environment: RUN (only lines that match this regular expression), COUNT (how often each test, default 1), LIMIT (ends a
-# machine, default 20m). What the tests print ends up as bin/vm/KERNEL/*.out, for bin/summary to read.
+# machine, default 60m). What the tests print ends up as bin/vm/KERNEL/*.out, for bin/summary to read.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 go=${GO:-go}
@@ -25,7 +25,7 @@ pids=()
 trap 'kill "${pids[@]}" 2>/dev/null' EXIT
 for kernel; do
 	mkdir -p "$out/$kernel"
-	bin/vm-run -kernel "$kernel" -limit "${LIMIT:-20m}" -- /bin/bash test/vm/guest.sh "$out/plan" "$out/$kernel" "${COUNT:-1}" >"$out/$kernel.log" 2>&1 &
+	bin/vm-run -kernel "$kernel" -steady -limit "${LIMIT:-60m}" -- /bin/bash test/vm/guest.sh "$out/plan" "$out/$kernel" "${COUNT:-1}" >"$out/$kernel.log" 2>&1 &
 	pids+=($!)
 done
 failed=0
