@@ -34,6 +34,7 @@ func pair(t *testing.T) (a, b *net.UnixConn) {
 // Items that have the files which they say, or an error, and keeps no other file open.
 func FuzzReceive(f *testing.F) {
 	f.Add([]byte(wordEnd), uint8(0))
+	f.Add([]byte(wordEnd), uint8(37)) // with descriptors that nobody has asked for
 	f.Add([]byte(`[{"kind":"socket","key":"127.0.0.1:80/TCP","file":true},{"kind":"clients","key":"x","value":"[]"}]`), uint8(1))
 	f.Add([]byte(`[{"kind":"flow","file":true}]`), uint8(0))
 	f.Add([]byte(`[]`), uint8(3))

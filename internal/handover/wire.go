@@ -107,13 +107,29 @@ func (w wire) receive() ([]Item, error) {
 	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		err = errors.New("a message is cut: this process may open too few files")
 	}
-	if err == nil && string(text[:n]) == wordEnd {
-		return nil, nil
-	}
+	end := err == nil && string(text[:n]) == wordEnd
 	var list []Item
-	if err == nil {
+	if err == nil && !end {
 		err = json.Unmarshal(text[:n], &list)
 	}
+	if e := distribute(list, files); err == nil {
+		err = e
+	}
+	if end {
+		return nil, nil
+	}
+	if err == nil {
+		err = w.say(wordGot)
+	}
+	if err != nil {
+		closeFiles(list)
+		return nil, err
+	}
+	return list, nil
+}
+
+// distribute gives Items the files that came with them, and closes those that belong to none.
+func distribute(list []Item, files []*os.File) (err error) {
 	for i := range list {
 		if list[i].HasFile && len(files) > 0 {
 			list[i].File, files = files[0], files[1:]
@@ -124,14 +140,7 @@ func (w wire) receive() ([]Item, error) {
 	for _, f := range files {
 		_ = f.Close()
 	}
-	if err == nil {
-		err = w.say(wordGot)
-	}
-	if err != nil {
-		closeFiles(list)
-		return nil, err
-	}
-	return list, nil
+	return err
 }
 
 // number is a file's descriptor. File.Fd would make it blocking, and with it the one
