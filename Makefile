@@ -73,8 +73,8 @@ bench-userspace: ## userspace mode beside HAProxy and nginx: FOR=2s ROUNDS=3 OUT
 	@bash bench/userspace/run.sh
 
 .PHONY: abuse-userspace
-abuse-userspace: ## userspace mode: what a storm, silent endpoints and clients that never read do to another Service: FOR=5s ROUNDS=3
-	@ABUSE=1 bash bench/userspace/run.sh
+abuse-userspace: ## userspace mode: what a storm, silent endpoints and clients that never read do to another Service: FOR=60s ROUNDS=1 RATE=50000 (5 minutes)
+	@bash bench/userspace/abuse.sh
 
 .PHONY: bench-modes
 bench-modes: deps build ## the table of modes beside kube-proxy's, by the number of Services, in a machine that counts instructions: SIZES MODES AB (hours)

@@ -1,19 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // ports are where the Services of the abuse are answered, on one address: one that is
@@ -38,56 +35,91 @@ func parsePorts(text string) (pid int, p ports, err error) {
 	return pid, p, nil
 }
 
-// mishap is one kind of abuse; it goes on until stop is closed.
+// storming is how a Service is stormed: as many whole connections as go, and SYNs that
+// nobody completes from many addresses, until both are perSecond.
+type storming struct {
+	threads, nice int
+	perSecond     float64 // 0: whole connections alone
+	from          netip.Prefix
+	device        string // of the proxy's network namespace, where attempts arrive; "": they are not counted
+}
+
+// mishap is one kind of abuse of one Service; it goes on until stop is closed.
 type mishap struct {
 	name string
-	run  func(p ports, stop <-chan struct{}, attempts *atomic.Int64)
+	at   netip.AddrPort
+	run  func(stop <-chan struct{}, attempts *tries) error
 }
+
+// tries are the attempts at connections so far, and those of them that were whole ones.
+type tries struct{ all, whole atomic.Int64 }
 
 // seen is what one slice of one mishap has given.
 type seen struct {
 	through, direct []time.Duration
 	failed          int
-	attempts        float64 // a second
+	attempts        float64 // a second, as the generators count them
+	whole           float64 // of these
+	arrived         float64 // SYNs a second at the proxy's interface
+	cookies         float64 // a second
 	memory          int     // MB, at most
 	files           int     // descriptors, at most
 }
 
-func mishaps(generators, nice, holders int) []mishap {
+func mishaps(p ports, s storming, holders int) []mishap {
 	return []mishap{
-		{"nothing", func(_ ports, stop <-chan struct{}, _ *atomic.Int64) { <-stop }},
-		{"storm", func(p ports, stop <-chan struct{}, n *atomic.Int64) { storm(p.stormed, generators, nice, stop, n) }},
-		{"endpoint never answers", func(p ports, stop <-chan struct{}, n *atomic.Int64) { hold(p.silent, holders, stop, n) }},
-		{"clients never read", func(p ports, stop <-chan struct{}, n *atomic.Int64) { hold(p.endless, holders, stop, n) }},
+		{"nothing", netip.AddrPort{}, func(stop <-chan struct{}, _ *tries) error { <-stop; return nil }},
+		{"storm", p.stormed, func(stop <-chan struct{}, n *tries) error { return storm(p.stormed, s, stop, n) }},
+		{"endpoint never answers", p.silent, func(stop <-chan struct{}, n *tries) error { hold(p.silent, holders, stop, n); return nil }},
+		{"clients never read", p.endless, func(stop <-chan struct{}, n *tries) error { hold(p.endless, holders, stop, n); return nil }},
 	}
 }
 
 // abuse does one thing after the other to the proxy, and asks a Service that is well
 // meanwhile: each client asks through the proxy, then the endpoint itself, and so on, so
-// that both see the same machine.
-func abuse(all []mishap, pid int, p ports, endpoint string, length time.Duration, rounds int) {
+// that both see the same machine. What breaks a bound is the error.
+func abuse(all []mishap, w watched, most bounds, length time.Duration, rounds int) error {
 	got := make([][]seen, len(all))
 	for range rounds {
 		for i := range all {
-			got[i] = append(got[i], suffer(&all[i], pid, p, endpoint, length))
+			s, err := suffer(&all[i], w, length)
+			if err != nil {
+				return fmt.Errorf("%s: %w", all[i].name, err)
+			}
+			got[i] = append(got[i], s)
 		}
 	}
-	fmt.Println("| | attempts/s | p50 through ms | p99 through ms | p50 direct ms | p99 direct ms | p99 through/direct | failed | MB at most | descriptors at most |\n|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| | attempts/s | of them whole | SYNs arrived/s | cookies/s | p50 through ms | p99 through ms | p50 direct ms | p99 direct ms | p99 through/direct | failed | MB at most | descriptors at most |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	var broken []string
 	for i := range all {
-		var sum seen
-		for _, s := range got[i] {
-			sum.through, sum.direct = append(sum.through, s.through...), append(sum.direct, s.direct...)
-			sum.failed += s.failed
-			sum.attempts += s.attempts / float64(rounds)
-			sum.memory, sum.files = max(sum.memory, s.memory), max(sum.files, s.files)
-		}
+		sum := together(got[i])
 		a, b := quantile(sum.through, 99), quantile(sum.direct, 99)
-		fmt.Printf("| %s | %.0f | %.2f | %.2f | %.2f | %.2f | %.2f | %d | %d | %d |\n", all[i].name, sum.attempts,
+		fmt.Printf("| %s | %.0f | %.0f | %.0f | %.0f | %.2f | %.2f | %.2f | %.2f | %.2f | %d | %d | %d |\n", all[i].name, sum.attempts, sum.whole, sum.arrived, sum.cookies,
 			millis(quantile(sum.through, 50)), millis(a), millis(quantile(sum.direct, 50)), millis(b), float64(a)/float64(b), sum.failed, sum.memory, sum.files)
+		broken = append(broken, most.broken(all[i].name, &sum, float64(a)/float64(b))...)
 	}
 	time.Sleep(time.Second) // what was ended is closed
-	m, f := held(pid)
+	m, f := held(w.pid)
 	fmt.Printf("\nA second after the last one: %d MB, %d descriptors.\n", m, f)
+	for _, line := range broken {
+		fmt.Println("FAIL:", line)
+	}
+	if len(broken) > 0 {
+		return fmt.Errorf("%d bounds are broken", len(broken))
+	}
+	return nil
+}
+
+func together(list []seen) (sum seen) {
+	n := float64(len(list))
+	for _, s := range list {
+		sum.through, sum.direct = append(sum.through, s.through...), append(sum.direct, s.direct...)
+		sum.failed += s.failed
+		sum.attempts, sum.whole = sum.attempts+s.attempts/n, sum.whole+s.whole/n
+		sum.arrived, sum.cookies = sum.arrived+s.arrived/n, sum.cookies+s.cookies/n
+		sum.memory, sum.files = max(sum.memory, s.memory), max(sum.files, s.files)
+	}
+	return sum
 }
 
 func quantile(list []time.Duration, percent int) time.Duration {
@@ -98,19 +130,56 @@ func quantile(list []time.Duration, percent int) time.Duration {
 	return list[len(list)*percent/100]
 }
 
-func suffer(m *mishap, pid int, p ports, endpoint string, length time.Duration) (out seen) {
+// watched is the proxy, and the ways to one endpoint.
+type watched struct {
+	pid             int
+	device          string // see storming
+	through, direct string
+}
+
+func suffer(m *mishap, w watched, length time.Duration) (out seen, err error) {
+	var g *gauge
+	if w.device != "" && m.at.IsValid() {
+		if g, err = newGauge(w.pid, w.device, m.at.Port()); err != nil {
+			return out, err
+		}
+		defer g.close()
+	}
 	stop := make(chan struct{})
-	var attempts atomic.Int64
-	var doing, asking sync.WaitGroup
-	doing.Go(func() { m.run(p, stop, &attempts) })
+	var attempts tries
+	var doing sync.WaitGroup
+	var failed error
+	doing.Go(func() { failed = m.run(stop, &attempts) })
 	time.Sleep(length / 4) // until it is under way
-	begin, before := time.Now(), attempts.Load()
+	begin, all, whole, cookie := time.Now(), attempts.all.Load(), attempts.whole.Load(), cookies(w.pid)
+	if g != nil {
+		if _, err = g.since(); err != nil {
+			return out, err
+		}
+	}
+	demand(w, length, &out)
+	seconds, arrived := time.Since(begin).Seconds(), 0
+	if g != nil {
+		arrived, err = g.since()
+	}
+	out.attempts, out.whole = float64(attempts.all.Load()-all)/seconds, float64(attempts.whole.Load()-whole)/seconds
+	out.arrived, out.cookies = float64(arrived)/seconds, float64(cookies(w.pid)-cookie)/seconds
+	close(stop)
+	doing.Wait()
+	return out, errors.Join(err, failed)
+}
+
+// demand has some clients ask a Service, and the endpoint itself, and looks at the proxy
+// meanwhile.
+func demand(w watched, length time.Duration, out *seen) {
+	var asking sync.WaitGroup
+	begin := time.Now()
 	var mu sync.Mutex
 	for range 4 {
 		asking.Go(func() {
 			for time.Since(begin) < length {
-				a, err := timed(p.well.String())
-				b, direct := timed(endpoint)
+				a, err := timed(w.through)
+				b, direct := timed(w.direct)
 				mu.Lock()
 				if err != nil {
 					out.failed++
@@ -126,15 +195,11 @@ func suffer(m *mishap, pid int, p ports, endpoint string, length time.Duration) 
 		})
 	}
 	for time.Since(begin) < length {
-		mb, files := held(pid)
+		mb, files := held(w.pid)
 		out.memory, out.files = max(out.memory, mb), max(out.files, files)
 		time.Sleep(100 * time.Millisecond)
 	}
 	asking.Wait()
-	out.attempts = float64(attempts.Load()-before) / time.Since(begin).Seconds()
-	close(stop)
-	doing.Wait()
-	return out
 }
 
 func timed(to string) (time.Duration, error) {
@@ -153,72 +218,4 @@ func held(pid int) (mb, files int) {
 		mb = kb / 1024
 	}
 	return mb, len(list)
-}
-
-// storm connects and resets at once, as fast as it can, with four system calls for each
-// attempt. Its threads are nice: those who storm a machine do not have its processors.
-func storm(at netip.AddrPort, generators, nice int, stop <-chan struct{}, attempts *atomic.Int64) {
-	to := &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())}
-	var all sync.WaitGroup
-	for range generators {
-		all.Go(func() {
-			runtime.LockOSThread() // it ends with the goroutine, nice as it is
-			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, nice)
-			for n := 0; ; n++ {
-				if n%64 == 0 {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-				}
-				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-				if err != nil {
-					time.Sleep(time.Millisecond) // out of descriptors or memory
-					continue
-				}
-				_ = unix.Connect(fd, to)
-				_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-				_ = unix.Close(fd)
-				attempts.Add(1)
-			}
-		})
-	}
-	all.Wait()
-}
-
-// hold keeps connections open that send a byte and read nothing, and opens one anew where
-// one was ended.
-func hold(at netip.AddrPort, holders int, stop <-chan struct{}, attempts *atomic.Int64) {
-	var all sync.WaitGroup
-	for range holders {
-		all.Go(func() {
-			for {
-				c, err := net.DialTimeout("tcp", at.String(), patience)
-				attempts.Add(1)
-				if err == nil {
-					_, err = c.Write([]byte("x"))
-				}
-				for err == nil { // until it is ended: a write then fails
-					select {
-					case <-stop:
-						_ = c.(*net.TCPConn).SetLinger(0)
-						_ = c.Close()
-						return
-					case <-time.After(200 * time.Millisecond):
-						_, err = c.Write([]byte("x"))
-					}
-				}
-				if c != nil {
-					_ = c.Close()
-				}
-				select {
-				case <-stop:
-					return
-				case <-time.After(20 * time.Millisecond): // again
-				}
-			}
-		})
-	}
-	all.Wait()
 }

@@ -51,20 +51,14 @@ func run() error {
 	serve := flag.Bool("serve", false, "be the endpoints, and nothing else")
 	only := flag.String("only", "", "short, bulk or udp; empty for the first two")
 	abused := flag.String("abuse", "", "pid,well,stormed,silent,endless: the proxy, and where it answers these Services; what abuse of one does to another")
-	generators := flag.Int("generators", 4, "threads of the storm")
-	nice := flag.Int("nice", 10, "of the threads of the storm")
-	holders := flag.Int("holders", 2000, "connections that go nowhere")
+	a := abuseFlags()
 	out := flag.String("out", "", "file for the rows, as JSON")
 	flag.Parse()
 	if *serve {
 		return endpoints(*short, *bulk)
 	}
 	if *abused != "" {
-		pid, p, err := parsePorts(*abused)
-		if err == nil {
-			abuse(mishaps(*generators, *nice, *holders), pid, p, *short, *length, *rounds)
-		}
-		return err
+		return a.run(*abused, *short, *length, *rounds)
 	}
 	subjects, err := parse(flag.Args())
 	if err != nil {

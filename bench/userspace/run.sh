@@ -47,51 +47,18 @@ stream {
 }
 END
 mkdir "$tmp/manifests"
-# service NAME ADDRESS NAME=PORT=ENDPOINT... : a manifest.
-service() {
-  local name=$1 addr=$2 ports="" targets="" p
-  shift 2
-  for p in "$@"; do
-    IFS== read -r n port to <<< "$p"
-    ports+="{name: $n, port: $port, targetPort: $to}, " targets+="{name: $n, port: $to}, "
-  done
-  cat > "$tmp/manifests/$name.yaml" <<END
-apiVersion: v1
-kind: Service
-metadata: {name: $name, namespace: default}
-spec: {clusterIP: $addr, clusterIPs: ["$addr"], ipFamilies: [IPv4], ports: [$ports]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: $name-4, namespace: default, labels: {kubernetes.io/service-name: $name}}
-addressType: IPv4
-ports: [$targets]
-endpoints: [{addresses: ["127.0.0.1"], conditions: {ready: true}}]
-END
-}
+. "$root/bench/userspace/service.sh"
 service bench 10.96.0.30 short=19031=19001 bulk=19032=19002
-if [ "${ABUSE:-}" = 1 ]; then
-  service well 10.96.0.31 p=19051=19001
-  service stormed 10.96.0.32 p=19052=19001
-  service silent 10.96.0.33 p=19053=19061
-  service endless 10.96.0.34 p=19054=19062
-fi
 
 "$tmp/bench" -serve & pids+=($!)
 "$deb/root/usr/sbin/haproxy" -db -f "$tmp/haproxy.cfg" > "$tmp/haproxy.log" 2>&1 & haproxy=$!; pids+=($haproxy)
 "$deb/root/usr/sbin/nginx" -e "$tmp/nginx.log" -p "$tmp" -c "$tmp/nginx.conf" & nginx=$!; pids+=($nginx)
-[ "${ABUSE:-}" != 1 ] || ulimit -n 4096 # so that abuse meets a bound
 "$tmp/fairlead" run --proxy-mode userspace --userspace-addresses loopback --manifests "$tmp/manifests" --hostname-override bench \
   --healthz-bind-address 127.0.0.1:19033 --metrics-bind-address 127.0.0.1:19034 > "$tmp/fairlead.log" 2>&1 & fairlead=$!; pids+=($fairlead)
 for at in 127.0.0.1:19001 127.0.0.1:19002 127.0.0.1:19011 127.0.0.1:19021 127.96.0.30:19031 127.96.0.30:19032; do
   for _ in $(seq 300); do (: < "/dev/tcp/${at%:*}/${at#*:}") 2>/dev/null && continue 2; sleep 0.1; done
   echo "run.sh: nobody listens at $at" >&2; cat "$tmp"/*.log >&2; exit 1
 done
-if [ "${ABUSE:-}" = 1 ]; then
-  "$tmp/bench" -abuse "$fairlead,127.96.0.31:19051,127.96.0.32:19052,127.96.0.33:19053,127.96.0.34:19054" -for "${FOR:-5s}" -rounds "${ROUNDS:-3}" -generators "${GENERATORS:-4}" -nice "${NICE:-10}" -holders "${HOLDERS:-2000}"
-  curl -s 127.0.0.1:19034/metrics | grep -E '^fairlead_userspace_(accepted|refused|retries|stalled|turned_away)'
-  exit
-fi
 out=${OUT:-$root/bench/results/userspace.json}
 mkdir -p "$(dirname "$out")"
 "$tmp/bench" -for "${FOR:-2s}" -rounds "${ROUNDS:-3}" -workers "${WORKERS:-16}" -streams "${STREAMS:-4}" -only "${ONLY:-}" -out "$out" \
