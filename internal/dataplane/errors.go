@@ -16,6 +16,9 @@ var (
 	// ErrConflict: somebody else wrote since we last looked, or what we believe is
 	// wrong; nothing was applied. Load, then apply the new difference.
 	ErrConflict = errors.New("kernel state changed under us")
+	// ErrInPart: with an InvalidError, that what comes before the refused object in the
+	// batch has been written all the same. The engine loads before it writes again.
+	ErrInPart = errors.New("written in part")
 	// ErrInterrupted: a dump was not consistent; load again.
 	ErrInterrupted = errors.New("dump interrupted by a concurrent change")
 	// ErrUnsupported: this kernel or host cannot do it. From Probe it ends the
@@ -27,7 +30,7 @@ var (
 )
 
 // InvalidError says that the kernel refused these objects, for what they are,
-// and therefore the whole batch. The engine puts their owners aside
+// and therefore the whole batch (but see ErrInPart). The engine puts their owners aside
 // (quarantine) and goes on with the rest. An object that was to be deleted is named
 // if something that stays leads to it: the engine keeps it, if it holds anything in
 // quarantine. An error that is both an InvalidError
@@ -69,5 +72,8 @@ func (e *RebuildError) Error() string {
 func NothingDone(err error) bool {
 	var invalid *InvalidError
 	var rebuild *RebuildError
+	if errors.Is(err, ErrInPart) {
+		return false
+	}
 	return errors.As(err, &invalid) || errors.As(err, &rebuild) || errors.Is(err, ErrConflict) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNotOurs)
 }

@@ -19,38 +19,40 @@ const (
 type happening uint8
 
 const (
-	readWell     happening = iota // a Load succeeded
-	readBroken                    // a Load succeeded, and families must be made anew
-	readFailed                    // a Load failed for good
-	gaveWay                       // a Load ended for a change that had come
-	auditDue                      // it is time to compare
-	auditOverdue                  // it has been for long: it gives way no more
-	writeUnsure                   // a write failed, and its outcome is unknown
-	writeTooBig                   // a write was refused: families must be made anew
-	conflict                      // a write was refused: the picture is wrong
-	changed                       // the driver says that somebody wrote, or cannot say
-	unchanged                     // the driver says that nobody did
-	failedOften                   // several turns in a row failed
-	distrusted                    // many did: make everything anew
-	rebuilt                       // the last family that must be was made anew
+	readWell      happening = iota // a Load succeeded
+	readBroken                     // a Load succeeded, and families must be made anew
+	readFailed                     // a Load failed for good
+	gaveWay                        // a Load ended for a change that had come
+	auditDue                       // it is time to compare
+	auditOverdue                   // it has been for long: it gives way no more
+	writeUnsure                    // a write failed, and its outcome is unknown
+	writtenInPart                  // a write was refused, and its beginning was done
+	writeTooBig                    // a write was refused: families must be made anew
+	conflict                       // a write was refused: the picture is wrong
+	changed                        // the driver says that somebody wrote, or cannot say
+	unchanged                      // the driver says that nobody did
+	failedOften                    // several turns in a row failed
+	distrusted                     // many did: make everything anew
+	rebuilt                        // the last family that must be was made anew
 	numHappenings
 )
 
 // after is the belief once something has happened. What is not named changes nothing.
 func (b belief) after(h happening) belief {
 	next, known := map[happening]map[belief]belief{
-		readFailed:   {due: foreign},
-		gaveWay:      {due: believed},
-		auditDue:     {believed: due},
-		auditOverdue: {believed: foreign},
-		writeUnsure:  {believed: doubtful, due: mistaken, broken: mistaken},
-		writeTooBig:  {believed: broken},
-		conflict:     {believed: foreign, due: foreign, doubtful: foreign, broken: foreign},
-		changed:      {believed: foreign, due: foreign, doubtful: mistaken, broken: foreign},
-		unchanged:    {doubtful: believed},
-		failedOften:  {believed: mistaken, due: mistaken, doubtful: mistaken, broken: mistaken},
-		distrusted:   {believed: broken},
-		rebuilt:      {broken: believed},
+		readFailed:    {due: foreign},
+		gaveWay:       {due: believed},
+		auditDue:      {believed: due},
+		auditOverdue:  {believed: foreign},
+		writeUnsure:   {believed: doubtful, due: mistaken, broken: mistaken},
+		writtenInPart: {believed: mistaken, due: mistaken, doubtful: mistaken, broken: mistaken},
+		writeTooBig:   {believed: broken},
+		conflict:      {believed: foreign, due: foreign, doubtful: foreign, broken: foreign},
+		changed:       {believed: foreign, due: foreign, doubtful: mistaken, broken: foreign},
+		unchanged:     {doubtful: believed},
+		failedOften:   {believed: mistaken, due: mistaken, doubtful: mistaken, broken: mistaken},
+		distrusted:    {believed: broken},
+		rebuilt:       {broken: believed},
 	}[h][b]
 	switch {
 	case h == readWell:

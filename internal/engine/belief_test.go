@@ -7,20 +7,21 @@ func TestBelief(t *testing.T) {
 	const same = numBeliefs
 	table := [numHappenings][numBeliefs]belief{
 		//             unknown   believed  due       doubtful  mistaken  foreign   broken
-		readWell:     {believed, believed, believed, believed, believed, believed, believed},
-		readBroken:   {broken, broken, broken, broken, broken, broken, broken},
-		readFailed:   {same, same, foreign, same, same, same, same},
-		gaveWay:      {same, same, believed, same, same, same, same},
-		auditDue:     {same, due, same, same, same, same, same},
-		auditOverdue: {same, foreign, same, same, same, same, same},
-		writeUnsure:  {same, doubtful, mistaken, same, same, same, mistaken},
-		writeTooBig:  {same, broken, same, same, same, same, same},
-		conflict:     {same, foreign, foreign, foreign, same, same, foreign},
-		changed:      {same, foreign, foreign, mistaken, same, same, foreign},
-		unchanged:    {same, same, same, believed, same, same, same},
-		failedOften:  {same, mistaken, mistaken, mistaken, same, same, mistaken},
-		distrusted:   {same, broken, same, same, same, same, same},
-		rebuilt:      {same, same, same, same, same, same, believed},
+		readWell:      {believed, believed, believed, believed, believed, believed, believed},
+		readBroken:    {broken, broken, broken, broken, broken, broken, broken},
+		readFailed:    {same, same, foreign, same, same, same, same},
+		gaveWay:       {same, same, believed, same, same, same, same},
+		auditDue:      {same, due, same, same, same, same, same},
+		auditOverdue:  {same, foreign, same, same, same, same, same},
+		writeUnsure:   {same, doubtful, mistaken, same, same, same, mistaken},
+		writtenInPart: {same, mistaken, mistaken, mistaken, same, same, mistaken},
+		writeTooBig:   {same, broken, same, same, same, same, same},
+		conflict:      {same, foreign, foreign, foreign, same, same, foreign},
+		changed:       {same, foreign, foreign, mistaken, same, same, foreign},
+		unchanged:     {same, same, same, believed, same, same, same},
+		failedOften:   {same, mistaken, mistaken, mistaken, same, same, mistaken},
+		distrusted:    {same, broken, same, same, same, same, same},
+		rebuilt:       {same, same, same, same, same, same, believed},
 	}
 	for h := range numHappenings {
 		for b := range numBeliefs {

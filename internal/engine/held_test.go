@@ -96,3 +96,36 @@ func TestHeldThatCannotBePutBackIsGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// A driver that cannot write all at once is refused one object and has written others before it: the Service is put aside, the rest goes in, and
+// what is read again is our own writing, not somebody else's.
+func TestWrittenInPartIsNobodyElsesDoing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), nil)
+		b.drv.fail = func(batch dataplane.Batch) error {
+			for _, op := range batch.Ops {
+				if op.Key == vip(1) && op.Want != "" {
+					return errors.Join(&dataplane.InvalidError{Keys: []dataplane.Key{op.Key}, Err: errors.New("ENOENT")}, dataplane.ErrInPart)
+				}
+				if op.Want != "" {
+					b.drv.kernel[op.Key] = op.Want
+				}
+			}
+			return nil
+		}
+		run(t, b, func() {
+			b.put(svcEvent(0, 80), svcEvent(1, 80), svcEvent(2, 80), synced)
+			synctest.Wait()
+			time.Sleep(time.Hour) // virtual time (synctest): it is tried again, and refused
+			synctest.Wait()
+			if k := b.drv.snapshot(); k[vip(0)] == "" || k[vip(1)] != "" || k[vip(2)] == "" || b.last().Held != 1 {
+				t.Errorf("in the kernel: %v; told: %+v", k, b.last())
+			}
+			for _, turn := range b.turns() {
+				if turn.Err != nil || len(turn.Drift) > 0 || turn.Conflicts > 0 {
+					t.Errorf("a turn tells of an error %v, of others' changes %v, of %d conflicts", turn.Err, turn.Drift, turn.Conflicts)
+				}
+			}
+		})
+	})
+}

@@ -96,8 +96,11 @@ func (e *Engine) answer(ctx context.Context, err error) (again, aside bool) {
 		return true, false
 	case errors.As(err, &invalid) && (!isConflict || e.written == 0): // else what we believe is to blame, perhaps
 		aside, eased := e.putAside(invalid)
-		if isConflict {
+		switch {
+		case isConflict:
 			e.on(conflict)
+		case errors.Is(err, dataplane.ErrInPart):
+			e.on(writtenInPart)
 		}
 		return aside || eased, aside
 	case isConflict:

@@ -135,8 +135,7 @@ func (w *writer) failed(err error, op *dataplane.Op) error {
 	w.d.unsure = true
 	for _, e := range [...]unix.Errno{unix.ENOENT, unix.EINVAL, unix.EAFNOSUPPORT} { // what the object is
 		if op.Want != "" && errors.Is(err, e) {
-			// What was written before it, only a Load can tell.
-			return errors.Join(&dataplane.InvalidError{Keys: []dataplane.Key{op.Key}, Err: err}, dataplane.ErrConflict)
+			return errors.Join(&dataplane.InvalidError{Keys: []dataplane.Key{op.Key}, Err: err}, dataplane.ErrInPart)
 		}
 	}
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) {
