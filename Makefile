@@ -43,8 +43,8 @@ test: deps build ## every test: unit, property, real kernel, real API server, st
 	@bash scripts/test.sh
 
 .PHONY: test-vm
-test-vm: ## only the tests under stock kernels 6.1 and 6.12: [RUN=regexp of lines in test/vm/tests.txt] [COUNT=10]
-	@RUN="$(RUN)" COUNT="$(COUNT)" bash test/vm/tests.sh
+test-vm: ## only the tests under stock kernels 6.1 and 6.12: [RUN=regexp of lines in test/vm/tests.txt] [PART=/sub-test] [COUNT=10]
+	@RUN="$(RUN)" PART="$(PART)" COUNT="$(COUNT)" bash test/vm/tests.sh
 
 .PHONY: conformance
 conformance: lab ## the scenario kit: MODE=nftables [SUBJECT=kube-proxy] [RUN=regexp] [KERNEL=6.1|6.12]

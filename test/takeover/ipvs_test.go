@@ -13,12 +13,14 @@ func needIPVS(t *testing.T) {
 	}
 }
 
-// TestMigrateIPVS has a running agent go to ipvs mode from each other mode and back. In an emulated machine that takes five minutes and more,
-// so it runs when it is asked for: FAIRLEAD_VM_FULL=1 RUN=TestMigrateIPVS make test-vm.
+// TestMigrateIPVS has a running agent go from each other mode to ipvs mode and back. In an emulated machine each takes minutes, so it runs when
+// it is asked for: FAIRLEAD_VM_FULL=1 RUN=TestMigrateIPVS make test-vm, with PART=/iptables-nft for one of them.
 func TestMigrateIPVS(t *testing.T) {
 	if os.Getenv("FAIRLEAD_VM_FULL") == "" {
 		t.Skip("takes minutes in an emulated machine: FAIRLEAD_VM_FULL=1 RUN=TestMigrateIPVS make test-vm") // it would be a fifth of make test
 	}
 	needIPVS(t)
-	migrating(t, newLab(t), []string{"ipvs", "iptables-nft", "ipvs", "iptables-legacy", "ipvs", "nftables"})
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) { migrating(t, newLab(t), mode, []string{"ipvs", mode}) })
+	}
 }

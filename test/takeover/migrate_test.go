@@ -15,17 +15,17 @@ import (
 
 // TestMigrate has a running agent change its mode while clients ask.
 func TestMigrate(t *testing.T) {
-	migrating(t, newLab(t), []string{"iptables-nft", "iptables-legacy", "nftables", "iptables-legacy", "iptables-nft", "nftables"})
+	migrating(t, newLab(t), "nftables", []string{"iptables-nft", "iptables-legacy", "nftables", "iptables-legacy", "iptables-nft", "nftables"})
 }
 
-// migrating starts an agent in nftables mode and takes it from mode to mode: no request is lost, streams live until the end, nothing of the
+// migrating starts an agent in a mode and takes it from mode to mode: no request is lost, streams live until the end, nothing of the
 // old mode is left.
-func migrating(t *testing.T, lab *netlab.Lab, walk []string) {
+func migrating(t *testing.T, lab *netlab.Lab, from string, walk []string) {
 	t.Setenv("TMPDIR", t.TempDir())
 	bin, node := binary(t), lab.Node()
 	warmUp(t, node, bin)
 	found := listing(t, node)
-	agent := start(t, bin, kit.Setup{Lab: lab, Mode: "nftables", Flags: []string{"--ipvs-udp-timeout", "20s", "--ipvs-tcpfin-timeout", "5s"},
+	agent := start(t, bin, kit.Setup{Lab: lab, Mode: from, Flags: []string{"--ipvs-udp-timeout", "20s", "--ipvs-tcpfin-timeout", "5s"},
 		Files: []kit.File{{Name: "web.yaml", Data: serving(1)}}})
 	tr := takeover.Start(t, lab.Client())
 	for i, mode := range walk {

@@ -178,10 +178,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Eventually waits until f succeeds, a minute at most on a usual machine.
+// Eventually waits until f succeeds, a minute at most on a usual machine. It looks often at first, and more seldom later.
 func Eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	limit := patience.Of(time.Minute)
+	limit, pause := patience.Of(time.Minute), 20*time.Millisecond
 	for end := time.Now().Add(limit); ; {
 		err := f()
 		if err == nil {
@@ -190,7 +190,8 @@ func Eventually(t *testing.T, what string, f func() error) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within %s: %v", what, limit, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(patience.Pause(pause))
+		pause = min(2*pause, 200*time.Millisecond)
 	}
 }
 

@@ -2,6 +2,9 @@
 # guest.sh PLAN OUT COUNT: runs inside the test kernel each line of the plan (test binary, package, its folder, regular expression), in the
 # package's folder as go test does. What they print goes to files in OUT, because the console is slow.
 here=$PWD
+. test/vm/memory.sh
+[ -z "${FAIRLEAD_BIN:-}" ] || in_memory "$FAIRLEAD_BIN" || exit 125
+[ -z "${FAIRLEAD_VM_FULL:-}" ] || in_memory "$FAIRLEAD_CACHE/bin/kube-proxy" || exit 125
 minutes=60 # for one run of one line: ends what hangs, also on a busy host
 failed=0
 i=0

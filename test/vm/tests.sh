@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # tests.sh [KERNEL...]: runs the tests of test/vm/tests.txt under stock kernels (no argument: 6.1 and 6.12), each in an emulated machine of its
-# own, side by side. Environment: RUN (only lines that match this regular expression), COUNT (how often each test, default 1), LIMIT (ends a
-# machine, default 60m). What the tests print ends up as bin/vm/KERNEL/*.out, for bin/summary to read.
+# own, side by side. Environment: RUN (only lines that match this regular expression), PART (what to add to their own, as in PART=/nftables),
+# COUNT (how often each test, default 1), LIMIT (ends a machine, default 60m). What the tests print ends up as bin/vm/KERNEL/*.out, for
+# bin/summary to read.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 go=${GO:-go}
@@ -20,7 +21,7 @@ while read -r package _; do
 	[ -e "$binary" ] || "$go" test -c -trimpath -o "$binary" "$package" || exit 1
 	echo "$binary $("$go" list "$package")"
 done <"$out/list" >"$out/built" || exit 1
-paste -d' ' "$out/built" "$out/list" >"$out/plan"
+paste -d' ' "$out/built" "$out/list" | sed "s#\$#${PART:-}#" >"$out/plan"
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null' EXIT
 for kernel; do
