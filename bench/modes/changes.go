@@ -14,7 +14,7 @@ import (
 // changed is what a running subject in ipvs mode takes of CPU time, in milliseconds.
 type changed struct {
 	One     spread  // of one endpoint that takes another's place
-	Idle    float64 // of as long a wait without a change, taken off above
+	Idle    float64 // of as long a wait without a change, the median of those before each change; taken off above
 	Restart float64 // of a new process on what the last one left, until it is quiet
 	// Written is how many objects that process wrote, by its own account; kube-proxy keeps none.
 	Written *float64 `json:",omitempty"`
@@ -38,21 +38,33 @@ func (s *subject) quiet() time.Duration {
 
 // measureChanges measures single changes and a restart. The subject runs, and is quiet.
 func (o *options) measureChanges(s *subject, c *cluster) (*changed, error) {
-	r := &changed{Idle: ms(s.quiet())}
-	var took []float64
+	r := &changed{}
+	s.quiet() // what is left to do after a sync is no idling
+	var took, idle []float64
 	for i := range o.changes {
+		idle = append(idle, ms(s.quiet()))
 		k := large + i*(c.services-large)/o.changes
 		other := netip.MustParseAddr(endpointIP(large*largeEach + 100_000 + i))
 		moved := slice(k, 0, large*largeEach+(k-large)*c.each, c.each)
 		moved.Endpoints[0].Addresses[0] = other.String()
+		before := s.used()
 		c.api.Put("endpointslices", moved)
-		took = append(took, ms(s.quiet())-r.Idle)
 		b := other.As4()
-		if n, err := command("node", "grep", "-c", strings.ToUpper(hex.EncodeToString(b[:])), "/proc/net/ip_vs").Output(); err != nil {
-			return nil, fmt.Errorf("change %d: %s is not in the kernel: %w %s", i, other, err, n)
+		if err := untilServers("grep", strings.ToUpper(hex.EncodeToString(b[:])), true); err != nil {
+			return nil, fmt.Errorf("change %d: %s is not in the kernel: %w", i, other, err)
 		}
+		s.quiet()
+		took = append(took, ms(s.used()-before))
+	}
+	r.Idle = newSpread(idle).Median
+	for i := range took {
+		took[i] -= r.Idle
 	}
 	r.One = newSpread(took)
+	// What the last changes took away goes by and by. A restart meanwhile would count as its own the writes that end it.
+	if err := untilServers("awk", `$1 == "->" && $4 == "0"`, false); err != nil {
+		return nil, fmt.Errorf("real servers without weight: %w", err)
+	}
 	s.stop()
 	if err := s.start(); err != nil {
 		return nil, err
@@ -75,6 +87,19 @@ func (o *options) measureChanges(s *subject, c *cluster) (*changed, error) {
 		}
 	}
 	return r, nil
+}
+
+// untilServers waits until a program finds something, or nothing, in the kernel's list of virtual and real servers.
+func untilServers(program, pattern string, some bool) error {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(500 * time.Millisecond) {
+		found, err := command("node", program, pattern, "/proc/net/ip_vs").Output()
+		switch {
+		case (len(found) > 0) == some:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("not within a minute: %v %s", err, found)
+		}
+	}
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
