@@ -16,8 +16,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -97,6 +99,7 @@ func (t *tally) see(ev event) {
 		}
 		t.skipped++
 		reason := strings.Join(t.outputs[key], "")
+		delete(t.outputs, key)
 		fmt.Fprintf(t.out, "SKIP  %s\n%s", key, reason)
 		if strings.Contains(reason, owedFor) {
 			t.names.owed = append(t.names.owed, key)
@@ -105,6 +108,21 @@ func (t *tally) see(ev event) {
 		t.failed++
 		t.count(ev)
 		fmt.Fprintf(t.out, "FAIL  %s %.1fs\n%s", key, ev.Elapsed, strings.Join(t.outputs[key], ""))
+		delete(t.outputs, key)
+		if ev.Test == "" {
+			t.cutShort(ev.Package)
+		}
+	}
+}
+
+// cutShort prints what those tests of a package said that never ended: a package that crashes or
+// runs into its time limit prints the goroutines as output of the test that was running.
+func (t *tally) cutShort(pkg string) {
+	for _, key := range slices.Sorted(maps.Keys(t.outputs)) {
+		if name, ours := strings.CutPrefix(key, pkg+" "); ours && name != "" {
+			fmt.Fprintf(t.out, "CUT   %s\n%s", key, strings.Join(t.outputs[key], ""))
+			delete(t.outputs, key)
+		}
 	}
 }
 

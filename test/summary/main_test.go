@@ -31,3 +31,23 @@ func TestLists(t *testing.T) {
 		}
 	}
 }
+
+// TestCutShort: a package that ran into its limit has no result for the test that hung, and what
+// that test said, with the goroutines, is the only trace of the cause.
+func TestCutShort(t *testing.T) {
+	in := `{"Action":"output","Package":"p","Test":"TestA","Output":"fine\n"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"panic: test timed out\n"}
+{"Action":"output","Package":"p2","Test":"TestC","Output":"runs still\n"}
+{"Action":"output","Package":"p","Output":"FAIL p\n"}
+{"Action":"fail","Package":"p"}
+`
+	var out strings.Builder
+	tl := &tally{out: &out, outputs: map[string][]string{}}
+	if err := tl.read(strings.NewReader(in)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "FAIL  p  0.0s\nFAIL p\nCUT   p TestB\npanic: test timed out\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
