@@ -106,7 +106,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*
 	}
 	a.follow = newFollower(a)
 	a.engine = engine.New(engine.Params{
-		Driver: a.driver, Families: a.caps.Families, Mailbox: a.mail, View: viewInputs(cfg), NodeName: cfg.NodeName,
+		Driver: a.driver, Families: a.caps.Families, Mailbox: a.mail, View: a.viewInputs(), NodeName: cfg.NodeName,
 		Sources: sources, MinSync: cfg.MinSyncPeriod, Audit: auditPeriod(cfg), Log: log.Logger, OnTurn: a.follow.turn, BeforeWrite: a.follow.aboutToWrite,
 		ChunkOps: a.caps.ChunkOps, Pace: a.caps.Pace, MaxBackends: a.caps.MaxBackends, Inert: a.caps.Inert, Unsupported: a.caps.Unsupported, OneList: a.caps.OneList,
 	})

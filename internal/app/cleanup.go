@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dns/intercept"
 	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
+	"github.com/fairlead/fairlead/internal/relay"
 	"github.com/fairlead/fairlead/internal/takeover"
 )
 
@@ -93,7 +94,7 @@ func Cleanup(ctx context.Context, log *slog.Logger) error {
 	routes, err := cleanupRoutes()
 	if routes > 0 {
 		found = true
-		log.Info("removed", "what", fmt.Sprintf("%d local routes of userspace mode", routes))
+		log.Info("removed", "what", fmt.Sprintf("%d local routes and rules of userspace mode", routes))
 	}
 	problems = append(problems, err)
 	addrs, err := intercept.RemoveAddrs()
@@ -113,7 +114,13 @@ func cleanupRoutes() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return userspace.CleanRoutes(routes)
+	n, err := userspace.CleanRoutes(routes)
+	returns, e := link.OpenReturns(relay.FirstSourcePort, relay.LastSourcePort)
+	if e != nil {
+		return n, errors.Join(err, e)
+	}
+	rules, e := returns.Remove()
+	return n + rules, errors.Join(err, e)
 }
 
 // cleaning removes all that an owner has. last says that no other proxy is here.

@@ -79,6 +79,15 @@ func (a *agent) reportWatch(ctx context.Context, s *k8s.Source) error {
 	}
 }
 
+// viewInputs is what the configuration says about the node, and what was found out.
+func (a *agent) viewInputs() policy.ViewInputs {
+	in := viewInputs(a.cfg)
+	if a.rootless != nil {
+		in.NoSource = a.rootless.noSource
+	}
+	return in
+}
+
 // viewInputs is what the configuration says about the node.
 func viewInputs(cfg *config.Config) policy.ViewInputs {
 	iface := cfg.DetectLocal.Bridge

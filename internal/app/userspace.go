@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fairlead/fairlead/internal/addressplan"
 	"github.com/fairlead/fairlead/internal/config"
@@ -33,6 +35,8 @@ type rootless struct {
 	heir   bool          // it goes on in the place of an agent that runs
 	begun  chan struct{} // closed when it listens, and nobody else does any more
 	given  *handover.Given
+
+	noSource string // why no client's address can be kept; "" if it can
 }
 
 func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
@@ -44,6 +48,8 @@ func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
 		return opened{}, err
 	}
 	p.Notes = notes(p.Plan, cfg)
+	s := keepSources(p.Routes)
+	p.Returns, p.Sources, p.ReturnLinger, r.noSource = s.returns, s.families, cmp.Or(cfg.Userspace.EndpointGrace, 24*time.Hour), s.why
 	p.Relay = relay.New(relay.Params{MostOfOne: 2 * cfg.Userspace.ServiceConnections, EndGone: cfg.ResetGoneEndpoints,
 		EndpointGrace: cfg.Userspace.EndpointGrace, Log: log})
 	r.plan, r.relay, r.driver = p.Plan, p.Relay, userspace.New(p)

@@ -33,6 +33,7 @@ func (c *relayCollector) rows() []relayRow {
 		{"fairlead_userspace_endpoint_gone_total", "Connections ended because their endpoint exists no longer: at the grace, or at once with --reset-gone-endpoints.", counter, float64(n.Gone), ""},
 		{"fairlead_userspace_bytes_total", "Bytes carried over TCP connections.", counter, float64(n.Bytes), ""},
 		{"fairlead_userspace_datagrams_lost_total", "Datagrams that were not carried.", counter, float64(n.Lost), ""},
+		{"fairlead_userspace_source_lost_total", "Connections and UDP clients whose address the endpoint was to see (fairlead.dev/source-address) and could not.", counter, float64(n.SourceLost), ""},
 	}
 }
 

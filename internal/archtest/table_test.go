@@ -107,7 +107,7 @@ func planeRows() []row {
 		plane("offload", "kernel/nft"),
 		plane("iptables", "kernel/iptables", "kernel/nfacct"),
 		plane("ipvs", "kernel/ipvs", "kernel/nft"),
-		plane("userspace", "relay", "addressplan", "handover"),
+		plane("userspace", "relay", "addressplan", "handover", "kernel/link"),
 		{pkg: "internal/relay", internal: []string{"model"}, outside: []string{"golang.org/x/sys/unix"},
 			why: "the relay carries bytes and decides nothing but which of the given endpoints is next"},
 		{pkg: "internal/addressplan", internal: []string{"model"}, pure: true,

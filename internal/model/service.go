@@ -82,6 +82,8 @@ type Relaying struct {
 	ProxyProtocol  bool          // fairlead.dev/proxy-protocol: v2
 	EndpointGrace  time.Duration // fairlead.dev/endpoint-grace; 0 = the agent's, -1 = for ever
 	MaxConnections int           // fairlead.dev/max-connections; 0 = not set
+	// KeepSource: endpoints see the client's address (fairlead.dev/source-address: client).
+	KeepSource bool
 }
 
 // MaxWeight is the largest weight of an endpoint (fairlead.dev/weights).

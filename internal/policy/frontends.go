@@ -36,6 +36,9 @@ type Self struct {
 	// Relayed: this node's data plane carries connections itself, as only that of
 	// userspace mode does. Set once.
 	Relayed bool
+	// NoSource says why that data plane cannot keep the clients' addresses; "" if it can.
+	// Set once.
+	NoSource string
 }
 
 // Result is the whole decision for one Service.
@@ -68,9 +71,7 @@ func Frontends(in Inputs) Result {
 	}
 	ranges, problems := portRanges(svc)
 	res.Problems = append(res.Problems, problems...)
-	if !in.Node.Relayed {
-		res.Problems = append(res.Problems, needRelay(svc)...)
-	}
+	res.Problems = append(res.Problems, unfulfilled(svc, &in.Node)...)
 	if in.scratch == nil {
 		in.scratch = &scratch{}
 	}
@@ -201,6 +202,7 @@ func (in *Inputs) add(res *Result, f model.Frontend, ch *choice) {
 	f.Service, f.ConsistentHash, f.IPVSScheduler, f.Offload = svc.Key, svc.Extras.ConsistentHash, svc.Extras.IPVSScheduler, svc.Extras.Offload
 	if in.Node.Relayed {
 		f.Relay = svc.Extras.Relay
+		f.Relay.KeepSource = f.Relay.KeepSource && in.Node.NoSource == ""
 	}
 	if f.Key.Range() { // by hash, a client has one endpoint for all its ports
 		f.ConsistentHash = f.ConsistentHash || svc.AffinityTimeout > 0

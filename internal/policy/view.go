@@ -22,6 +22,7 @@ type ViewInputs struct {
 	BindAddress     netip.Addr // overrides the node IP of its family unless unspecified
 	NoExternalIPs   bool       // see Self
 	Relayed         bool       // see Self
+	NoSource        string     // see Self
 
 	// From the outside world.
 	Node  *model.Node // nil if unknown

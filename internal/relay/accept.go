@@ -19,7 +19,7 @@ func (l *Listener) listenTCP(f *os.File) (fd int, err error) {
 	if f != nil {
 		fd, err = l.takeOver(f)
 	} else {
-		fd, err = l.bind()
+		fd, err = bindStream(l.at, l.ready)
 	}
 	if err != nil {
 		return -1, fmt.Errorf("listen at %s: %w", l.at, err)
@@ -30,9 +30,10 @@ func (l *Listener) listenTCP(f *os.File) (fd int, err error) {
 	return fd, nil
 }
 
-func (l *Listener) bind() (int, error) {
+// bindStream listens at an address; ready does what the socket needs before it is bound.
+func bindStream(at netip.AddrPort, ready func(fd int) error) (int, error) {
 	family := unix.AF_INET
-	if l.at.Addr().Is6() {
+	if at.Addr().Is6() {
 		family = unix.AF_INET6
 	}
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -48,8 +49,8 @@ func (l *Listener) bind() (int, error) {
 			}
 			return unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 1)
 		},
-		func() error { return l.ready(fd) },
-		func() error { return os.NewSyscallError("bind", unix.Bind(fd, sockaddr(l.at))) },
+		func() error { return ready(fd) },
+		func() error { return os.NewSyscallError("bind", unix.Bind(fd, sockaddr(at))) },
 		func() error { return os.NewSyscallError("listen", unix.Listen(fd, most)) },
 	}
 	for _, step := range steps {

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // counts are what has happened; see Counts.
 type counts struct {
-	open, moving, flows, accepted, retried, refused, overService, overProcess, stalled, gone, bytes, lost atomic.Int64
+	open, moving, flows, accepted, retried, refused, overService, overProcess, stalled, gone, bytes, lost, sourceLost atomic.Int64
 }
 
 // Counts are what a Relay has done and holds.
@@ -21,6 +21,7 @@ type Counts struct {
 	Gone        int64 // ended because their endpoint exists no longer
 	Bytes       int64 // carried over TCP connections
 	Lost        int64 // datagrams that were not carried
+	SourceLost  int64 // connections and UDP clients whose address was to be kept and could not
 }
 
 // Counts reads the counters; any goroutine may call it.
@@ -28,7 +29,7 @@ func (r *Relay) Counts() Counts {
 	c := &r.counts
 	return Counts{Connections: c.open.Load(), Moving: c.moving.Load(), Flows: c.flows.Load(), Accepted: c.accepted.Load(), Retried: c.retried.Load(),
 		Refused: c.refused.Load(), OverService: c.overService.Load(), OverProcess: c.overProcess.Load(), Stalled: c.stalled.Load(), Gone: c.gone.Load(),
-		Bytes: c.bytes.Load(), Lost: c.lost.Load()}
+		Bytes: c.bytes.Load(), Lost: c.lost.Load(), SourceLost: c.sourceLost.Load()}
 }
 
 // turnedAway counts and reports a connection that the budget refused.

@@ -110,13 +110,19 @@ func (l *Listener) prepare(_, _ string, c syscall.RawConn) error {
 // ready does what a socket needs before it is bound: no client that the filter keeps out
 // gets in between.
 func (l *Listener) ready(fd int) error {
-	// An IPv6 address that only a local route brings here is bound as a foreign one is.
-	if l.at.Addr().Is6() {
-		if err := unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1); err != nil {
-			return os.NewSyscallError("setsockopt", err)
-		}
+	if err := freeBind(fd, l.at.Addr()); err != nil {
+		return err
 	}
 	return attach(uintptr(fd), l.program())
+}
+
+// freeBind lets a socket be bound to an IPv6 address that only a local route brings here:
+// that is bound as a foreign one is.
+func freeBind(fd int, at netip.Addr) error {
+	if !at.Is6() {
+		return nil
+	}
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1))
 }
 
 // program is the filter that the Target asks for; nil for none.

@@ -26,6 +26,7 @@ type Target struct {
 	conns     map[netip.AddrPort]map[*conn]struct{} // by endpoint
 	ending    map[netip.AddrPort]*ending            // of endpoints that exist no longer
 	listeners map[*Listener]struct{}
+	astray    map[astray]time.Time // until when their clients' addresses are not kept
 }
 
 // stuck is a client's endpoint under session affinity.
@@ -72,7 +73,7 @@ func (p *pool) first(client netip.Addr) int {
 
 // Target makes a Target for a Frontend.
 func (r *Relay) Target(f model.Frontend) *Target {
-	t := &Target{r: r, stuck: map[netip.Addr]stuck{}, conns: map[netip.AddrPort]map[*conn]struct{}{}, ending: map[netip.AddrPort]*ending{}, listeners: map[*Listener]struct{}{}}
+	t := &Target{r: r, stuck: map[netip.Addr]stuck{}, conns: map[netip.AddrPort]map[*conn]struct{}{}, ending: map[netip.AddrPort]*ending{}, astray: map[astray]time.Time{}, listeners: map[*Listener]struct{}{}}
 	t.take(f)
 	return t
 }

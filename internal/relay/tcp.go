@@ -25,7 +25,10 @@ type dialing struct {
 	v     visit
 	from  netip.AddrPort
 	tries int
-	until time.Duration // for the one that is asked now
+	until time.Duration  // for the one that is asked now
+	kept  bool           // that one is asked in the client's name
+	plain netip.AddrPort // is asked without, for it has not answered
+	again bool           // that is next
 	last  error
 }
 
@@ -68,10 +71,14 @@ func (w *worker) welcome(l *Listener, fd int, from netip.AddrPort) {
 func (c *conn) dial() {
 	d := c.call
 	for d.tries < dialTries {
-		at, ok := c.t.pick(&d.v, time.Now())
+		at, ok := d.plain, d.again
+		if !ok {
+			at, ok = c.t.pick(&d.v, time.Now())
+		}
 		if !ok {
 			break
 		}
+		d.again = false
 		d.tries++
 		c.at = at
 		err := c.connect()
@@ -85,18 +92,21 @@ func (c *conn) dial() {
 
 // connect begins to connect to the endpoint; its socket tells how that ends.
 func (c *conn) connect() error {
-	family := unix.AF_INET
-	if c.at.Addr().Is6() {
-		family = unix.AF_INET6
+	d := c.call
+	client := netip.Addr{}
+	if c.at != d.plain {
+		client = c.t.source(d.v.client, d.v.at, c.at)
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, err := streamFor(client, c.at)
+	if err != nil && client.IsValid() {
+		c.t.noSource(err)
+		client = netip.Addr{}
+		fd, err = streamFor(client, c.at)
+	}
 	if err != nil {
-		return os.NewSyscallError("socket", err)
+		return err
 	}
-	c.server = side{fd: fd}
-	if err := unix.Connect(fd, sockaddr(c.at)); err != nil && err != unix.EINPROGRESS && err != unix.EINTR {
-		return os.NewSyscallError("connect", err)
-	}
+	c.server, d.kept = side{fd: fd}, client.IsValid()
 	c.call.until = c.w.now + c.w.r.limits.dial
 	c.w.by(c, c.call.until)
 	return c.w.follow(c, &c.server)
@@ -109,8 +119,13 @@ func (c *conn) missed(err error) {
 		c.server.fd = -1
 	}
 	c.w.r.counts.retried.Add(1)
-	c.call.last = err
-	c.call.v.failed = append(c.call.v.failed, c.at)
+	d := c.call
+	d.last = err
+	if d.kept && err == os.ErrDeadlineExceeded { // it, or the way back
+		d.kept, d.plain, d.again = false, c.at, true
+		return
+	}
+	d.v.failed = append(d.v.failed, c.at)
 }
 
 // refuse tells a client that nobody takes it.
@@ -146,6 +161,9 @@ func (c *conn) answered(err error) {
 		c.missed(err)
 		c.dial()
 		return
+	}
+	if c.at == c.call.plain {
+		c.t.strayed(c.call.v.client, c.at)
 	}
 	c.begin()
 }

@@ -137,7 +137,7 @@ func (u *flows) flow(client netip.AddrPort) *flow {
 		u.l.t.turnedAway(err)
 		return nil
 	}
-	c, err := new(net.Dialer).DialContext(u.r.ctx, "udp", at.String())
+	c, err := u.dial(v.client, v.at, at)
 	if err != nil {
 		u.r.budget.give(svc, 1)
 		return nil
@@ -146,6 +146,18 @@ func (u *flows) flow(client netip.AddrPort) *flow {
 	f = &flow{server: c.(*net.UDPConn), at: at, last: now}
 	u.start(client, f, svc)
 	return f
+}
+
+// dial opens a socket towards an endpoint, with the client's address if the Service wants it
+// kept.
+func (u *flows) dial(client, at netip.Addr, endpoint netip.AddrPort) (net.Conn, error) {
+	from := u.l.t.source(client, at, endpoint)
+	c, err := (&net.Dialer{Control: datagramsFor(from)}).DialContext(u.r.ctx, "udp", endpoint.String())
+	if err != nil && from.IsValid() {
+		u.l.t.noSource(err)
+		c, err = new(net.Dialer).DialContext(u.r.ctx, "udp", endpoint.String())
+	}
+	return c, err
 }
 
 // start begins to carry a flow's answers; one descriptor has been taken for it.

@@ -69,6 +69,8 @@ func (d *Driver) do(op *dataplane.Op) error {
 		return d.setWhere(op)
 	case kindRoute:
 		return d.setRoute(op)
+	case kindReturn:
+		return d.setReturn(op)
 	case kindTarget:
 		return d.setTarget(op)
 	case kindSocket:

@@ -2,8 +2,6 @@ package userspace
 
 import (
 	"context"
-	"net/netip"
-	"slices"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
@@ -13,12 +11,9 @@ import (
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var routes []netip.Addr
-	if d.p.Routes != nil {
-		var err error
-		if routes, err = d.p.Routes.List(); err != nil {
-			return err
-		}
+	routes, returned, err := d.inKernel()
+	if err != nil {
+		return err
 	}
 	for i := range want {
 		o := &want[i]
@@ -26,8 +21,8 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 		switch o.Key.Kind {
 		case kindWhere:
 			found = d.where[o.Key.Family]
-		case kindRoute:
-			if slices.ContainsFunc(routes, func(a netip.Addr) bool { return a.String() == o.Key.ID }) {
+		case kindRoute, kindReturn:
+			if _, there := routes[o.Key.ID]; there || returned[o.Key] {
 				found = present
 			}
 		case kindTarget:
@@ -44,4 +39,28 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 		}
 	}
 	return ctx.Err()
+}
+
+// inKernel reads the routes, by address, and the rules for answers.
+func (d *Driver) inKernel() (routes map[string]struct{}, returned map[dataplane.Key]bool, err error) {
+	routes, returned = map[string]struct{}{}, map[dataplane.Key]bool{}
+	if d.p.Routes != nil {
+		list, err := d.p.Routes.List()
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, a := range list {
+			routes[a.String()] = struct{}{}
+		}
+	}
+	if d.p.Returns != nil {
+		list, err := d.p.Returns.List()
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, s := range list {
+			returned[returnKey(s)] = true
+		}
+	}
+	return routes, returned, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/addressplan"
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/relay"
 )
@@ -31,6 +32,12 @@ type Params struct {
 	Relay  *relay.Relay
 	Plan   addressplan.Plan
 	Routes Routes // nil unless Plan.Own
+	// Returns are nil where no client's address can be kept; Sources are the families in
+	// which it can. An endpoint's rule stays ReturnLinger after the last Service is done
+	// with it, for the connections that are left.
+	Returns      Returns
+	Sources      []model.Family
+	ReturnLinger time.Duration
 	// OnBindError is called once for a socket that cannot be opened because of its
 	// address or port, until it can. It is tried again every Retry.
 	OnBindError func(svc model.ServiceKey, err error)
@@ -47,8 +54,9 @@ type Driver struct {
 	where    map[model.Family]string
 	targets  map[string]*target
 	sockets  map[string]*socket
-	routes   map[netip.Addr]struct{} // that are there, as far as we know
-	waits    bool                    // for Begin: no socket is opened before
+	routes   map[netip.Addr]struct{}  // that are there, as far as we know
+	returned map[link.Server]struct{} // whose answers are led here, as far as we know
+	waits    bool                     // for Begin: no socket is opened before
 	legacy   legacy
 	toldFull bool // that no descriptor is left for sockets
 	giving   bool // Pause: nothing may change
@@ -91,7 +99,7 @@ func New(p Params) *Driver {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Driver{p: p, where: map[model.Family]string{}, targets: map[string]*target{}, sockets: map[string]*socket{},
-		routes: map[netip.Addr]struct{}{}}
+		routes: map[netip.Addr]struct{}{}, returned: map[link.Server]struct{}{}}
 }
 
 // Name implements dataplane.Driver.
@@ -101,7 +109,12 @@ func (d *Driver) Name() string { return Name }
 func (d *Driver) Width(dataplane.Key) int { return 0 }
 
 // Linger implements dataplane.Driver.
-func (d *Driver) Linger(dataplane.Key) time.Duration { return 0 }
+func (d *Driver) Linger(k dataplane.Key) time.Duration {
+	if k.Kind == kindReturn {
+		return d.p.ReturnLinger
+	}
+	return 0
+}
 
 // KeyString implements dataplane.Driver.
 func (d *Driver) KeyString(k dataplane.Key) string {
@@ -110,6 +123,8 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 		return "whereabouts " + k.Family.String()
 	case kindRoute:
 		return "local route " + k.ID
+	case kindReturn:
+		return "rule for answers of " + k.ID
 	case kindTarget:
 		return "frontend " + k.ID
 	case kindSocket:
@@ -119,15 +134,18 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 }
 
 // Watch implements dataplane.Driver: of what is ours somebody else can write the routes
-// alone. Besides, it opens those sockets again that wait for their port.
+// and the rules for answers alone. Besides, it opens those sockets again that wait for their port.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer stop()
-	lost := make(chan error, 1) // size 1: nobody may wait for it any more
+	lost := make(chan error, 2) // for two: nobody may wait for them any more
 	if d.p.Routes != nil {
 		watching.Go(func() { lost <- d.p.Routes.Watch(ctx, changed) })
+	}
+	if d.p.Returns != nil {
+		watching.Go(func() { lost <- d.p.Returns.Watch(ctx, changed) })
 	}
 	tick := time.NewTicker(d.p.Retry)
 	defer tick.Stop()

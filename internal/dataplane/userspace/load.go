@@ -23,6 +23,9 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 			emit(dataplane.Key{Kind: kindRoute, Family: model.FamilyOf(a), ID: a.String()}, present)
 		}
 	}
+	if err := d.loadReturns(emit); err != nil {
+		return err
+	}
 	d.held(func(k dataplane.Key, value string) {
 		if ctx.Err() == nil {
 			emit(k, value)
@@ -34,7 +37,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	return ctx.Err()
 }
 
-// held gives all but the routes.
+// held gives all but the routes and the rules for answers.
 func (d *Driver) held(emit func(dataplane.Key, string)) {
 	for f, value := range d.where {
 		emit(dataplane.Key{Kind: kindWhere, Family: f}, value)
@@ -47,10 +50,13 @@ func (d *Driver) held(emit func(dataplane.Key, string)) {
 	}
 }
 
-// Changed implements dataplane.Driver: an Apply has failed, or a route is gone.
+// Changed implements dataplane.Driver: an Apply has failed, or a route or a rule is gone.
 func (d *Driver) Changed(context.Context) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if gone, err := d.returnsGone(); gone || err != nil {
+		return gone, err
+	}
 	if d.broken || len(d.routes) == 0 || d.p.Routes == nil {
 		return d.broken, nil
 	}

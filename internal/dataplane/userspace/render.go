@@ -15,6 +15,7 @@ import (
 const (
 	kindWhere  dataplane.Kind = iota + 2 // whose addresses are whose: relay.Whereabouts of one family
 	kindRoute                            // ID: an address that is local by it
+	kindReturn                           // ID: address, port and protocol of an endpoint whose answers to clients are led here
 	kindTarget                           // ID: model.FrontendKey; Value: what was decided
 	kindSocket                           // ID: address, protocol, and the Frontend's ID
 )
@@ -53,6 +54,7 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 	if f.Verdict == model.Reject && (!f.LocalOnly || f.LocalVerdict == model.Reject) {
 		return
 	}
+	d.returns(f, emit)
 	emit(dataplane.Object{Key: dataplane.Key{Kind: kindTarget, Family: fam, ID: id}, Value: encode(f)})
 	for _, at := range d.p.Plan.Sockets(f, view) {
 		emit(dataplane.Object{Key: dataplane.Key{Kind: kindSocket, Family: fam, ID: socketID(at, f.Key)}, Value: present})

@@ -51,6 +51,8 @@ func extras(annotations map[string]string, r *report) model.Extras {
 			e.Offload = offload(value, field, r)
 		case "proxy-protocol":
 			e.Relay.ProxyProtocol = only("v2", value, field, r)
+		case "source-address":
+			e.Relay.KeepSource = only("client", value, field, r)
 		case "endpoint-grace":
 			e.Relay.EndpointGrace = grace(value, field, r)
 		case "max-connections":

@@ -15,7 +15,7 @@ import (
 // FuzzAnnotations reads whatever a Service's annotations of ours may hold: what
 // comes of it is in its bounds, and each loss is told.
 func FuzzAnnotations(f *testing.F) {
-	for _, name := range []string{"weights", "consistent-hash", "port-range", "nodeport-source-ranges", "dns-park", "accelerate", "offload", "proxy-protocol", "endpoint-grace", "max-connections", "x"} {
+	for _, name := range []string{"weights", "consistent-hash", "port-range", "nodeport-source-ranges", "dns-park", "accelerate", "offload", "proxy-protocol", "source-address", "endpoint-grace", "max-connections", "x"} {
 		for _, value := range []string{"", ",", "client-ip", "10.0.0.1=3, web-0=1000", "1-65535,web=80-90", "10.0.0.0/8,::/0", "4s", "-1", "on"} {
 			f.Add(name, value)
 		}

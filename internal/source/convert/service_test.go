@@ -279,6 +279,7 @@ func TestServiceAnnotations(t *testing.T) {
 		{"offload of too much", annotate("fairlead.dev/offload", "99999999999"),
 			f("offload", `"99999999999" is neither off nor a number of packets from 1 on`), got, model.Extras{}},
 		{"proxy protocol", annotate("fairlead.dev/proxy-protocol", "v2"), nil, got, model.Extras{Relay: model.Relaying{ProxyProtocol: true}}},
+		{"source address", annotate("fairlead.dev/source-address", "client"), nil, got, model.Extras{Relay: model.Relaying{KeepSource: true}}},
 		{"proxy protocol of old", annotate("fairlead.dev/proxy-protocol", "v1"),
 			f("proxy-protocol", `"v1" is unknown: the only value is v2`), got, model.Extras{}},
 		{"grace", annotate("fairlead.dev/endpoint-grace", "30s"), nil, got, model.Extras{Relay: model.Relaying{EndpointGrace: 30 * time.Second}}},

@@ -16,7 +16,7 @@ import (
 type answer struct {
 	kind     string    // backends, backend, same, shares, changes, refused, timeout, unreachable, reset, closed, fails
 	backends []string  // names, or name:port
-	source   string    // "", preserved, masqueraded, or an address
+	source   string    // "", preserved, kept, masqueraded, or an address
 	shares   []float64 // per cent, in the order of backends
 	tries    int
 	pause    time.Duration
@@ -53,6 +53,9 @@ func (a answer) matches(rep netlab.Reply, r *run) error {
 
 // sourceIn is what the server must see in a mode.
 func (a answer) sourceIn(mode string) string {
+	if a.source == "kept" {
+		return "preserved"
+	}
 	if mode == userspace && a.source != "" {
 		return "masqueraded"
 	}

@@ -1,0 +1,106 @@
+package userspace
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/link"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// Returns lead the answers of endpoints to this network namespace that are addressed to the
+// clients: whoever keeps a client's address towards the endpoint needs them. See
+// link.Returns.
+type Returns interface {
+	Add(link.Server) error
+	Delete(link.Server) error
+	List() ([]link.Server, error)
+	// Watch calls changed when it has begun, and after each rule that has gone.
+	Watch(ctx context.Context, changed func()) error
+}
+
+// returns gives an object for each endpoint of a Frontend that wants to see its clients.
+func (d *Driver) returns(f *model.Frontend, emit func(dataplane.Object)) {
+	if d.p.Returns == nil || !f.Relay.KeepSource || !slices.Contains(d.p.Sources, f.Key.Family) {
+		return
+	}
+	seen := map[netip.AddrPort]bool{}
+	for _, list := range [][]model.Backend{f.Backends, f.LocalBackends} {
+		for i := range list {
+			if at := list[i].AddrPort(); !seen[at] {
+				seen[at] = true
+				emit(dataplane.Object{Key: dataplane.Key{Kind: kindReturn, Family: f.Key.Family, ID: fmt.Sprintf("%s/%s", at, f.Key.Protocol)}, Value: present})
+			}
+		}
+	}
+}
+
+func (d *Driver) setReturn(op *dataplane.Op) error {
+	s, err := server(op.Key.ID)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read a rule for answers: %w", err)
+	case d.p.Returns == nil: // left by an agent that could
+		return nil
+	case op.Want == "":
+		delete(d.returned, s)
+		return d.p.Returns.Delete(s)
+	}
+	d.returned[s] = struct{}{}
+	return d.p.Returns.Add(s)
+}
+
+func server(id string) (s link.Server, err error) {
+	at, protocol, _ := strings.Cut(id, "/")
+	s.At, err = netip.ParseAddrPort(at)
+	s.Protocol = unix.IPPROTO_TCP
+	if protocol == model.UDP.String() {
+		s.Protocol = unix.IPPROTO_UDP
+	}
+	return s, err
+}
+
+func returnKey(s link.Server) dataplane.Key {
+	protocol := model.TCP
+	if s.Protocol == unix.IPPROTO_UDP {
+		protocol = model.UDP
+	}
+	return dataplane.Key{Kind: kindReturn, Family: model.FamilyOf(s.At.Addr()), ID: fmt.Sprintf("%s/%s", s.At, protocol)}
+}
+
+// loadReturns reads the rules that are there.
+func (d *Driver) loadReturns(emit func(dataplane.Key, string)) error {
+	if d.p.Returns == nil {
+		return nil
+	}
+	list, err := d.p.Returns.List()
+	if err != nil {
+		return err
+	}
+	clear(d.returned)
+	for _, s := range list {
+		d.returned[s] = struct{}{}
+		emit(returnKey(s), present)
+	}
+	return nil
+}
+
+// returnsGone tells whether a rule of ours is gone.
+func (d *Driver) returnsGone() (bool, error) {
+	if len(d.returned) == 0 || d.p.Returns == nil {
+		return false, nil
+	}
+	list, err := d.p.Returns.List()
+	for s := range d.returned {
+		if err == nil && !slices.Contains(list, s) {
+			return true, nil
+		}
+	}
+	return false, err
+}
