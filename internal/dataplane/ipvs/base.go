@@ -66,17 +66,19 @@ func hook(typ string, num nft.HookNum, prio int32) *nft.Hook {
 func chainDefs() []chainDef {
 	return []chainDef{
 		{name: chainReject, rules: rejectRules},
-		{name: chainMasquerade, rules: func(_ lang, v *model.NodeView) []rule { return []rule{join(nft.Mark(markBits(v)), does(nft.Accept()))} }},
+		{name: chainMasquerade, rules: func(_ lang, v *model.NodeView) []rule {
+			return []rule{nft.Join(nft.Mark(markBits(v)), nft.Does(nft.Accept()))}
+		}},
 		{name: chainCluster, rules: clusterRules},
 		{name: chainLocal, rules: func(l lang, v *model.NodeView) []rule { return localRules(l, v, nft.Accept()) }},
 		{name: chainLocalDrop, rules: func(l lang, v *model.NodeView) []rule { return localRules(l, v, nft.Drop()) }},
 		{name: chainLocalReject, rules: func(l lang, v *model.NodeView) []rule { return localRules(l, v, nft.Goto(chainReject)) }},
 		{name: "guard-check", rules: func(l lang, _ *model.NodeView) []rule {
-			key, next := l.vip()
+			key, next := nft.VIP(l.f)
 			return allowed(l, key, next, "fw-allowed")
 		}},
 		{name: "guard-check-nodeports", rules: func(l lang, _ *model.NodeView) []rule {
-			key, next := l.port()
+			key, next := nft.L4Port()
 			return allowed(l, key, next, "fw-allowed-nodeports")
 		}},
 		{name: "guard", rules: guardRules},
@@ -97,17 +99,17 @@ func rejectRules(l lang, _ *model.NodeView) []rule {
 
 // clusterRules: what does not come from a pod is masqueraded, if it is known what a pod is (contract.md 4).
 func clusterRules(l lang, v *model.NodeView) []rule {
-	masquerade := join(nft.Mark(markBits(v)), does(nft.Accept()))
+	masquerade := nft.Join(nft.Mark(markBits(v)), nft.Does(nft.Accept()))
 	if v.MasqueradeAll {
 		return []rule{masquerade}
 	}
 	pods := l.fromPods(v)
 	if len(pods) == 0 {
-		return []rule{does(nft.Accept())}
+		return []rule{nft.Does(nft.Accept())}
 	}
 	var out []rule
 	for _, p := range pods {
-		out = append(out, join(p, does(nft.Accept())))
+		out = append(out, nft.Join(p, nft.Does(nft.Accept())))
 	}
 	return append(out, masquerade)
 }
@@ -116,64 +118,64 @@ func clusterRules(l lang, v *model.NodeView) []rule {
 func localRules(l lang, v *model.NodeView, others nft.Verdict) []rule {
 	var out []rule
 	for _, p := range l.fromPods(v) {
-		out = append(out, join(p, does(nft.Accept())))
+		out = append(out, nft.Join(p, nft.Does(nft.Accept())))
 	}
-	return append(out, join(nft.FromThisNode(), nft.Mark(markBits(v)), does(nft.Accept())), does(others))
+	return append(out, nft.Join(nft.FromThisNode(), nft.Mark(markBits(v)), nft.Does(nft.Accept())), nft.Does(others))
 }
 
 // allowed: a positive match and a drop, because a negated one does not list.
 func allowed(l lang, key rule, next int, set string) []rule {
 	return []rule{
-		join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in(set)}, does(nft.Return())),
-		does(nft.Drop()),
+		nft.Join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), nft.In(set)}, nft.Does(nft.Return())),
+		nft.Does(nft.Drop()),
 	}
 }
 
 func guardRules(l lang, _ *model.NodeView) []rule {
-	vip, _ := l.vip()
-	port, _ := l.port()
+	vip, _ := nft.VIP(l.f)
+	port, _ := nft.L4Port()
 	return []rule{
-		join(vip, rule{in("fw-guarded")}, does(nft.Goto("guard-check"))),
-		join(l.to("nodeport-ips"), port, rule{in("fw-guarded-nodeports")}, does(nft.Goto("guard-check-nodeports"))),
+		nft.Join(vip, rule{nft.In("fw-guarded")}, nft.Does(nft.Goto("guard-check"))),
+		nft.Join(nft.To(l.f, "nodeport-ips"), port, rule{nft.In("fw-guarded-nodeports")}, nft.Does(nft.Goto("guard-check-nodeports"))),
 	}
 }
 
 // dispatchRules: what IPVS does not know of must not reach what listens on the node: the addresses on the device
 // are the node's own.
 func dispatchRules(l lang, _ *model.NodeView) []rule {
-	vip, _ := l.vip()
-	port, _ := l.port()
-	out := []rule{does(nft.Jump("guard")), join(vip, vmap("services")), join(l.to("nodeport-ips"), port, vmap("nodeports"))}
+	vip, _ := nft.VIP(l.f)
+	port, _ := nft.L4Port()
+	out := []rule{nft.Does(nft.Jump("guard")), nft.Join(vip, rule{nft.VMap("services")}), nft.Join(nft.To(l.f, "nodeport-ips"), port, rule{nft.VMap("nodeports")})}
 	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} { // not ICMP: an address on the device answers
 		only := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)}), nft.CountPackets()}
-		out = append(out, join(l.to("addresses"), only, does(nft.Goto(chainReject))))
+		out = append(out, nft.Join(nft.To(l.f, "addresses"), only, nft.Does(nft.Goto(chainReject))))
 	}
 	return out
 }
 
 // deadRules silence the addresses of the Service ranges that are no Service's.
 func deadRules(l lang, v *model.NodeView) []rule {
-	out := []rule{join(l.to("addresses"), does(nft.Return()))}
+	out := []rule{nft.Join(nft.To(l.f, "addresses"), nft.Does(nft.Return()))}
 	for _, p := range ofFamily(v.ServiceCIDRs, l.f) {
-		out = append(out, join(l.inside(nft.DestAddr(l.f, nft.Word(0)), p), does(nft.Drop())))
+		out = append(out, nft.Join(l.inside(nft.DestAddr(l.f, nft.Word(0)), p), nft.Does(nft.Drop())))
 	}
 	return out
 }
 
 func inputRules(lang, *model.NodeView) []rule {
-	return []rule{join(nft.NewConnection(), does(nft.Jump("dispatch")))}
+	return []rule{nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dispatch")))}
 }
 
 func forwardRules(lang, *model.NodeView) []rule {
-	return []rule{join(nft.NewConnection(), does(nft.Jump("dead-addresses")))}
+	return []rule{nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dead-addresses")))}
 }
 
 // outputRules: a connection of the node to an address on the device has that address as its source too.
 func outputRules(l lang, v *model.NodeView) []rule {
 	return []rule{
-		join(nft.NewConnection(), l.from("addresses"), nft.Mark(markBits(v))),
-		join(nft.NewConnection(), does(nft.Jump("dispatch"))),
-		join(nft.NewConnection(), does(nft.Jump("dead-addresses"))),
+		nft.Join(nft.NewConnection(), nft.From(l.f, "addresses"), nft.Mark(markBits(v))),
+		nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dispatch"))),
+		nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dead-addresses"))),
 	}
 }
 
@@ -182,9 +184,9 @@ func outputRules(l lang, v *model.NodeView) []rule {
 func postroutingRules(l lang, v *model.NodeView) []rule {
 	pair := rule{
 		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)), nft.MetaL4Proto(nft.Word(2 * l.addr)),
-		nft.DestPort(nft.Word(2*l.addr + 1)), in("hairpin"),
+		nft.DestPort(nft.Word(2*l.addr + 1)), nft.In("hairpin"),
 	}
-	return []rule{join(nft.Unmark(markBits(v)), rule{nft.Masquerade()}), join(pair, rule{nft.Masquerade()})}
+	return []rule{nft.Join(nft.Unmark(markBits(v)), rule{nft.Masquerade()}), nft.Join(pair, rule{nft.Masquerade()})}
 }
 
 // Base implements dataplane.Driver.

@@ -13,15 +13,7 @@ import (
 )
 
 // rule is a row of expressions; parts of rules are rules too.
-type rule []nft.Expr
-
-func join(parts ...rule) rule {
-	var out rule
-	for _, p := range parts {
-		out = append(out, p...)
-	}
-	return out
-}
+type rule = []nft.Expr
 
 // lang writes parts of rules in the way of one address family.
 type lang struct {
@@ -30,20 +22,6 @@ type lang struct {
 }
 
 func langOf(f model.Family) lang { return lang{f: nftFamily(f), addr: addrLen(f) / 4} }
-
-// vip loads `daddr . l4proto . dport` and tells the next free word.
-func (l lang) vip() (rule, int) {
-	return rule{nft.DestAddr(l.f, nft.Word(0)), nft.MetaL4Proto(nft.Word(l.addr)), nft.DestPort(nft.Word(l.addr + 1))}, l.addr + 2
-}
-
-// port loads `l4proto . dport`.
-func (l lang) port() (rule, int) {
-	return rule{nft.MetaL4Proto(nft.Word(0)), nft.DestPort(nft.Word(1))}, 2
-}
-
-func (l lang) to(set string) rule { return rule{nft.DestAddr(l.f, nft.Word(0)), in(set)} }
-
-func (l lang) from(set string) rule { return rule{nft.SourceAddr(l.f, nft.Word(0)), in(set)} }
 
 // inside matches an address in a prefix.
 func (l lang) inside(load nft.Expr, p netip.Prefix) rule {
@@ -54,12 +32,6 @@ func (l lang) inside(load nft.Expr, p netip.Prefix) rule {
 	}
 	return rule{load, nft.Bitwise(nft.Word(0), nft.Word(0), mask, zero), nft.Equal(nft.Word(0), nft.AppendAddr(nil, p.Masked().Addr()))}
 }
-
-func in(set string) nft.Expr { return nft.InSet(set, nft.Word(0)) }
-
-func vmap(set string) rule { return rule{nft.LookupVerdict(set, nft.Word(0))} }
-
-func does(v nft.Verdict) rule { return rule{nft.SetVerdict(v)} }
 
 // markBits ask postrouting for masquerade.
 func markBits(v *model.NodeView) uint32 { return 1 << (v.MasqueradeBit & 31) }

@@ -108,13 +108,13 @@ func recallRules(l lang, m memory, p pool) []rule {
 	if p.front == byNodePort {
 		key = rule{nft.MetaL4Proto(nft.Word(frontend)), nft.DestPort(nft.Word(frontend + 1))}
 	}
-	try := join(rule{
+	try := nft.Join(rule{
 		nft.DestPort(nft.Word(l.addr)), nft.DestAddr(l.f, nft.Word(second)), nft.DestPort(nft.Word(second + l.addr)),
 		nft.SourceAddr(l.f, nft.Word(frontend)), nft.LookupMap(m.clients(), nft.Word(frontend), nft.Word(0)),
 	}, key, rule{
 		nft.InSet(defOf(p.liveKind()).name, nft.Word(second)), l.dnat(true),
 	})
-	forget := join(rule{nft.SourceAddr(l.f, nft.Word(0))}, l.endpointTwice(), rule{nft.Forget(m.clients(), nft.Word(0), nft.Word(dataWord))})
+	forget := nft.Join(rule{nft.SourceAddr(l.f, nft.Word(0))}, l.endpointTwice(), rule{nft.Forget(m.clients(), nft.Word(0), nft.Word(dataWord))})
 	return []rule{try, forget}
 }
 
@@ -122,7 +122,7 @@ func recallRules(l lang, m memory, p pool) []rule {
 // itself (nftables.md E3). On a known client they renew the time only, so the time
 // counts from its last new connection. If the map is full nothing is remembered.
 func learnRules(l lang, m memory, p model.Protocol, timeout time.Duration) []rule {
-	return []rule{join(isProto(p), rule{nft.SourceAddr(l.f, nft.Word(0))}, l.endpointTwice(), rule{
+	return []rule{nft.Join(isProto(p), rule{nft.SourceAddr(l.f, nft.Word(0))}, l.endpointTwice(), rule{
 		nft.Update(nft.UpdateSpec{Set: m.clients(), Key: nft.Word(0), Data: nft.Word(dataWord), Timeout: timeout}),
 	})}
 }

@@ -59,21 +59,23 @@ func fixedHooks() map[string]*nft.Hook {
 }
 
 func jump(chain string) func(lang, *model.NodeView) []rule {
-	return func(lang, *model.NodeView) []rule { return []rule{does(nft.Jump(chain))} }
+	return func(lang, *model.NodeView) []rule { return []rule{nft.Does(nft.Jump(chain))} }
 }
 
 func jumpIfNew(chain string) func(lang, *model.NodeView) []rule {
-	return func(lang, *model.NodeView) []rule { return []rule{join(nft.NewConnection(), does(nft.Jump(chain)))} }
+	return func(lang, *model.NodeView) []rule {
+		return []rule{nft.Join(nft.NewConnection(), nft.Does(nft.Jump(chain)))}
+	}
 }
 
 // guard holds new connections to guarded Frontends against their source ranges,
 // before the destination is rewritten.
 func guard(l lang, _ *model.NodeView) []rule {
-	vip, _ := l.vip()
-	port, _ := l.port()
+	vip, _ := nft.VIP(l.f)
+	port, _ := nft.L4Port()
 	return []rule{
-		join(vip, rule{in("fw-guarded")}, does(nft.Goto("guard-check"))),
-		join(l.toNodePort(), port, rule{in("fw-guarded-nodeports")}, does(nft.Goto("guard-check-nodeports"))),
+		nft.Join(vip, rule{nft.In("fw-guarded")}, nft.Does(nft.Goto("guard-check"))),
+		nft.Join(nft.To(l.f, "nodeport-ips"), port, rule{nft.In("fw-guarded-nodeports")}, nft.Does(nft.Goto("guard-check-nodeports"))),
 	}
 }
 
@@ -89,23 +91,23 @@ func guardPrerouting(l lang, v *model.NodeView) []rule {
 	}
 	localnet := rule{nft.DestAddr(l.f, nft.Word(0)), nft.Bitwise(nft.Word(0), nft.Word(0), []byte{255, 0, 0, 0}, make([]byte, 4)),
 		nft.Equal(nft.Word(0), []byte{127, 0, 0, 0})}
-	return append([]rule{join(localnet, inputDevice(nft.AppendIfName(nil, "lo"), true), does(nft.Drop()))}, rules...)
+	return append([]rule{nft.Join(localnet, inputDevice(nft.AppendIfName(nil, "lo"), true), nft.Does(nft.Drop()))}, rules...)
 }
 
 func guardCheck(l lang, v *model.NodeView) []rule {
-	key, next := l.vip()
-	return allowed(v, join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in("fw-allowed")}))
+	key, next := nft.VIP(l.f)
+	return allowed(v, nft.Join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), nft.In("fw-allowed")}))
 }
 
 func guardCheckNodePorts(l lang, v *model.NodeView) []rule {
-	key, next := l.port()
-	return allowed(v, join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in("fw-allowed-nodeports")}))
+	key, next := nft.L4Port()
+	return allowed(v, nft.Join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), nft.In("fw-allowed-nodeports")}))
 }
 
 // allowed: a positive match and a drop, because a negated one does not list.
 func allowed(v *model.NodeView, client rule) []rule {
 	return []rule{
-		join(client, does(nft.Return())),
+		nft.Join(client, nft.Does(nft.Return())),
 		drops(v.CountRefusals),
 	}
 }
@@ -117,12 +119,12 @@ func dispatch(l lang, v *model.NodeView) []rule {
 	if m, some := clusterIPMasquerade(l, v); some {
 		out = append(out, m)
 	}
-	vip, _ := l.vip()
-	port, _ := l.port()
+	vip, _ := nft.VIP(l.f)
+	port, _ := nft.L4Port()
 	return append(out,
-		join(vip, rule{vmap("services")}),
-		join(l.toNodePort(), port, rule{vmap("nodeports")}),
-		join(vip, rule{vmap("ranges")})) // a single port goes before the range it lies in
+		nft.Join(vip, rule{nft.VMap("services")}),
+		nft.Join(nft.To(l.f, "nodeport-ips"), port, rule{nft.VMap("nodeports")}),
+		nft.Join(vip, rule{nft.VMap("ranges")})) // a single port goes before the range it lies in
 }
 
 // clusterIPMasquerade marks connections to ClusterIPs that do not come from pods
@@ -130,13 +132,13 @@ func dispatch(l lang, v *model.NodeView) []rule {
 func clusterIPMasquerade(l lang, v *model.NodeView) (rule, bool) {
 	set := nft.Mark(markBits(v))
 	if v.MasqueradeAll {
-		return join(l.to("cluster-ips"), set), true
+		return nft.Join(nft.To(l.f, "cluster-ips"), set), true
 	}
 	if v.Local.Mode == model.DetectCIDR && len(podRanges(l.f, v)) == 0 {
 		return nil, false // a family without pod ranges counts as not detected
 	}
 	outside, some := l.fromPod(&v.Local, true)
-	return join(l.to("cluster-ips"), outside, set), some
+	return nft.Join(nft.To(l.f, "cluster-ips"), outside, set), some
 }
 
 func markBits(v *model.NodeView) uint32 { return 1 << (v.MasqueradeBit & 31) }
@@ -148,14 +150,14 @@ func postrouting(l lang, v *model.NodeView) []rule {
 		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)), nft.MetaL4Proto(nft.Word(2 * l.addr)),
 	}
 	return []rule{
-		join(nft.Unmark(markBits(v)), rule{nft.Masquerade()}),
-		join(translated(), pair, rule{nft.DestPort(nft.Word(2*l.addr + 1)), in("hairpin"), nft.Masquerade()}),
-		join(translated(), pair, rule{in("hairpin-ranges"), nft.Masquerade()}),
+		nft.Join(nft.Unmark(markBits(v)), rule{nft.Masquerade()}),
+		nft.Join(translated(), pair, rule{nft.DestPort(nft.Word(2*l.addr + 1)), nft.In("hairpin"), nft.Masquerade()}),
+		nft.Join(translated(), pair, rule{nft.In("hairpin-ranges"), nft.Masquerade()}),
 	}
 }
 
 func learnIfNew(lang, *model.NodeView) []rule {
-	return []rule{join(nft.NewConnection(), translatedNow(), does(nft.Jump("learn")))}
+	return []rule{nft.Join(nft.NewConnection(), translatedNow(), nft.Does(nft.Jump("learn")))}
 }
 
 // learn finds the time for which the Frontend, named by the original
@@ -164,12 +166,12 @@ func learnIfNew(lang, *model.NodeView) []rule {
 func learn(l lang, _ *model.NodeView) []rule {
 	var out []rule
 	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		out = append(out, join(isProto(p), rule{
+		out = append(out, nft.Join(isProto(p), rule{
 			nft.CtOriginalDest(l.f, nft.Word(0)), nft.MetaL4Proto(nft.Word(l.addr)),
-			nft.CtOriginalDestPort(nft.Word(l.addr + 1)), vmap("affinity"),
-		}), join(isProto(p), rule{
-			nft.CtOriginalDest(l.f, nft.Word(0)), in("nodeport-ips"),
-			nft.MetaL4Proto(nft.Word(0)), nft.CtOriginalDestPort(nft.Word(1)), vmap("affinity-nodeports"),
+			nft.CtOriginalDestPort(nft.Word(l.addr + 1)), nft.VMap("affinity"),
+		}), nft.Join(isProto(p), rule{
+			nft.CtOriginalDest(l.f, nft.Word(0)), nft.In("nodeport-ips"),
+			nft.MetaL4Proto(nft.Word(0)), nft.CtOriginalDestPort(nft.Word(1)), nft.VMap("affinity-nodeports"),
 		}))
 	}
 	return out
@@ -178,23 +180,23 @@ func learn(l lang, _ *model.NodeView) []rule {
 // refuse answers for Frontends without endpoints, for unknown ports of a live
 // ClusterIP, and silences dead addresses of the Service ranges (contract.md 7).
 func refuse(l lang, _ *model.NodeView) []rule {
-	vip, _ := l.vip()
+	vip, _ := nft.VIP(l.f)
 	return []rule{
-		join(vip, rule{vmap("no-endpoints")}),
-		join(vip, rule{vmap("no-endpoint-ranges")}),
-		join(l.to("cluster-ips"), does(nft.Goto(rejectChain))),
-		join(l.to("service-cidrs"), does(nft.Drop())),
+		nft.Join(vip, rule{nft.VMap("no-endpoints")}),
+		nft.Join(vip, rule{nft.VMap("no-endpoint-ranges")}),
+		nft.Join(nft.To(l.f, "cluster-ips"), nft.Does(nft.Goto(rejectChain))),
+		nft.Join(nft.To(l.f, "service-cidrs"), nft.Does(nft.Drop())),
 	}
 }
 
 func refuseInput(l lang, _ *model.NodeView) []rule {
-	vip, _ := l.vip()
-	port, _ := l.port()
+	vip, _ := nft.VIP(l.f)
+	port, _ := nft.L4Port()
 	return []rule{
-		join(vip, rule{vmap("no-endpoints")}),
-		join(vip, rule{vmap("no-endpoint-ranges")}),
-		join(l.to("cluster-ips"), does(nft.Goto(rejectChain))),
-		join(l.toNodePort(), port, rule{vmap("no-endpoint-nodeports")}),
+		nft.Join(vip, rule{nft.VMap("no-endpoints")}),
+		nft.Join(vip, rule{nft.VMap("no-endpoint-ranges")}),
+		nft.Join(nft.To(l.f, "cluster-ips"), nft.Does(nft.Goto(rejectChain))),
+		nft.Join(nft.To(l.f, "nodeport-ips"), port, rule{nft.VMap("no-endpoint-nodeports")}),
 	}
 }
 

@@ -53,13 +53,13 @@ func (d *Driver) countedBase(f model.Family, v *model.NodeView, put func(k datap
 	}
 	l := langOf(f)
 	put(kindLeafChain, countedReject, d.chains.write(func() []rule { return append([]rule{counts(l, refusedSet)}, rejectRules(l)...) }))
-	put(kindLeafChain, countedDrop, d.chains.write(func() []rule { return []rule{counts(l, droppedSet), does(nft.Drop())} }))
+	put(kindLeafChain, countedDrop, d.chains.write(func() []rule { return []rule{counts(l, droppedSet), nft.Does(nft.Drop())} }))
 }
 
 // counts is a rule that counts the packet and lets it go on, also if the set is full.
 func counts(l lang, set string) rule {
-	key, _ := l.vip()
-	return join(key, rule{nft.Update(nft.UpdateSpec{Set: set, Key: nft.Word(0), Timeout: countedFor, Count: true})})
+	key, _ := nft.VIP(l.f)
+	return nft.Join(key, rule{nft.Update(nft.UpdateSpec{Set: set, Key: nft.Word(0), Timeout: countedFor, Count: true})})
 }
 
 // rejectTo and dropTo are what an element leads to that refuses or drops.
@@ -80,9 +80,9 @@ func dropTo(v *model.NodeView) string {
 // drops is the rule that drops.
 func drops(counted bool) rule {
 	if counted {
-		return does(nft.Goto(countedDrop))
+		return nft.Does(nft.Goto(countedDrop))
 	}
-	return does(nft.Drop())
+	return nft.Does(nft.Drop())
 }
 
 // Refusal is how many packets were refused or dropped on their way to one place.

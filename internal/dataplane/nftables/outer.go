@@ -57,13 +57,13 @@ func (o outer) leaves() []leaf {
 func (o outer) rules(l lang, podsAre *model.LocalDetector, counted bool) []rule {
 	pods, node := ends(o.verdict, counted), ends(o.verdict, counted)
 	if ls := o.leaves(); len(ls) > 0 {
-		pods, node = does(nft.Goto(ls[0].name())), does(nft.Goto(ls[len(ls)-1].name()))
+		pods, node = nft.Does(nft.Goto(ls[0].name())), nft.Does(nft.Goto(ls[len(ls)-1].name()))
 	}
 	var out []rule
 	if isPod, some := l.fromPod(podsAre, false); some {
-		out = append(out, join(isPod, pods))
+		out = append(out, nft.Join(isPod, pods))
 	}
-	out = append(out, join(nft.FromThisNode(), node))
+	out = append(out, nft.Join(nft.FromThisNode(), node))
 	if o.other == model.Forward {
 		return append(out, o.local.draws(l)...)
 	}
@@ -77,9 +77,9 @@ const guardedPrefix = "guarded-"
 // sends on whom they let in. It comes after the lookup of the range, not before
 // all lookups like that of single ports: a port inside may be another Service's.
 func guarded(l lang, counted bool, on nft.Verdict) []rule {
-	key, next := l.vip()
+	key, next := nft.VIP(l.f)
 	return []rule{
-		join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), in("fw-allowed-ranges")}, does(on)),
+		nft.Join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), nft.In("fw-allowed-ranges")}, nft.Does(on)),
 		drops(counted),
 	}
 }
@@ -91,7 +91,7 @@ func ends(v model.Verdict, counted bool) rule {
 	if v == model.Drop {
 		return drops(counted)
 	}
-	return does(nft.Return())
+	return nft.Does(nft.Return())
 }
 
 const rejectChain = "reject-chain"

@@ -8,15 +8,7 @@ import (
 )
 
 // rule is a row of expressions; parts of rules are rules too.
-type rule []nft.Expr
-
-func join(parts ...rule) rule {
-	var out rule
-	for _, p := range parts {
-		out = append(out, p...)
-	}
-	return out
-}
+type rule = []nft.Expr
 
 // lang writes parts of rules in the way of one address family.
 type lang struct {
@@ -32,34 +24,15 @@ const (
 	dataWord = 4 // the endpoint that a client met, behind the client's address
 )
 
-// vip loads `daddr . l4proto . dport` and tells the next free word.
-func (l lang) vip() (rule, int) {
-	return rule{nft.DestAddr(l.f, nft.Word(0)), nft.MetaL4Proto(nft.Word(l.addr)), nft.DestPort(nft.Word(l.addr + 1))}, l.addr + 2
-}
-
-// port loads `l4proto . dport`.
-func (l lang) port() (rule, int) {
-	return rule{nft.MetaL4Proto(nft.Word(0)), nft.DestPort(nft.Word(1))}, 2
-}
-
-// toNodePort matches packets to addresses on which NodePorts answer.
-func (l lang) toNodePort() rule {
-	return rule{nft.DestAddr(l.f, nft.Word(0)), nft.InSet("nodeport-ips", nft.Word(0))}
-}
-
-func (l lang) to(set string) rule {
-	return rule{nft.DestAddr(l.f, nft.Word(0)), nft.InSet(set, nft.Word(0))}
-}
-
 // frontend loads what a Frontend's pool is found by.
 func (l lang) frontend(f front) (rule, int) {
 	switch f {
 	case byNodePort:
-		return l.port()
+		return nft.L4Port()
 	case byRange: // an address has one range of a protocol, so the port is not needed
 		return rule{nft.DestAddr(l.f, nft.Word(0)), nft.MetaL4Proto(nft.Word(l.addr))}, l.addr + 1
 	}
-	return l.vip()
+	return nft.VIP(l.f)
 }
 
 // dnat sends the packet to the endpoint at word 0; without port it keeps its own.
@@ -72,12 +45,6 @@ func (l lang) dnat(port bool) nft.Expr {
 }
 
 func lookup(set string) nft.Expr { return nft.LookupMap(set, nft.Word(0), nft.Word(0)) }
-
-func vmap(set string) nft.Expr { return nft.LookupVerdict(set, nft.Word(0)) }
-
-func in(set string) nft.Expr { return nft.InSet(set, nft.Word(0)) }
-
-func does(v nft.Verdict) rule { return rule{nft.SetVerdict(v)} }
 
 // translated matches packets whose destination we (or somebody) rewrote.
 func translated() rule {

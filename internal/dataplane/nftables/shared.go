@@ -125,7 +125,7 @@ func (c leaf) rules(l lang, markBits uint32) []rule {
 // draws are the rules that choose: the remembered endpoint, then random slots.
 func (c leaf) draws(l lang) []rule {
 	if c.sticky() {
-		return []rule{does(nft.Jump(c.memory.recall(c.pool))), does(nft.Goto(c.plain().name()))}
+		return []rule{nft.Does(nft.Jump(c.memory.recall(c.pool))), nft.Does(nft.Goto(c.plain().name()))}
 	}
 	var out []rule
 	if c.class <= 2 || c.hash { // every slot is full
@@ -144,5 +144,5 @@ func (c leaf) draw(l lang, modulus uint32) rule {
 		slot = rule{nft.SourceAddr(l.f, nft.Word(hashWord)), nft.Hash(nft.HashSpec{
 			Source: nft.Word(hashWord), Dest: nft.Word(next), Bytes: uint32(l.addr * 4), Modulus: modulus, Seed: model.HashSeed, Offset: hashBase})}
 	}
-	return join(key, slot, rule{lookup(c.pool.set().parts()[c.shard]), l.dnat(c.pool.front != byRange)})
+	return nft.Join(key, slot, rule{lookup(c.pool.set().parts()[c.shard]), l.dnat(c.pool.front != byRange)})
 }

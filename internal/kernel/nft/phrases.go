@@ -2,7 +2,43 @@ package nft
 
 import "golang.org/x/sys/unix"
 
-// Phrases are parts of rules that every data plane over nftables says in the same way. Each uses the register at word 0.
+// Phrases are parts of rules that every data plane over nftables says in the same way. Each uses the register at word 0, and the words after
+// it if it loads more than one thing.
+
+// Join makes one row of expressions of several.
+func Join(parts ...[]Expr) []Expr {
+	var out []Expr
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
+
+// Does ends a rule with a verdict.
+func Does(v Verdict) []Expr { return []Expr{SetVerdict(v)} }
+
+// In matches what is at word 0 in a set.
+func In(set string) Expr { return InSet(set, Word(0)) }
+
+// VMap does what a map says of what is at word 0.
+func VMap(set string) Expr { return LookupVerdict(set, Word(0)) }
+
+// VIP loads `daddr . l4proto . dport` and tells the next free word.
+func VIP(f Family) (load []Expr, next int) {
+	n := f.AddrLen() / 4
+	return []Expr{DestAddr(f, Word(0)), MetaL4Proto(Word(n)), DestPort(Word(n + 1))}, n + 2
+}
+
+// L4Port loads `l4proto . dport` and tells the next free word.
+func L4Port() (load []Expr, next int) {
+	return []Expr{MetaL4Proto(Word(0)), DestPort(Word(1))}, 2
+}
+
+// To matches packets to an address in a set.
+func To(f Family, set string) []Expr { return []Expr{DestAddr(f, Word(0)), In(set)} }
+
+// From matches packets from an address in a set.
+func From(f Family, set string) []Expr { return []Expr{SourceAddr(f, Word(0)), In(set)} }
 
 // NewConnection matches the first packets of a connection.
 func NewConnection() []Expr {
