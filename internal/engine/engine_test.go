@@ -247,7 +247,7 @@ func TestMinSyncThrottles(t *testing.T) {
 func TestPaceFollowsTheWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := newMemDriver()
-		slow.fail = func(dataplane.Batch) error { time.Sleep(20 * time.Millisecond); return nil }
+		slow.applyTakes = 20 * time.Millisecond
 		b := newBench(slow, func(p *Params) { p.Pace = 16 })
 		run(t, b, func() {
 			b.put(svcEvent(1, 80), synced)

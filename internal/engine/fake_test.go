@@ -25,11 +25,13 @@ type memDriver struct {
 	cut    chan error // ends the Watch that runs, with this
 
 	counts
-	fail      func(b dataplane.Batch) error
-	lose      error // the answer to the next Apply that works
-	failLoad  func() error
-	loadTakes time.Duration
-	failWatch error // a Watch ends with it before it stands
+	// fail and failLoad are called with mu held, so they must not wait: in a synctest bubble the
+	// clock stands still while a goroutine wants mu.
+	fail                  func(b dataplane.Batch) error
+	lose                  error // the answer to the next Apply that works
+	failLoad              func() error
+	loadTakes, applyTakes time.Duration
+	failWatch             error // a Watch ends with it before it stands
 }
 
 // counts is what the driver was asked to do.
@@ -118,8 +120,14 @@ func (d *memDriver) Load(ctx context.Context, emit func(dataplane.Key, string)) 
 
 func (d *memDriver) Apply(_ context.Context, b dataplane.Batch) (dataplane.Applied, error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.applies++
+	takes := d.applyTakes
+	d.mu.Unlock()
+	if takes > 0 {
+		time.Sleep(takes) // virtual time (synctest)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.moved {
 		return dataplane.Applied{}, dataplane.ErrConflict
 	}

@@ -5,14 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
 // slowBench has an engine whose writes take 20 ms and ask for a pause of 320 ms.
 func slowBench(tune func(*Params)) *bench {
 	drv := newMemDriver()
-	drv.fail = func(dataplane.Batch) error { time.Sleep(20 * time.Millisecond); return nil } // virtual time (synctest)
+	drv.applyTakes = 20 * time.Millisecond
 	return newBench(drv, func(p *Params) {
 		p.Pace = 16
 		if tune != nil {
