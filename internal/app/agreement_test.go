@@ -9,6 +9,42 @@ import (
 	"testing"
 )
 
+// TestExplainRecalls: where the kernel counts its changes, that nobody has made one is all there is to ask, and a change
+// of somebody else's is read.
+func TestExplainRecalls(t *testing.T) {
+	if _, err := exec.LookPath("iptables-nft"); err != nil {
+		t.Fatal("iptables-nft is not installed")
+	}
+	if code, out := run(t, "cleanup"); code != 0 {
+		t.Fatal(out)
+	}
+	p := begin(t, agentArgs(folder(t, webService), "--proxy-mode", "iptables", "--iptables-backend", "nft", "--cluster-cidr", "10.244.0.0/16")...)
+	p.says("in sync")
+	eventually(t, "it recalls", func() error {
+		code, out := run(t, "explain", "shop/web")
+		if code != 0 || !strings.Contains(out, "all rules were read") || !strings.Contains(out, "nobody else has written to nf_tables since, which counts its changes") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	askAll(t, []asks{
+		{"explain shop/web", 0, []string{"In kernel  agrees ("}},
+		{"audit", 0, []string{"0 missing, 0 different, 0 foreign"}},
+	})
+	script := `iptables-nft -t nat -A "$(iptables-nft-save -t nat | sed -n 's/^-A \(KUBE-SVC-[A-Z0-9]*\) .*10.244.1.5:8080.*/\1/p' | head -n 1)" -j RETURN`
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", script).CombinedOutput(); err != nil {
+		t.Fatalf("add a rule: %v: %s", err, out)
+	}
+	eventually(t, "it is repaired", func() error {
+		if code, out := run(t, "status"); code != 0 || !strings.Contains(out, "(chain nat KUBE-SVC-") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	askAll(t, []asks{{"explain shop/web", 0, []string{"In kernel  agrees ("}}})
+	p.terminate()
+}
+
 // TestExplainLooksIntoTheKernel: x_tables tells nobody that a rule was replaced by
 // another of the same size, and the next audit is half an hour away. explain sees it at
 // its first answer.

@@ -60,13 +60,21 @@ func (i *inspection) comparison(ctx context.Context, repair bool) (inspect.Audit
 		again.Repeated = true
 		return again, nil
 	}
-	compare := i.a.engine.Look
-	if repair {
-		compare = i.a.engine.Audit
-	}
-	a, err := compare(ctx)
+	a, err := i.a.engine.Look(ctx)
 	if err != nil {
 		return inspect.Audit{}, err
+	}
+	switch differ := a.Missing+a.Different+a.Foreign > 0; {
+	case !differ:
+		i.a.memory.audited(time.Now())
+	case repair: // the engine compares once more, for it repairs what it has read itself
+		again, err := i.a.engine.Audit(ctx)
+		if err != nil {
+			return inspect.Audit{}, err
+		}
+		if again.Missing+again.Different+again.Foreign > 0 { // else it has been repaired meanwhile
+			a = again
+		}
 	}
 	out := inspect.Audit{At: time.Now(), Objects: a.Objects, Took: a.Took, Missing: a.Missing, Different: a.Different, Foreign: a.Foreign, Names: a.Names, Left: !repair}
 	i.audits.last[repair] = &out

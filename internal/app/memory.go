@@ -66,6 +66,13 @@ func (m *memory) turn(t *engine.Turn, first string) {
 	}
 }
 
+// audited takes in that the kernel was compared, and had what it should.
+func (m *memory) audited(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.repairs.Audited = at
+}
+
 // maxShown is how many problems status names.
 const maxShown = 10
 

@@ -67,9 +67,13 @@ func openNFTables(ctx context.Context, cfg *config.Config) (opened, error) {
 	if err != nil {
 		return opened{}, errors.Join(fmt.Errorf("open a netlink socket to look at nftables: %w", err), k.Close())
 	}
+	reader, err := nft.Open(nft.Config{})
+	if err != nil {
+		return opened{}, errors.Join(fmt.Errorf("open a netlink socket to read nftables: %w", err), k.Close(), finder.Close())
+	}
 	count := nft.NewCounter(withFaults(k))
 	reads := func() int { c := count.Counts(); return int(c.Reads + c.Generation) }
-	out := opened{reads: reads, place: takeover.NFTables, closers: []func() error{k.Close, finder.Close}}
+	out := opened{reads: reads, place: takeover.NFTables, closers: []func() error{k.Close, finder.Close, reader.Close}}
 	if cfg.ServiceMetrics > 0 {
 		if err := out.readRefusalsOfNFTables(); err != nil {
 			out.close()
@@ -77,7 +81,7 @@ func openNFTables(ctx context.Context, cfg *config.Config) (opened, error) {
 		}
 	}
 	if cfg.Offload.Threshold == 0 {
-		out.driver = nftables.New(nftables.Params{Kernel: count, Finder: finder})
+		out.driver = nftables.New(nftables.Params{Kernel: count, Finder: finder, Surveyor: reader})
 		return out, nil
 	}
 	ledger := &nft.Ledger{} // one socket, so one account

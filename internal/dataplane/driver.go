@@ -77,6 +77,29 @@ type Driver interface {
 	KeyString(k Key) string
 }
 
+// Surveyor is a Driver that can be read beside the engine.
+type Surveyor interface {
+	// Survey is Load for somebody who only wants to know: it reports the same objects and fails as Load does, but remembers
+	// nothing, and any goroutine may call it beside the other methods. What is written meanwhile it may report or not; an
+	// Apply that comes meanwhile may also make it miss objects that the Apply is not about. ErrUnsupported: only Load reads.
+	Survey(ctx context.Context, emit func(Key, string)) error
+}
+
+// Recaller is a Driver whose kernel gives single objects only at the price of very many.
+type Recaller interface {
+	// Recall says how far what the engine believes holds, at a price that does not grow with what exists. ok is false where
+	// it is better to Compare: for there is little to read, or somebody has written. Any goroutine may call it.
+	Recall(ctx context.Context) (r Recall, ok bool)
+}
+
+// Recall is what is known of objects without reading them one by one.
+type Recall struct {
+	Read  time.Time // when everything was last read; what we wrote since is known too
+	Holds bool      // nobody else has written since
+	How   string    // what says so, or why it cannot be said, as a clause
+	Blind string    // what cannot be seen so, as a clause; "": nothing is hidden
+}
+
 // Drainer is a Driver whose lingering objects may be done with before their time.
 type Drainer interface {
 	// Drained tells which of these nothing uses any more. It writes nothing. The engine's goroutine calls it.

@@ -20,6 +20,7 @@ func (t *Tracker[K, O]) Commit(done []Diff[K]) {
 // difference. It returns the keys whose actual value differs from what we believed.
 func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time) (drift []Drift[K]) {
 	t.round++
+	t.look++
 	for k, v := range loaded {
 		e := t.entry(k)
 		e.round = t.round
@@ -42,26 +43,6 @@ func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time
 		}
 	}
 	t.requeue(ownerless, now)
-	return drift
-}
-
-// Drift gives the same keys as ReplaceActual and leaves everything as it is.
-func (t *Tracker[K, O]) Drift(loaded iter.Seq2[K, string]) (drift []Drift[K]) {
-	t.round++
-	for k, v := range loaded {
-		believed := ""
-		if e, known := t.entries[k]; known {
-			e.round, believed = t.round, e.have
-		}
-		if believed != v && !samePool(believed, v, t.p.Width(k)) {
-			drift = append(drift, Drift[K]{Key: k, Believed: believed, Found: v})
-		}
-	}
-	for k, e := range t.entries {
-		if e.round != t.round && e.have != "" {
-			drift = append(drift, Drift[K]{Key: k, Believed: e.have})
-		}
-	}
 	return drift
 }
 
@@ -117,6 +98,7 @@ func (t *Tracker[K, O]) Anew(chosen func(K) bool) []Diff[K] {
 // Anew gave.
 func (t *Tracker[K, O]) CommitAnew(chosen func(K) bool, done []Diff[K]) {
 	t.round++
+	t.look++
 	for _, d := range done {
 		e := t.entry(d.Key)
 		e.round, e.have = t.round, d.Want

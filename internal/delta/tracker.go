@@ -50,6 +50,8 @@ type Tracker[K comparable, O comparable] struct {
 	queue   []*entry[K, O] // every entry with have != want is here, in the order it became so
 	round   uint32         // of the last walk; entries that it met carry the same number
 	group   uint32         // of the last Set
+	shape   uint64         // counts the keys that came and went
+	look    uint16         // of the last Comparison, or of what spoils one
 
 	owners    map[O]*record[K, O]
 	before    map[O][]kept[K, O] // see remember
@@ -67,6 +69,7 @@ type entry[K comparable, O comparable] struct {
 	round      uint32
 	group      uint32
 	queued     bool
+	look       uint16 // the last one that met it
 }
 
 // New makes an empty tracker.
@@ -109,6 +112,7 @@ func (t *Tracker[K, O]) entry(key K) *entry[K, O] {
 	if e == nil {
 		e = &entry[K, O]{key: key}
 		t.entries[key] = e
+		t.shape++
 	}
 	return e
 }
@@ -133,5 +137,6 @@ func (t *Tracker[K, O]) enqueue(e *entry[K, O]) {
 func (t *Tracker[K, O]) forget(e *entry[K, O]) {
 	if e.refs == 0 && e.want == "" && e.have == "" && t.entries[e.key] == e {
 		delete(t.entries, e.key)
+		t.shape++
 	}
 }

@@ -157,6 +157,27 @@ func TestReplaceActual(t *testing.T) {
 	}
 }
 
+// TestComparisonInParts: what comes and goes between its parts does not hide that something is missing.
+func TestComparisonInParts(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1", "y", "1"), t0)
+	tr.Commit(tr.Pending())
+	c := tr.Compare()
+	c.Found("x", "1")
+	tr.Set("b", objects("z", "1"), t0)
+	tr.Commit(tr.Pending())
+	c.Found("z", "1") // as many keys as there were are met
+	tr.Set("b", nil, t0)
+	tr.Commit(tr.Pending())
+	if got := c.End(); c.Spoiled() || len(got) != 1 || got[0].Key != "y" || got[0].Found != "" {
+		t.Fatalf("%+v", got)
+	}
+	tr.ReplaceActual(maps.All(map[string]string{"x": "1", "y": "1"}), t0)
+	if !c.Spoiled() {
+		t.Fatal("what is believed was replaced in the midst of a comparison, and that goes unsaid")
+	}
+}
+
 func expectDrift(t *testing.T, how string, drift []Drift[string]) {
 	t.Helper()
 	var told []string

@@ -64,6 +64,7 @@ type Engine struct {
 	inspect  chan func()         // size 0: a closure that reads engine state, run between turns
 	wanted   chan chan<- Audited // size 0: somebody wants the kernel compared now
 	auditors []chan<- Audited    // who waits for the next comparison
+	surveys  []*survey           // that read the kernel beside us
 	drained  time.Time           // when the driver was last asked what it has drained
 	view     model.NodeView
 	turn     Turn

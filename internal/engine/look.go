@@ -13,13 +13,20 @@ var errNothingRead = errors.New("the kernel has not been read yet, or is about t
 
 // Look compares the kernel with what it should hold, as an audit does, and repairs
 // nothing. What differs is repaired when the kernel is written next, or by an audit, or
-// at once where an alarm tells of it. It gives way to changes and tries again until ctx
+// at once where an alarm tells of it. It reads beside the engine where the driver can;
+// else it gives way to changes. Where a change was in the way it tries again until ctx
 // ends; then the error says what was in the way. Any goroutine may call it.
 func (e *Engine) Look(ctx context.Context) (Audited, error) {
+	surveyor, beside := e.p.Driver.(dataplane.Surveyor)
 	for {
 		var a Audited
 		var err error
-		if asked := e.Inspect(ctx, func(View) { a, err = e.look(ctx) }); asked != nil {
+		if beside {
+			a, err = e.survey(ctx, surveyor)
+			if beside = !errors.Is(err, dataplane.ErrUnsupported); !beside {
+				continue
+			}
+		} else if asked := e.Inspect(ctx, func(View) { a, err = e.look(ctx) }); asked != nil {
 			return Audited{}, asked
 		}
 		if !errors.Is(err, errGaveWay) && !errors.Is(err, dataplane.ErrInterrupted) && !errors.Is(err, errNothingRead) {
@@ -33,10 +40,15 @@ func (e *Engine) Look(ctx context.Context) (Audited, error) {
 	}
 }
 
+// comparable tells whether there is anything to compare the kernel with.
+func (e *Engine) comparable() bool {
+	return e.belief == believed || e.belief == due || e.belief == foreign
+}
+
 // look does it once, on the engine's goroutine. The driver takes what it has read for
 // known, so the engine must not forget that something differs.
 func (e *Engine) look(ctx context.Context) (Audited, error) {
-	if e.belief != believed && e.belief != due && e.belief != foreign {
+	if !e.comparable() {
 		return Audited{}, errNothingRead
 	}
 	t0 := e.p.Now()

@@ -62,6 +62,7 @@ func (e *Engine) anew(ctx context.Context, f model.Family) error {
 }
 
 func (e *Engine) apply(ctx context.Context, b dataplane.Batch) error {
+	e.tellSurveys(b.Ops)
 	done, err := e.p.Driver.Apply(ctx, b)
 	e.turn.Batches++
 	if err != nil {

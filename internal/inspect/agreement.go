@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/engine"
@@ -19,6 +20,33 @@ type Agreement struct {
 	More     int      `json:"moreDiffer,omitempty"`
 	Pending  int      `json:"pending,omitempty"` // decided, and not written yet
 	Err      string   `json:"error,omitempty"`   // the look failed
+	// Recalled: nothing was read, because this kernel gives single objects only at the price of all.
+	Recalled *Recalled `json:"recalled,omitempty"`
+}
+
+// Recalled is an Agreement from memory.
+type Recalled struct {
+	Read  time.Time     `json:"read"`           // when all was last read
+	Age   time.Duration `json:"ageNanoseconds"` // since then
+	Holds bool          `json:"holds"`          // nobody else has written since
+	How   string        `json:"how"`
+	Blind string        `json:"blind,omitempty"` // what cannot be seen so
+}
+
+// Recall makes an Agreement from what a driver remembers; of is how many objects it is about.
+func Recall(r dataplane.Recall, of, pending int, now time.Time) *Agreement {
+	return &Agreement{Of: of, Pending: pending, Recalled: &Recalled{Read: r.Read, Age: now.Sub(r.Read), Holds: r.Holds, How: r.How, Blind: r.Blind}}
+}
+
+func (r *Recalled) text(w io.Writer, of int) {
+	what := "as known"
+	if r.Holds {
+		what = "agrees"
+	}
+	fmt.Fprintf(w, "In kernel  %s (%d objects): all rules were read %s ago; %s\n", what, of, r.Age.Round(time.Second), r.How)
+	if r.Blind != "" {
+		fmt.Fprintf(w, "In kernel  %s\n", r.Blind)
+	}
 }
 
 // Objects are those that a Service's connections meet: its own, and of the same families
@@ -125,6 +153,8 @@ func (e *Explanation) Take(a *Agreement) {
 
 func (a *Agreement) text(w io.Writer) {
 	switch {
+	case a.Recalled != nil:
+		a.Recalled.text(w, a.Of)
 	case a.Err != "":
 		fmt.Fprintf(w, "In kernel  not known: %s\n", a.Err)
 	case len(a.Differ) > 0:

@@ -35,6 +35,31 @@ func (b *Bed) differing(t testing.TB) (out []string) {
 // testCompare: a look at single objects sees what somebody else did to them, before
 // anything is loaded, and sees nothing else.
 func testCompare(t *testing.T, s *Subject) {
+	b := s.holding(t)
+	if found := b.differing(t); len(found) > 0 {
+		t.Fatalf("before any edit differ: %s", strings.Join(found, "; "))
+	}
+	for _, e := range s.Edits {
+		ok := t.Run(e.Name, func(t *testing.T) {
+			e.Do(t)
+			if found := b.differing(t); (len(found) == 0) != e.Beside {
+				t.Errorf("after the edit differ: %s", strings.Join(found, "; "))
+			}
+			b.Load(t)
+			b.Sync(t)
+			b.Now = b.Now.Add(48 * time.Hour)
+			b.Track.Expire(b.Now)
+			b.Sync(t)
+		})
+		if !ok {
+			return
+		}
+	}
+}
+
+// holding is a bed with what the subject is to hold, in the kernel.
+func (s *Subject) holding(t testing.TB) *Bed {
+	t.Helper()
 	b := s.bed(s.Driver)
 	b.Load(t)
 	services := Catalogue(s.Families)
@@ -47,16 +72,34 @@ func testCompare(t *testing.T, s *Subject) {
 	}
 	b.WantAll(services)
 	b.Sync(t)
-	if found := b.differing(t); len(found) > 0 {
-		t.Fatalf("before any edit differ: %s", strings.Join(found, "; "))
+	return b
+}
+
+// testSurvey: what reads beside the engine sees the same as a Load, whatever somebody else did, and takes nothing of it for
+// known: the Load that follows finds the same differences as if nobody had looked.
+func testSurvey(t *testing.T, s *Subject) {
+	driver, can := s.Driver.(dataplane.Surveyor)
+	if !can {
+		t.Skipf("the driver %s reads with the engine only", s.Driver.Name())
 	}
+	b := s.holding(t)
+	check := func(t *testing.T, edited bool) {
+		t.Helper()
+		surveyed := map[dataplane.Key]string{}
+		failed := driver.Survey(t.Context(), func(k dataplane.Key, v string) { surveyed[k] = v })
+		loaded, err := read(t.Context(), s.Driver)
+		if (failed == nil) != (err == nil) || err == nil && !maps.Equal(surveyed, loaded) {
+			t.Errorf("a survey gives %d objects and %v, a load %d and %v", len(surveyed), failed, len(loaded), err)
+		}
+		if drift := b.Load(t); edited && len(drift) == 0 && len(b.Rebuild) == 0 {
+			t.Error("after a survey a load finds no difference")
+		}
+	}
+	check(t, false)
 	for _, e := range s.Edits {
 		ok := t.Run(e.Name, func(t *testing.T) {
 			e.Do(t)
-			if found := b.differing(t); (len(found) == 0) != e.Beside {
-				t.Errorf("after the edit differ: %s", strings.Join(found, "; "))
-			}
-			b.Load(t)
+			check(t, true)
 			b.Sync(t)
 			b.Now = b.Now.Add(48 * time.Hour)
 			b.Track.Expire(b.Now)

@@ -61,11 +61,15 @@ func (d *Driver) audits(ctx context.Context, changed func()) {
 
 func (d *Driver) readDigests(ctx context.Context, f *finding) bool {
 	for _, family := range d.families {
+		readers := map[string]*digester{}
 		for _, t := range tables {
-			r := digester{out: f.chains, family: family, table: t}
-			if d.k.Save(ctx, kernelFamily(family), t.String(), r.read) != nil {
-				return false
-			}
+			readers[t.String()] = &digester{out: f.chains, family: family, table: t}
+		}
+		read := func(table string, line []byte) error { return readers[table].read(line) }
+		if d.k.SaveAll(ctx, kernelFamily(family), tableNames(), read) != nil {
+			return false
+		}
+		for _, r := range readers {
 			r.finish()
 		}
 	}

@@ -190,6 +190,11 @@ func (t translated) Save(ctx context.Context, f iptables.Family, table string, e
 	return t.Kernel.Save(ctx, f, table, func(line []byte) error { return emit(t.line(line)) })
 }
 
+// SaveAll implements iptables.Kernel.
+func (t translated) SaveAll(ctx context.Context, f iptables.Family, tables []string, emit func(string, []byte) error) error {
+	return t.Kernel.SaveAll(ctx, f, tables, func(table string, line []byte) error { return emit(table, t.line(line)) })
+}
+
 // List implements iptables.Kernel.
 func (t translated) List(ctx context.Context, f iptables.Family, table, chain string) ([]string, error) {
 	list, err := t.Kernel.List(ctx, f, table, chain)

@@ -47,7 +47,7 @@ type Observer interface {
 }
 
 // Driver is the iptables data plane. Its methods belong to one goroutine, but
-// for Watch.
+// for Watch, Compare, Recall and Survey.
 type Driver struct {
 	p        Params
 	k        iptables.Kernel
@@ -67,11 +67,17 @@ type Driver struct {
 	// known is what Watch may compare with, and busy tells it to wait: we write.
 	known atomic.Pointer[iptables.Stamp]
 	busy  atomic.Bool
+	// readAt is when everything was last read; nil: never.
+	readAt atomic.Pointer[time.Time]
 	// written is there.writes, for the audits.
 	written atomic.Uint64
 }
 
-var _ dataplane.Driver = (*Driver)(nil)
+var (
+	_ dataplane.Driver   = (*Driver)(nil)
+	_ dataplane.Surveyor = (*Driver)(nil)
+	_ dataplane.Recaller = (*Driver)(nil)
+)
 
 // New makes a Driver. It touches nothing.
 func New(p Params) *Driver {

@@ -55,6 +55,13 @@ func (t table) String() string {
 // tables in the order in which they are read.
 var tables = [...]table{nat, filter, mangle}
 
+func tableNames() (out []string) {
+	for _, t := range tables {
+		out = append(out, t.String())
+	}
+	return out
+}
+
 // chainRef names a chain.
 type chainRef struct {
 	family model.Family

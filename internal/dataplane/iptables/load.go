@@ -24,14 +24,8 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	}
 	there := newMirror()
 	there.writes = d.there.writes + 1
-	for _, f := range d.families {
-		for _, t := range tables {
-			l := loader{there: &there, ref: chainRef{family: f, table: t}, emit: emit, jumps: map[string]int{}}
-			if err := d.k.Save(ctx, kernelFamily(f), t.String(), l.read); err != nil {
-				return fmt.Errorf("load: %w", err)
-			}
-			l.end()
-		}
+	if err := d.readAll(ctx, &there, emit); err != nil {
+		return fmt.Errorf("load: %w", err)
 	}
 	after, err := d.k.Stamp(ctx)
 	if err != nil {
@@ -43,10 +37,38 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	d.there = there
 	d.written.Store(there.writes)
 	d.saw(after)
+	d.readAt.Store(&began)
 	d.unsure.Store(false)
 	d.since = 0
 	d.audit.finding.Store(nil)
 	d.credit.spend(d.p.Now(), d.p.Now().Sub(began))
+	return nil
+}
+
+// Survey implements dataplane.Surveyor. Each table is read in one piece, between two
+// writes, so that nothing is missed whoever writes meanwhile.
+func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
+	there := newMirror()
+	if err := d.readAll(ctx, &there, emit); err != nil {
+		return fmt.Errorf("survey: %w", err)
+	}
+	return nil
+}
+
+func (d *Driver) readAll(ctx context.Context, there *mirror, emit func(dataplane.Key, string)) error {
+	for _, f := range d.families {
+		readers := map[string]*loader{}
+		for _, t := range tables {
+			readers[t.String()] = &loader{there: there, ref: chainRef{family: f, table: t}, emit: emit, jumps: map[string]int{}}
+		}
+		err := d.k.SaveAll(ctx, kernelFamily(f), tableNames(), func(table string, line []byte) error { return readers[table].read(line) })
+		if err != nil {
+			return err
+		}
+		for _, t := range tables {
+			readers[t.String()].end()
+		}
+	}
 	return nil
 }
 

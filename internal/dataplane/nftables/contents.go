@@ -17,7 +17,7 @@ func (l *loader) contents(ctx context.Context) error {
 			if !l.sets[c.part] {
 				continue
 			}
-			if err := l.d.seen.Tolerate(l.d.k.Elements(ctx, tableRef(l.f).Set(c.part), c.element)); err != nil {
+			if err := l.d.seen.Tolerate(l.k.Elements(ctx, tableRef(l.f).Set(c.part), c.element)); err != nil {
 				return err
 			}
 		}

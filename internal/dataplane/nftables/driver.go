@@ -31,6 +31,9 @@ type Params struct {
 	// Finder is for Compare: another socket than Kernel's, for Compare runs beside
 	// the engine. Without one Compare fails.
 	Finder nft.Finder
+	// Surveyor is for Survey, which reads everything beside the engine: one more socket.
+	// Without one Survey fails.
+	Surveyor nft.Reader
 	// Families are those to serve, both if empty. Probe takes away what the
 	// kernel cannot do.
 	Families []model.Family
@@ -41,7 +44,7 @@ type Params struct {
 }
 
 // Driver is the nftables data plane. Its methods belong to one goroutine, but
-// for Watch and Compare.
+// for Watch, Compare and Survey.
 type Driver struct {
 	k        nft.Kernel
 	families []model.Family
@@ -54,16 +57,22 @@ type Driver struct {
 
 	looking sync.Mutex // guards find: one Compare at a time
 	find    nft.Finder
+
+	surveying sync.Mutex // guards surveyor
+	surveyor  nft.Reader
 }
 
-var _ dataplane.Driver = (*Driver)(nil)
+var (
+	_ dataplane.Driver   = (*Driver)(nil)
+	_ dataplane.Surveyor = (*Driver)(nil)
+)
 
 // New makes a Driver. It touches nothing.
 func New(p Params) *Driver {
 	if len(p.Families) == 0 {
 		p.Families = []model.Family{model.IPv4, model.IPv6}
 	}
-	d := &Driver{k: p.Kernel, families: p.Families, chains: newChainBook(), seen: p.Ledger, find: p.Finder}
+	d := &Driver{k: p.Kernel, families: p.Families, chains: newChainBook(), seen: p.Ledger, find: p.Finder, surveyor: p.Surveyor}
 	if d.seen == nil {
 		d.seen = &nft.Ledger{}
 	}

@@ -17,51 +17,78 @@ import (
 // of a family that we do not serve is reported as its root alone, which is
 // unwanted, and Apply deletes the whole table.
 func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
-	gen, err := d.k.Generation(ctx)
+	r, err := d.readAll(ctx, d.k, emit)
 	if err != nil {
-		return fmt.Errorf("load: %w", err)
+		return err
 	}
-	tables, err := d.k.Tables(ctx)
+	d.seen.Compared(r.at)
+	for i := range r.sizes {
+		d.sizes.loaded(i, &r.sizes[i])
+	}
+	if r.rebuild != nil {
+		return r.rebuild
+	}
+	return nil
+}
+
+// Survey implements dataplane.Surveyor, on a socket of its own.
+func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
+	if d.surveyor == nil {
+		return fmt.Errorf("survey: %w: no socket to read with", dataplane.ErrUnsupported)
+	}
+	d.surveying.Lock()
+	defer d.surveying.Unlock()
+	r, err := d.readAll(ctx, d.surveyor, emit)
+	if err == nil && r.rebuild != nil {
+		return r.rebuild
+	}
+	return err
+}
+
+// readings are what readAll found besides objects.
+type readings struct {
+	at      nft.Generation
+	sizes   [2]setSizes
+	rebuild *dataplane.RebuildError // nil: all can be repaired object by object
+}
+
+// readAll reads everything that is ours, and remembers nothing.
+func (d *Driver) readAll(ctx context.Context, k nft.Reader, emit func(dataplane.Key, string)) (out readings, err error) {
+	gen, err := k.Generation(ctx)
 	if err != nil {
-		return loadError(err)
+		return out, fmt.Errorf("load: %w", err)
 	}
-	var rebuild *dataplane.RebuildError
-	var sizes [2]setSizes
+	tables, err := k.Tables(ctx)
+	if err != nil {
+		return out, loadError(err)
+	}
 	for _, f := range bothFamilies {
 		for i := range tables {
 			if tables[i].Ref != tableRef(f) {
 				continue
 			}
-			l := loader{d: d, f: f, put: func(k dataplane.Kind, id, value string) {
+			l := loader{d: d, k: k, f: f, put: func(k dataplane.Kind, id, value string) {
 				emit(dataplane.Key{Kind: k, Family: f, ID: id}, value)
 			}}
 			if err := l.table(ctx, &tables[i]); err != nil {
-				return loadError(err)
+				return out, loadError(err)
 			}
-			sizes[famIndex(f)] = l.sizes
+			out.sizes[famIndex(f)] = l.sizes
 			if l.damage != "" {
-				if rebuild == nil {
-					rebuild = &dataplane.RebuildError{Why: l.damage}
+				if out.rebuild == nil {
+					out.rebuild = &dataplane.RebuildError{Why: l.damage}
 				}
-				rebuild.Families = append(rebuild.Families, f)
+				out.rebuild.Families = append(out.rebuild.Families, f)
 			}
 		}
 	}
-	now, err := d.k.Generation(ctx)
-	if err != nil {
-		return fmt.Errorf("load: %w", err)
+	if out.at, err = k.Generation(ctx); err != nil {
+		return out, fmt.Errorf("load: %w", err)
 	}
-	if !d.seen.Quiet(ctx, gen, now) {
-		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
+	if !d.seen.Quiet(ctx, gen, out.at) {
+		return out, fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
-	d.seen.Compared(now)
-	for i := range sizes {
-		d.sizes.loaded(i, &sizes[i])
-	}
-	if rebuild != nil {
-		return rebuild
-	}
-	return nil
+	return out, nil
 }
 
 // loadError: a set that vanishes between the list of sets and its dump is a

@@ -12,6 +12,7 @@ import (
 // loader reads one table.
 type loader struct {
 	d       *Driver
+	k       nft.Reader
 	f       model.Family
 	put     func(k dataplane.Kind, id, value string)
 	damage  string // why the table must be built anew
@@ -54,7 +55,7 @@ func (l *loader) table(ctx context.Context, t *nft.Table) error {
 // rules use it.
 func (l *loader) structure(ctx context.Context) error {
 	table := tableRef(l.f)
-	sets, err := l.d.k.Sets(ctx, table)
+	sets, err := l.k.Sets(ctx, table)
 	if err = l.d.seen.Tolerate(err); err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (l *loader) structure(ctx context.Context) error {
 			l.set(&sets[i])
 		}
 	}
-	if l.chains, err = l.d.k.Chains(ctx, table); err != nil {
+	if l.chains, err = l.k.Chains(ctx, table); err != nil {
 		return err
 	}
 	hooks := fixedHooks()
@@ -86,7 +87,7 @@ func (l *loader) structure(ctx context.Context) error {
 
 // readRules sums up the rules of each chain.
 func (l *loader) readRules(ctx context.Context) error {
-	rules, err := l.d.k.Rules(ctx, tableRef(l.f))
+	rules, err := l.k.Rules(ctx, tableRef(l.f))
 	if err = l.d.seen.Tolerate(err); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func subject(t *testing.T, k, other nft.Kernel, checked func(testing.TB)) *datap
 	t.Helper()
 	faulty := &nft.Faulty{Kernel: k}
 	s := &dataplanetest.Subject{
-		Driver:     New(Params{Kernel: faulty, Finder: k.(nft.Finder)}),
+		Driver:     New(Params{Kernel: faulty, Finder: k.(nft.Finder), Surveyor: k}),
 		Restart:    func() dataplane.Driver { return New(Params{Kernel: k}) },
 		Families:   []model.Family{model.IPv4, model.IPv6},
 		Edits:      edits(other),

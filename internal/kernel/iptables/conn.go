@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type Conn struct {
 	lock      lock
 	stamps    stamper
 	contended atomic.Uint64
+	apart     atomic.Bool // the program fails when it is not told one table
 }
 
 var _ Kernel = (*Conn)(nil)
@@ -158,6 +160,38 @@ func (c *Conn) inside(f func() error) error {
 // Save implements Kernel.
 func (c *Conn) Save(ctx context.Context, f Family, table string, emit func([]byte) error) error {
 	return c.save(ctx, f, []string{"-t", table}, emit)
+}
+
+// SaveAll implements Kernel. A table of somebody else's that its program cannot print may make the one run fail: from then on
+// each table has its own.
+func (c *Conn) SaveAll(ctx context.Context, f Family, tables []string, emit func(table string, line []byte) error) error {
+	if c.cfg.Backend == Legacy || c.apart.Load() {
+		return saveEach(tables, emit, func(t string, line func([]byte) error) error { return c.Save(ctx, f, t, line) })
+	}
+	table := ""
+	err := c.save(ctx, f, nil, func(line []byte) error {
+		if name, begins := bytes.CutPrefix(line, []byte("*")); begins {
+			table = string(name)
+		}
+		if !slices.Contains(tables, table) {
+			return nil
+		}
+		return emit(table, line)
+	})
+	if errors.As(err, new(*exec.ExitError)) && ctx.Err() == nil {
+		c.apart.Store(true)
+	}
+	return err
+}
+
+// saveEach saves one table after the other.
+func saveEach(tables []string, emit func(table string, line []byte) error, save func(table string, emit func([]byte) error) error) error {
+	for _, t := range tables {
+		if err := save(t, func(line []byte) error { return emit(t, line) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Counted is Save with the packets and bytes that each rule has counted, as "[1:60] " in front of its line. It may be asked beside

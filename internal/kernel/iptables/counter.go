@@ -7,7 +7,7 @@ import (
 
 // Counts is what a Counter saw.
 type Counts struct {
-	Reads    uint64 // Save and List
+	Reads    uint64 // Save, SaveAll and List
 	Stamps   uint64
 	Restores uint64
 	Failed   uint64 // Restores that returned an error
@@ -46,6 +46,12 @@ func (c *Counter) Restore(ctx context.Context, r Restore) (Stamp, error) {
 func (c *Counter) Save(ctx context.Context, f Family, table string, emit func([]byte) error) error {
 	c.reads.Add(1)
 	return c.Kernel.Save(ctx, f, table, emit)
+}
+
+// SaveAll implements Kernel.
+func (c *Counter) SaveAll(ctx context.Context, f Family, tables []string, emit func(string, []byte) error) error {
+	c.reads.Add(1)
+	return c.Kernel.SaveAll(ctx, f, tables, emit)
 }
 
 // List implements Kernel.

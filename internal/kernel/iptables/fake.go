@@ -157,6 +157,11 @@ func after(rule, flag string) (string, bool) {
 	return w, true
 }
 
+// SaveAll implements Kernel.
+func (k *Fake) SaveAll(ctx context.Context, f Family, tables []string, emit func(string, []byte) error) error {
+	return saveEach(tables, emit, func(t string, line func([]byte) error) error { return k.Save(ctx, f, t, line) })
+}
+
 // Save implements Kernel.
 func (k *Fake) Save(ctx context.Context, f Family, table string, emit func([]byte) error) error {
 	k.mu.Lock()

@@ -46,6 +46,21 @@ func (f *Faulty) Restore(ctx context.Context, r Restore) (Stamp, error) {
 	return s, err
 }
 
+// SaveAll implements Kernel.
+func (f *Faulty) SaveAll(ctx context.Context, fam Family, tables []string, emit func(string, []byte) error) error {
+	if f.OnSave != nil {
+		for _, t := range tables {
+			if err := f.OnSave(fam, t); err != nil {
+				return err
+			}
+			if f.OnSave == nil { // it was for one table only
+				break
+			}
+		}
+	}
+	return f.Kernel.SaveAll(ctx, fam, tables, emit)
+}
+
 // Save implements Kernel.
 func (f *Faulty) Save(ctx context.Context, fam Family, table string, emit func([]byte) error) error {
 	if f.OnSave != nil {

@@ -47,6 +47,9 @@ type Kernel interface {
 	// Save streams the lines of one table, as iptables-save prints them. A table
 	// that does not exist has no lines. The slice is valid until emit returns.
 	Save(ctx context.Context, f Family, table string, emit func(line []byte) error) error
+	// SaveAll is Save for several tables, whose lines come together, table by table in any order. With nf_tables the program
+	// reads all tables of the family in each run, whichever it is to print, so it is run once.
+	SaveAll(ctx context.Context, f Family, tables []string, emit func(table string, line []byte) error) error
 	// List gives the rules of one chain, as iptables -S prints them; of a missing
 	// chain nil.
 	List(ctx context.Context, f Family, table, chain string) ([]string, error)

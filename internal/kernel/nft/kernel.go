@@ -28,6 +28,18 @@ type Kernel interface {
 	Watch(ctx context.Context, moved func(Move)) error
 }
 
+// Reader is the part of a Kernel that reads whole tables.
+type Reader interface {
+	Generation(ctx context.Context) (Generation, error)
+	Tables(ctx context.Context) ([]Table, error)
+	Sets(ctx context.Context, t TableRef) ([]Set, error)
+	Chains(ctx context.Context, t TableRef) ([]Chain, error)
+	Rules(ctx context.Context, t TableRef) ([]Rule, error)
+	Elements(ctx context.Context, s SetRef, emit func(*Element) error) error
+}
+
+var _ Reader = Kernel(nil)
+
 // Generation is the kernel's rule set generation. It is never 0; 0 stands for "unknown".
 type Generation uint32
 

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/delta"
+)
+
+// To read everything takes from a tenth of a second to some seconds at 10 000 Services, and the engine has changes to
+// write. So who asks for a comparison reads on a goroutine of his own. The engine notes meanwhile what it writes, and
+// compares in parts, between which changes go in.
+
+// survey is one reading of the kernel beside the engine. It belongs to the engine's goroutine.
+type survey struct {
+	written map[dataplane.Key]struct{} // since it began: what was read of these may be old or new
+	over    <-chan struct{}
+}
+
+// surveyPart is how many objects are compared between two turns: a millisecond.
+const surveyPart = 4096
+
+// tellSurveys notes what is about to be written.
+func (e *Engine) tellSurveys(list []dataplane.Op) {
+	if len(e.surveys) == 0 {
+		return
+	}
+	e.surveys = slices.DeleteFunc(e.surveys, func(s *survey) bool {
+		select {
+		case <-s.over:
+			return true
+		default:
+			return false
+		}
+	})
+	for _, s := range e.surveys {
+		for i := range list {
+			s.written[list[i].Key] = struct{}{}
+		}
+	}
+}
+
+// survey does one look beside the engine. An error that another try may not meet is one of those that Look knows.
+func (e *Engine) survey(ctx context.Context, driver dataplane.Surveyor) (Audited, error) {
+	ctx, over := context.WithCancel(ctx)
+	defer over()
+	began := e.p.Now()
+	s := &survey{written: map[dataplane.Key]struct{}{}, over: ctx.Done()}
+	err := e.between(ctx, func() error {
+		if !e.comparable() {
+			return errNothingRead
+		}
+		e.surveys = append(e.surveys, s)
+		return nil
+	})
+	if err != nil {
+		return Audited{}, err
+	}
+	var all objects
+	err = driver.Survey(ctx, func(k dataplane.Key, v string) { all = append(all, dataplane.Object{Key: k, Value: v}) })
+	var rebuild *dataplane.RebuildError
+	if errors.As(err, &rebuild) {
+		err := e.between(ctx, func() error { e.on(changed); return nil })
+		return Audited{Objects: len(all), Took: e.p.Now().Sub(began), Different: 1, Names: []string{rebuild.Error()}}, err
+	}
+	if err != nil {
+		return Audited{}, err
+	}
+	drift, err := e.compare(ctx, s, all)
+	return e.audited(len(all), e.p.Now().Sub(began), drift), err
+}
+
+// compare finds what differs, apart from what was written meanwhile.
+func (e *Engine) compare(ctx context.Context, s *survey, all objects) (drift []Drifted, err error) {
+	var c *delta.Comparison[dataplane.Key, owner]
+	for part := range slices.Chunk(all, surveyPart) {
+		err := e.between(ctx, func() error {
+			if c == nil {
+				c = e.tr.Compare()
+			}
+			if c.Spoiled() {
+				return errGaveWay
+			}
+			for i := range part {
+				c.Found(part[i].Key, part[i].Value)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return drift, e.between(ctx, func() error {
+		if c == nil { // nothing is there
+			c = e.tr.Compare()
+		}
+		if c.Spoiled() || !e.comparable() {
+			return errGaveWay
+		}
+		for _, d := range c.End() {
+			if _, ours := s.written[d.Key]; !ours {
+				drift = append(drift, drifted(d))
+			}
+		}
+		switch {
+		case len(drift) == 0:
+			return nil
+		case len(s.written) > 0: // it may be that our writes were in the way of the reading
+			return errGaveWay
+		}
+		e.on(changed)
+		return nil
+	})
+}
+
+// between runs f on the engine's goroutine, between two turns.
+func (e *Engine) between(ctx context.Context, f func() error) (err error) {
+	if asked := e.Inspect(ctx, func(View) { err = f() }); asked != nil {
+		return asked
+	}
+	return err
+}

@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+)
+
+// surveyed is a memDriver that can be read beside the engine. A reading takes as long as a Load, and sees a key as it is
+// half way through.
+type surveyed struct {
+	*memDriver
+	surveys int
+	during  func(seen map[dataplane.Key]string) // called half way; nil: nothing happens
+}
+
+func (d *surveyed) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
+	d.mu.Lock()
+	d.surveys++
+	takes := d.loadTakes
+	d.mu.Unlock()
+	time.Sleep(takes / 2) // virtual time (synctest)
+	seen := d.snapshot()
+	if d.during != nil {
+		d.during(seen)
+	}
+	time.Sleep(takes / 2) // virtual time (synctest)
+	for _, k := range slices.SortedFunc(maps.Keys(seen), func(a, b dataplane.Key) int { return strings.Compare(a.String(), b.String()) }) {
+		emit(k, seen[k])
+	}
+	return ctx.Err()
+}
+
+// beside runs f with an engine that has built one Service, on a driver that can be read beside it.
+func beside(t *testing.T, f func(t *testing.T, b *bench, d *surveyed)) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &surveyed{memDriver: newMemDriver()}
+		b := newBench(d.memDriver, func(p *Params) { p.Driver = d })
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 1), synced)
+			synctest.Wait()
+			f(t, b, d)
+		})
+	})
+}
+
+// TestSurveyHoldsNothingUp: a change that comes in the midst of a look is in the kernel at once, and the look goes on: it
+// is not begun anew, and takes the change for nobody's doing.
+func TestSurveyHoldsNothingUp(t *testing.T) {
+	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+		d.loadTakes = time.Second
+		loads := d.count().loads
+		told := make(chan Audited, 1)
+		go func() {
+			a, err := b.Look(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			told <- a
+		}()
+		for i := 2; i < 5; i++ {
+			time.Sleep(200 * time.Millisecond) // virtual time (synctest): before and after the reading sees anything
+			if took := b.takes(i); took > 10*time.Millisecond {
+				t.Errorf("change %d waited %v for a look", i, took)
+			}
+		}
+		a := <-told
+		if n := d.count().loads - loads; n != 0 || d.surveys != 1 {
+			t.Errorf("%d loads and %d surveys for one look", n, d.surveys)
+		}
+		if a.Objects == 0 || a.Missing+a.Different+a.Foreign != 0 {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// TestSurveyFindsWhatDiffers as often as it is asked, and repairs nothing.
+func TestSurveyFindsWhatDiffers(t *testing.T) {
+	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+		added := key(kindVerdict, "10.96.9.9:80/TCP")
+		d.mu.Lock() // nobody rings
+		d.kernel[vip(1)], d.kernel[added] = "drop", "drop"
+		d.mu.Unlock()
+		for range 2 {
+			a, err := b.Look(t.Context())
+			slices.Sort(a.Names)
+			want := []string{"different: " + vip(1).String(), "foreign: " + added.String()}
+			if err != nil || a.Different != 1 || a.Foreign != 1 || a.Missing != 0 || !slices.Equal(a.Names, want) {
+				t.Fatalf("%+v, %v", a, err)
+			}
+		}
+	})
+}
+
+// TestSurveyThatAWriteDisturbed: what a reading misses beside a write of ours is not called gone, it is read again.
+func TestSurveyThatAWriteDisturbed(t *testing.T) {
+	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+		d.during = func(seen map[dataplane.Key]string) {
+			d.during = nil
+			delete(seen, vip(1))
+			b.put(svcEvent(2, 80))
+			time.Sleep(time.Second) // virtual time (synctest)
+		}
+		a, err := b.Look(t.Context())
+		if err != nil || a.Missing+a.Different+a.Foreign != 0 || d.surveys != 2 {
+			t.Fatalf("%+v after %d surveys, %v", a, d.surveys, err)
+		}
+	})
+}
+
+// TestSurveyFindsWhatIsMissing, where nothing else differs.
+func TestSurveyFindsWhatIsMissing(t *testing.T) {
+	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+		d.mu.Lock() // nobody rings
+		delete(d.kernel, vip(1))
+		d.mu.Unlock()
+		if a, err := b.Look(t.Context()); err != nil || a.Missing != 1 || a.Different+a.Foreign != 0 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	})
+}
+
+// TestManySurveysAtOnce answer all.
+func TestManySurveysAtOnce(t *testing.T) {
+	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+		const many = 20
+		told := make(chan error, many)
+		for range many {
+			go func() {
+				a, err := b.Look(t.Context())
+				if err == nil && (a.Objects == 0 || a.Missing+a.Different+a.Foreign != 0) {
+					err = fmt.Errorf("%+v", a)
+				}
+				told <- err
+			}()
+		}
+		for range many {
+			if err := <-told; err != nil {
+				t.Error(err)
+			}
+		}
+		b.put(svcEvent(2, 80))
+		synctest.Wait()
+		if n := len(b.surveys); n != 0 {
+			t.Errorf("%d surveys are still told of writes", n)
+		}
+	})
+}
