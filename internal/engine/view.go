@@ -72,6 +72,13 @@ func (v View) Pending() int { return v.e.tr.PendingCount() }
 // Waiting gives the sources that have not delivered everything yet.
 func (v View) Waiting() []string { return slices.Sorted(maps.Keys(v.e.waiting)) }
 
+// Undecided tells whether a change of a Service has come that Objects does not show yet: after a write
+// the engine may pause, and Decide is ahead of it.
+func (v View) Undecided(k model.ServiceKey) bool {
+	_, dirty := v.e.dirty[k]
+	return dirty
+}
+
 // Objects gives what a Service makes in the data plane, or the zero key what is there
 // whatever the Services are: each as it was decided, in written those that have been
 // committed so, in pending those that wait.

@@ -18,7 +18,7 @@ type Agreement struct {
 	Of       int      `json:"of,omitempty"`     // so many there are, if not all were compared
 	Differ   []string `json:"differ,omitempty"` // the first of them
 	More     int      `json:"moreDiffer,omitempty"`
-	Pending  int      `json:"pending,omitempty"` // decided, and not written yet
+	Pending  int      `json:"pending,omitempty"` // not written yet; 1 at least for a change that waits its turn
 	Err      string   `json:"error,omitempty"`   // the look failed
 	// Recalled: nothing was read, because this kernel gives single objects only at the price of all.
 	Recalled *Recalled `json:"recalled,omitempty"`
@@ -61,6 +61,9 @@ func ObjectsOf(k model.ServiceKey, v engine.View) Objects {
 	own, waiting := v.Objects(k)
 	base, late := v.Objects(model.ServiceKey{})
 	out := Objects{Written: make(map[dataplane.Key]string, len(own)+len(base)), Pending: len(waiting)}
+	if v.Undecided(k) {
+		out.Pending++ // one at least
+	}
 	families := map[model.Family]bool{}
 	for _, list := range [...][]dataplane.Object{own, waiting} {
 		for i := range list {
