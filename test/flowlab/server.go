@@ -6,7 +6,12 @@ import (
 	"net"
 )
 
-// listen answers each line, and each datagram, with the address.
+func hostOf(a net.Addr) string {
+	host, _, _ := net.SplitHostPort(a.String()) // the kernel's own words
+	return host
+}
+
+// listen answers each line, and each datagram, with the address and with whom it has seen.
 func (l *Lab) listen(addr string) error {
 	tcp, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -29,7 +34,7 @@ func (l *Lab) listen(addr string) error {
 					if _, err := r.ReadString('\n'); err != nil {
 						return
 					}
-					fmt.Fprintln(c, addr)
+					fmt.Fprintln(c, addr, hostOf(c.RemoteAddr()))
 				}
 			}()
 		}
@@ -41,7 +46,7 @@ func (l *Lab) listen(addr string) error {
 			if err != nil {
 				return
 			}
-			_, _ = udp.WriteTo([]byte(addr+"\n"), from)
+			_, _ = udp.WriteTo([]byte(addr+" "+hostOf(from)+"\n"), from)
 		}
 	}()
 	return nil

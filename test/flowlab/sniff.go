@@ -12,6 +12,8 @@ import (
 // Arrivals are the packets of TCP and UDP that have reached the endpoints, by the clock of the kernel.
 type Arrivals struct {
 	mu    sync.Mutex
+	stop  func()
+	large int // bytes of the largest
 	count map[Arrival]int
 	last  map[Arrival]time.Time
 }
@@ -39,7 +41,8 @@ func (l *Lab) Sniff() *Arrivals {
 		l.Fatal(err)
 	}
 	stopped, done := make(chan struct{}), make(chan struct{})
-	l.Cleanup(func() { close(stopped); <-done })
+	a.stop = sync.OnceFunc(func() { close(stopped); <-done })
+	l.Cleanup(a.stop)
 	go func() {
 		defer close(done)
 		defer unix.Close(fd) //nolint:errcheck // it was only read
@@ -58,7 +61,7 @@ func (l *Lab) Sniff() *Arrivals {
 // next takes one packet.
 func (a *Arrivals) next(fd int) {
 	packet, control := make([]byte, 128), make([]byte, 128)
-	n, c, _, from, err := unix.Recvmsg(fd, packet, control, 0)
+	length, c, _, from, err := unix.Recvmsg(fd, packet, control, unix.MSG_TRUNC) // the length is that of all of it
 	if err != nil {
 		return
 	}
@@ -66,6 +69,7 @@ func (a *Arrivals) next(fd int) {
 		return
 	}
 	var to Arrival
+	n := min(length, len(packet))
 	switch packet = packet[:n]; {
 	case n >= 20 && packet[0]>>4 == 4:
 		to = Arrival{packet[9], netip.AddrFrom4([4]byte(packet[16:20]))}
@@ -80,6 +84,7 @@ func (a *Arrivals) next(fd int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.count[to]++
+	a.large = max(a.large, length)
 	a.last[to] = time.Unix(int64(binary.NativeEndian.Uint64(stamp)), int64(binary.NativeEndian.Uint64(stamp[8:])))
 }
 
@@ -90,3 +95,13 @@ func (a *Arrivals) Of(protocol byte, end string) (count int, last time.Time) {
 	of := Arrival{protocol, netip.MustParseAddr(end)}
 	return a.count[of], a.last[of]
 }
+
+// Largest is how many bytes the largest packet had, with its headers of IP.
+func (a *Arrivals) Largest() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.large
+}
+
+// Stop ends the counting.
+func (a *Arrivals) Stop() { a.stop() }
