@@ -99,7 +99,7 @@ func upLinks() ([]model.Link, error) {
 	list, err := link.Up()
 	out := make([]model.Link, len(list))
 	for i, l := range list {
-		out[i] = model.Link{Name: l.Name, Index: l.Index}
+		out[i] = model.Link{Name: l.Name, Index: l.Index, MTU: l.MTU}
 	}
 	return out, err
 }

@@ -36,6 +36,7 @@ type HostAddrs struct {
 type Link struct {
 	Name  string
 	Index int
+	MTU   int // bytes
 }
 
 // HostAddr is one address of one link.

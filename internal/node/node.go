@@ -143,7 +143,7 @@ func (w *Watcher) list(links Links, sink func(model.Event)) error {
 		host.Addrs[i] = model.HostAddr{Prefix: a.Prefix, Link: a.Link}
 	}
 	for _, l := range up {
-		host.Links = append(host.Links, model.Link{Name: l.Name, Index: l.Index})
+		host.Links = append(host.Links, model.Link{Name: l.Name, Index: l.Index, MTU: l.MTU})
 	}
 	if w.told && slices.Equal(host.Addrs, w.last.Addrs) && slices.Equal(host.Links, w.last.Links) {
 		return nil

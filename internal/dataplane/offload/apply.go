@@ -138,8 +138,8 @@ func (w *writer) each(k dataplane.Kind, comes bool, do func(dataplane.Op)) {
 	}
 }
 
-// rules writes all rules anew if one changes: there are a few for each threshold in use. If those who are excluded change, the
-// flowtable is made anew between: all connections leave it, and with the next packet those come back that may.
+// rules writes all rules anew if one changes: there are a few for each threshold in use. If those who are excluded change, or the
+// MTU of a device, the flowtable is made anew between: all connections leave it, and with the next packet those come back that may.
 func (w *writer) rules() {
 	there, changed := w.s.book.rulesOf[w.i], false
 	for _, comes := range [...]bool{false, true} {
@@ -151,7 +151,7 @@ func (w *writer) rules() {
 			}
 		})
 	}
-	evict := w.s.book.flowtable[w.i] && slices.ContainsFunc(w.ops, func(op dataplane.Op) bool { return op.Key.Kind == kindExcluded })
+	evict := w.s.book.flowtable[w.i] && slices.ContainsFunc(w.ops, func(op dataplane.Op) bool { return op.Key.Kind == kindExcluded || isResized(op) })
 	if !changed && !evict {
 		return
 	}

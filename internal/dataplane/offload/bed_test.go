@@ -105,7 +105,7 @@ func (w *world) links() ([]model.Link, error) {
 		var out []model.Link
 		for _, i := range list {
 			if i.Flags&net.FlagUp != 0 {
-				out = append(out, model.Link{Name: i.Name, Index: i.Index})
+				out = append(out, model.Link{Name: i.Name, Index: i.Index, MTU: i.MTU})
 			}
 		}
 		return out, err

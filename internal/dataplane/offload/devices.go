@@ -4,21 +4,35 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
+// deviceValue tells a device from a later one of its name by its index, and has its MTU: a connection that is handed over keeps
+// that of the moment, and its larger packets would go out uncut by a device that has less since (seen on Linux 6.1).
+func deviceValue(l *model.Link) string { return strconv.Itoa(l.Index) + " mtu " + strconv.Itoa(l.MTU) }
+
+// isResized tells whether a device is the same as before, with another MTU.
+func isResized(op dataplane.Op) bool {
+	before, _, _ := strings.Cut(op.Have, " ")
+	after, _, _ := strings.Cut(op.Want, " ")
+	return op.Key.Kind == kindDevice && before == after && op.Have != op.Want
+}
+
 // applyDevices makes devices follow the links, apart from all else: a device may be gone before we hear of it, and the kernel
 // refuses a whole transaction for it.
 func (s *side) applyDevices(ctx context.Context, ops []dataplane.Op) int {
 	n := 0
 	for i, f := range families() {
-		add, remove := s.renewed[i], []string(nil)
+		add, remove := slices.Clone(s.renewed[i]), []string(nil)
 		for _, op := range ops {
 			switch {
 			case op.Key.Kind != kindDevice || op.Key.Family != f:
+			case op.Want != "" && slices.Contains(add, op.Key.ID): // of a flowtable that is made anew
 			case op.Want != "":
 				add = append(add, op.Key.ID)
 			case slices.Contains(add, op.Key.ID): // not yet in the new one

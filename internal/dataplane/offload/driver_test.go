@@ -156,6 +156,20 @@ func TestDevices(t *testing.T) {
 		b.Sync(w)
 		w.want(good...)
 
+		anew := 0
+		w.faulty.OnCommit = func(b *nft.Batch) nft.Fault { anew += b.Count(nft.OpDelFlowtable); return nft.Fault{} }
+		for i := range b.View.Links { // connections on the fast path know the MTU of before
+			if b.View.Links[i].Name == "eth0" {
+				b.View.Links[i].MTU = 1300
+			}
+		}
+		b.Base()
+		b.Sync(w)
+		w.want(good...)
+		if w.faulty.OnCommit = nil; anew != 2 {
+			w.Errorf("with another MTU %d flowtables are made anew, want that of each family", anew)
+		}
+
 		d := w.driver(func(p *Params) { p.Include = []string{"eth*", "veth*"}; p.Exclude = []string{"veth?"} })
 		w.start(d, plain(1), plain(2))
 		for _, f := range families() {

@@ -20,7 +20,7 @@ const (
 	kindRule                                  // ID: threshold, "" for the node's, or handOver; value: the tags of its rules, with their chains
 	kindMember                                // ID: name of the set, "|", key; value: present
 	kindExcluded                              // value: who is in the set of that name, as a list of first and last addresses
-	kindDevice                                // ID: name; value: index, for another device may have the name later
+	kindDevice                                // ID: name; value: deviceValue
 )
 
 // isMine tells the objects of this package from those of the driver beside.

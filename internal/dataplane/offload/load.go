@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -204,11 +203,11 @@ func (r *reader) flows(i int, list []nft.Flowtable, put func(dataplane.Kind, str
 	r.devices = max(r.devices, len(list[0].Devices))
 	r.book.flowtable[i], r.book.devices[i] = true, list[0].Devices
 	for _, d := range list[0].Devices {
-		index := 0
+		var link model.Link // of index 0: it has just gone
 		if at := slices.IndexFunc(links, func(l model.Link) bool { return l.Name == d }); at >= 0 {
-			index = links[at].Index
+			link = links[at]
 		}
-		put(kindDevice, d, strconv.Itoa(index))
+		put(kindDevice, d, deviceValue(&link))
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (s *side) base(v *model.NodeView, emit func(dataplane.Object)) {
 		}
 		for _, l := range v.Links {
 			if s.p.takes(l.Name) {
-				put(kindDevice, l.Name, strconv.Itoa(l.Index))
+				put(kindDevice, l.Name, deviceValue(&l))
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 type Link struct {
 	Name  string
 	Index int // of this device alone: a later one of the name has another
+	MTU   int // bytes
 }
 
 // Up lists the links that are up in the network namespace of the calling thread, by name.
@@ -38,7 +39,7 @@ func upOf(list []netlink.Link, err error) ([]Link, error) {
 	var out []Link
 	for _, l := range list {
 		if a := l.Attrs(); a.Flags&net.FlagUp != 0 {
-			out = append(out, Link{Name: a.Name, Index: a.Index})
+			out = append(out, Link{Name: a.Name, Index: a.Index, MTU: a.MTU})
 		}
 	}
 	slices.SortFunc(out, func(a, b Link) int { return strings.Compare(a.Name, b.Name) })
