@@ -154,14 +154,17 @@ func (n *acceleratedNode) isKilled() {
 	if got := n.operations(); got != "0" {
 		n.Errorf("after it was killed, an agent writes %s objects", got)
 	}
+	passed, carried := n.Forwarded()-before, uint64(0)
 	for _, p := range both {
+		f, _ := p.Flow()
+		carried += f.Packets
 		if answer, err := p.Last(); answer == "" || err != nil || !p.Offloaded() {
 			n.Errorf("%s %s, while the agent was killed and started: %q, %v, on the fast path: %v", p.Network, p.Addr, answer, err, p.Offloaded())
 		}
 		_ = p.Close() // it ends here, whatever it says
 	}
-	if after := n.Forwarded(); after > before+4 { // the ends of a TCP connection
-		n.Errorf("%d packets left the fast path while the agent was killed and started", after-before)
+	if passed*10 > carried { // a change of routes gives some back for a moment
+		n.Errorf("%d of %d packets left the fast path while the agent was killed and started", passed, carried)
 	}
 }
 
