@@ -26,6 +26,7 @@ func TestRulesOfKubeProxysIPVSMode(t *testing.T) {
 				takeover.Shell(t, node, `ip link add kube-ipvs0 type bridge; ip addr add 10.96.0.10/32 dev kube-ipvs0
 for s in CLUSTER-IP LOAD-BALANCER NODE-PORT-SCTP-HASH; do ipset create KUBE-$s hash:ip,port; done
 for s in NODE-PORT-TCP NODE-PORT-UDP HEALTH-CHECK-NODE-PORT; do ipset create KUBE-$s bitmap:port range 0-65535; done
+for s in NODE-PORT-LOCAL-SCTP-HAS LOAD-BALANCER-SOURCE-CID; do ipset create KUBE-6-$s hash:ip,port family inet6; done # as kube-proxy cuts them
 ipset create KUBE-LOOP-BACK hash:ip,port,ip; ipset create KUBE-IPVS-IPS hash:ip; ipset create MINE hash:ip
 ipset add KUBE-NODE-PORT-TCP 30080; ipset add KUBE-NODE-PORT-SCTP-HASH 172.18.0.2,sctp:30090
 iptables-`+backend+`-restore --noflush <`+rules)

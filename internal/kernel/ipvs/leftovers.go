@@ -3,7 +3,6 @@ package ipvs
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -39,15 +38,18 @@ func RemoveDevice() error {
 	return nil
 }
 
+// longestSet is the most that the name of an ipset can have (IPSET_MAXNAMELEN, with its end); kube-proxy cuts what is longer.
+const longestSet = 31
+
 // isKubeProxys: all its sets are named so; those of IPv6 have 6- before it.
 func isKubeProxys(name string) bool {
-	name = strings.TrimPrefix(name, "KUBE-6-")
-	name = strings.TrimPrefix(name, "KUBE-")
 	for _, known := range [...]string{"LOOP-BACK", "CLUSTER-IP", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL", "LOAD-BALANCER", "LOAD-BALANCER-FW",
 		"LOAD-BALANCER-LOCAL", "LOAD-BALANCER-SOURCE-IP", "LOAD-BALANCER-SOURCE-CIDR", "NODE-PORT-TCP", "NODE-PORT-LOCAL-TCP", "NODE-PORT-UDP",
 		"NODE-PORT-LOCAL-UDP", "NODE-PORT-SCTP-HASH", "NODE-PORT-LOCAL-SCTP-HASH", "HEALTH-CHECK-NODE-PORT", "IPVS-IPS"} {
-		if name == known {
-			return true
+		for _, full := range [...]string{"KUBE-" + known, "KUBE-6-" + known} {
+			if name == full[:min(len(full), longestSet)] {
+				return true
+			}
 		}
 	}
 	return false

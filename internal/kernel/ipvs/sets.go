@@ -80,7 +80,7 @@ func protocolOf(set string) uint8 {
 		return unix.IPPROTO_TCP
 	case "UDP":
 		return unix.IPPROTO_UDP
-	case "SCTP-HASH":
+	case "SCTP-HASH", "SCTP-HAS": // of IPv6 cut (longestSet)
 		return unix.IPPROTO_SCTP
 	}
 	return 0
