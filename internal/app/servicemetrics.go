@@ -82,6 +82,7 @@ func (a *agent) countServices(read refusals) {
 	a.traffic = s
 	a.metrics.ByService(s.rows)
 	a.add("numbers by Service", s.run)
+	a.add("places of Services", s.settle)
 }
 
 // run counts until ctx ends.
@@ -93,6 +94,18 @@ func (s *serviceTraffic) run(ctx context.Context) error {
 		s.log.Warn("--service-metrics: connections are not counted any more, until the next start", "error", err)
 	}
 	return nil
+}
+
+// settle takes in what the engine has decided, where nobody counts or reads.
+func (s *serviceTraffic) settle(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.count.News():
+			s.count.Settle()
+		}
+	}
 }
 
 // happened takes an event.

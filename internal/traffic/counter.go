@@ -3,6 +3,7 @@ package traffic
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/model"
@@ -46,6 +47,9 @@ type place struct {
 
 // Counter counts. The zero Counter is not usable: New makes one.
 type Counter struct {
+	newest atomic.Pointer[news] // what was decided and is not taken in yet; nil: nothing
+	bell   chan struct{}        // size 1: there is some
+
 	mu     sync.RWMutex // guards what says whose a place is, which events only read; taken before counting
 	most   int          // rows of Service ports
 	places map[place]*port
@@ -83,12 +87,13 @@ type port struct {
 // New makes a Counter that gives at most so many rows of Service ports.
 func New(most int) *Counter {
 	return &Counter{most: most, places: map[place]*port{}, ranges: map[place]*span{}, of: map[model.ServiceKey][]model.FrontendKey{},
-		ports: map[ServicePort]*port{}}
+		ports: map[ServicePort]*port{}, bell: make(chan struct{}, 1)}
 }
 
 // Happened counts d for what was sent to a place and, if it is valid, on to an endpoint. What is no place of a Service is not
 // counted: other programs translate packets, too.
 func (c *Counter) Happened(protocol model.Protocol, to, endpoint netip.AddrPort, d Counts) {
+	c.Settle()
 	p := c.find(place{protocol, to})
 	if p == nil {
 		return
@@ -100,6 +105,7 @@ func (c *Counter) Happened(protocol model.Protocol, to, endpoint netip.AddrPort,
 
 // HappenedTo counts d for a Service port that is known.
 func (c *Counter) HappenedTo(name ServicePort, d Counts) {
+	c.Settle()
 	c.mu.RLock()
 	p := c.ports[name]
 	c.mu.RUnlock()

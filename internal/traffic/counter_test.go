@@ -81,6 +81,7 @@ func TestAPlaceChangesHands(t *testing.T) {
 			t.Errorf("%d ports, %d places, %d Services, %d and %d rows are kept", len(c.ports), len(c.places), len(c.of), c.shown, c.endpoints)
 		}
 		c.Decided(key("new"), nil)
+		c.Settle()
 		if len(c.ports)+len(c.places)+len(c.of)+c.shown+c.endpoints > 0 {
 			t.Errorf("something is left: %+v", c)
 		}

@@ -5,5 +5,5 @@
 // share one. What is counted in a row stays in it, so no row ever falls: a Service port that gets a row begins at zero there,
 // and one that loses its row goes on in the common one.
 //
-// Any goroutine may call a Counter.
+// Any goroutine may call a Counter. What the engine tells it are messages: it waits for no lock.
 package traffic

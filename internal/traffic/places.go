@@ -7,12 +7,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Decided says which Frontends a Service has now: none if it is gone. What its connections do after that is not counted.
-func (c *Counter) Decided(svc model.ServiceKey, list []model.Frontend) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counting.Lock()
-	defer c.counting.Unlock()
+// decided takes in which places lead to a Service now. Both locks are held.
+func (c *Counter) decided(svc model.ServiceKey, list []told) {
 	before := c.of[svc]
 	touched := map[*port]bool{}
 	for _, key := range before {
@@ -24,7 +20,7 @@ func (c *Counter) Decided(svc model.ServiceKey, list []model.Frontend) {
 	if len(list) > 0 {
 		keys := before[:0]
 		for i := range list {
-			keys = append(keys, list[i].Key)
+			keys = append(keys, list[i].key)
 			p, before := c.lead(&list[i])
 			touched[p] = true
 			if before != nil && before.keys == 0 {
@@ -41,18 +37,6 @@ func (c *Counter) Decided(svc model.ServiceKey, list []model.Frontend) {
 		c.prune(p, list)
 	}
 }
-
-// NodePorts says on which addresses NodePorts answer.
-func (c *Counter) NodePorts(list []netip.Addr) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.nodes = make(map[netip.Addr]struct{}, len(list))
-	for _, a := range list {
-		c.nodes[a] = struct{}{}
-	}
-}
-
-func portOf(f *model.Frontend) ServicePort { return ServicePort{f.Service, f.Port} }
 
 func placeOf(k model.FrontendKey) place {
 	switch {
@@ -76,20 +60,20 @@ func (c *Counter) held(k model.FrontendKey) *port {
 }
 
 // lead has a place lead to a Service port, and gives whose it was before.
-func (c *Counter) lead(f *model.Frontend) (now, before *port) {
-	if before = c.held(f.Key); before != nil {
+func (c *Counter) lead(f *told) (now, before *port) {
+	if before = c.held(f.key); before != nil {
 		before.keys--
 	}
-	p := c.ports[portOf(f)]
+	p := c.ports[f.name]
 	if p == nil {
-		p = &port{name: portOf(f)}
+		p = &port{name: f.name}
 		c.ports[p.name] = p
 	}
 	p.keys++
-	if f.Key.Range() {
-		c.ranges[placeOf(f.Key)] = &span{f.Key.Port, f.Key.LastPort, p}
+	if f.key.Range() {
+		c.ranges[placeOf(f.key)] = &span{f.key.Port, f.key.LastPort, p}
 	} else {
-		c.places[placeOf(f.Key)] = p
+		c.places[placeOf(f.key)] = p
 	}
 	return p, before
 }
@@ -126,22 +110,19 @@ func (c *Counter) hide(p *port) {
 }
 
 // prune ends the rows of endpoints that a Service port has no more.
-func (c *Counter) prune(p *port, list []model.Frontend) {
+func (c *Counter) prune(p *port, list []told) {
 	for at := range p.to {
-		known := slices.ContainsFunc(list, func(f model.Frontend) bool { return portOf(&f) == p.name && knows(&f, at) })
-		if !known {
+		if !slices.ContainsFunc(list, func(t told) bool { return t.name == p.name && t.knows(at) }) {
 			delete(p.to, at)
 			c.endpoints--
 		}
 	}
 }
 
-// knows tells whether an endpoint is one of a Frontend's, whatever it gets. Those of a range of ports have no port.
-func knows(f *model.Frontend, at netip.AddrPort) bool {
-	if f.Key.Range() {
+// knows tells whether an endpoint is one of a Frontend's.
+func (t *told) knows(at netip.AddrPort) bool {
+	if t.key.Range() {
 		at = netip.AddrPortFrom(at.Addr(), 0)
 	}
-	is := func(b model.Backend) bool { return b.Addr == at.Addr() && b.Port == at.Port() }
-	return slices.ContainsFunc(f.Backends, is) || slices.ContainsFunc(f.LocalBackends, is) ||
-		slices.ContainsFunc(f.Others, func(o model.Other) bool { return o.Addr == at })
+	return slices.Contains(t.endpoints, at)
 }

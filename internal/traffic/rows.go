@@ -33,6 +33,7 @@ const dealEvery = time.Minute
 
 // Rows gives what was counted. now decides whether the busiest Service ports are to be chosen anew.
 func (c *Counter) Rows(now time.Time) Rows {
+	c.Settle()
 	c.mu.RLock() // no Service comes or goes meanwhile
 	defer c.mu.RUnlock()
 	c.counting.Lock()
