@@ -51,7 +51,7 @@ func (o *options) measureChanges(s *subject, c *cluster) (*changed, error) {
 		c.api.Put("endpointslices", moved)
 		b := other.As4()
 		if err := untilServers("grep", strings.ToUpper(hex.EncodeToString(b[:])), true); err != nil {
-			return nil, fmt.Errorf("change %d: %s is not in the kernel: %w", i, other, err)
+			return nil, fmt.Errorf("change %d: %s is not in the kernel: %w\n%s", i, other, err, s.said())
 		}
 		s.quiet()
 		took = append(took, ms(s.used()-before))

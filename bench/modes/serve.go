@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,12 @@ const answer = "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok\n"
 // serve answers each connection's first bytes and closes it, on one thread and with system calls only: what the server does is
 // a part of every figure, so it does little.
 func serve() error {
+	// A connection wakes the server while the client is still in its call. As a batch job it does not push the client aside, which it would in
+	// some trials and not in others: 12 us of 80 of a connection.
+	runtime.LockOSThread()
+	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}, 0); err != nil {
+		return fmt.Errorf("become a batch job: %w", err)
+	}
 	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
