@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ type bench struct {
 	scale         float64
 	parts         []string
 	sizes         []int
+	only          *regexp.Regexp // names of variants
 	lab           *lab
 	agent         string // what it was started with
 	file          *os.File
@@ -147,6 +149,9 @@ func (b *bench) crossover(round int) error {
 func (b *bench) each(part string, round int, all []variant, list []measure) error {
 	for _, at := range rand.New(rand.NewPCG(uint64(round), 4963)).Perm(len(all)) {
 		v := &all[at]
+		if !b.only.MatchString(v.name) {
+			continue
+		}
 		fmt.Printf("%s %d: %s at %.1f s\n", part, round+1, v.name, clock().Seconds())
 		if err := b.become(v); err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)
@@ -182,11 +187,11 @@ func (b *bench) become(v *variant) error {
 			_, _ = sh(in("node", "nft", "delete", "table", family, "fairlead-offload")...) // there may be none
 		}
 	}
-	if b.agent != want || strings.Contains(v.rules, "table ip fairlead ") {
+	if b.agent != want || v.inAgentsTable() {
 		if err := b.lab.startAgent(b.fairlead, v.mode, v.flags...); err != nil {
 			return err
 		}
-		if b.agent = want; strings.Contains(v.rules, "table ip fairlead ") {
+		if b.agent = want; v.inAgentsTable() {
 			b.agent = "" // it is to be started again after this
 		}
 	}
@@ -197,10 +202,13 @@ func (b *bench) become(v *variant) error {
 	if _, err := sh(in("node", "sysctl", "-qw", "net.netfilter.nf_conntrack_acct="+acct)...); err != nil {
 		return err
 	}
-	if v.rules == "" {
+	if v.rules == "" && v.native == nil {
 		return nil
 	}
 	b.lab.pauseAgent(true) // or it would put right what is done to its table
+	if v.native != nil {
+		return inNamespace("node", v.native)
+	}
 	cmd := exec.Command("ip", in("node", "nft", "-f", "-")[1:]...)
 	cmd.Stdin = strings.NewReader(v.rules)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -21,6 +22,7 @@ func main() {
 	flag.Float64Var(&b.scale, "scale", 1, "how much each measurement does")
 	parts := flag.String("parts", "thresholds,placement,crossover", "what is measured")
 	sizes := flag.String("sizes", "1000,4000,10000,20000,40000,100000,400000,1600000", "bytes of a connection, for the crossover")
+	only := flag.String("variants", "", "only those whose names match this regular expression")
 	flag.Parse()
 	err := error(nil)
 	switch {
@@ -29,7 +31,7 @@ func main() {
 	case *drive != "":
 		err = driveAt(*drive, *at, *n, *size)
 	default:
-		b.parts = strings.Split(*parts, ",")
+		b.parts, b.only = strings.Split(*parts, ","), regexp.MustCompile(*only)
 		for _, s := range strings.Split(*sizes, ",") {
 			bytes, bad := strconv.Atoi(s)
 			if bad != nil || bytes < 1 {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh : KEP-4963's evaluation, in an emulated machine whose clock counts instructions: what it prints is good for ratios only, and does not
 # depend on what else this machine does. Needs no KVM.
-#   KERNEL=6.1 ROUNDS=5 PARTS=thresholds,placement,crossover SCALE=1 OUT=bench/results/acceleration.json SIZES="1000,4000,..." LIMIT=60m
+#   KERNEL=6.1 ROUNDS=5 PARTS=thresholds,placement,crossover SCALE=1 OUT=bench/results/acceleration.json SIZES="1000,4000,..." VARIANTS=regexp LIMIT=60m
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 kernel=${KERNEL:-6.1}
@@ -12,7 +12,7 @@ go build -trimpath -o bin/vm-run ./test/vm/run
 go build -trimpath -o bin/fairlead ./cmd/fairlead
 go build -trimpath -o bin/bench-acceleration ./bench/acceleration
 mkdir -p bench/results
-more=()
+more=(-variants "${VARIANTS:-}")
 [ -z "${SIZES:-}" ] || more=(-sizes "$SIZES")
 bin/vm-run -icount -kernel "$kernel" -limit "${LIMIT:-60m}" -- bin/bench-acceleration -out "${OUT:-bench/results/acceleration.json}" -rounds "${ROUNDS:-5}" \
 	-scale "${SCALE:-1}" -parts "${PARTS:-thresholds,placement,crossover}" "${more[@]}"

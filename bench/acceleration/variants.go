@@ -13,6 +13,13 @@ type variant struct {
 	flags []string // of the agent
 	acct  bool     // conntrack counts without a rule that asks for it
 	rules string   // for nft, on top of what the agent writes; "" for none
+	// native writes into the agent's own table, on the node; nil for none.
+	native func() error
+}
+
+// inAgentsTable tells whether the agent must make its table anew after this.
+func (v *variant) inAgentsTable() bool {
+	return v.native != nil || strings.Contains(v.rules, "table ip fairlead ")
 }
 
 const gate = "--feature-gates=KubeProxyAcceleration=true"
@@ -83,6 +90,8 @@ func placements() []variant {
 		byHand("packets once, no device", table("ip", none, guarded("ct packets > 20"))),
 		byHand("in the forward chain that is there", inside(devices, "ct packets > 20")),
 		byHand("in the forward chain that is there, no device", inside(none, "ct packets > 20")),
+		{name: "one word, in the forward chain that is there", mode: "nftables", acct: true, native: oneWord(1)},
+		{name: "one word, in the forward chain that is there, both families", mode: "nftables", acct: true, native: oneWord(2)},
 		threshold("nftables", 20),
 	}
 }

@@ -39,7 +39,7 @@ func (n *acceleratedNode) manyLinks(streams []flowlab.Stream) {
 	want := []string{"c0", "s0"}
 	for i := range pods {
 		outside, inside := fmt.Sprintf("veth%011d", i), fmt.Sprintf("eth%012d", i)
-		come = append(come, "link add "+outside+" up type veth peer name "+inside+" up")
+		come = append(come, "link add "+outside+" type veth peer name "+inside, "link set "+outside+" up", "link set "+inside+" up")
 		leave = append(leave, "link del "+outside)
 		want = append(want, outside, inside)
 	}
