@@ -72,18 +72,24 @@ func begin(t *testing.T, args ...string) *process {
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.start()
+	return p
+}
+
+// start runs it until the test's end.
+func (p *process) start() {
+	p.t.Helper()
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	go func() { defer close(p.done); _ = p.cmd.Wait() }()
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.done
-		if t.Failed() {
-			t.Logf("fairlead %s wrote:\n%s", strings.Join(args, " "), p.log())
+		if p.t.Failed() {
+			p.t.Logf("%s wrote:\n%s", strings.Join(p.cmd.Args, " "), p.log())
 		}
 	})
-	return p
 }
 
 // code waits for the end and gives the exit status.

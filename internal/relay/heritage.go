@@ -78,7 +78,7 @@ func (l *Listener) Flows() (out []Flow) {
 	defer l.flows.mu.Unlock()
 	for client, f := range l.flows.by {
 		if s, err := f.server.File(); err == nil {
-			out = append(out, Flow{Client: client, At: f.at, Last: f.last, Answered: f.answered, Socket: s})
+			out = append(out, Flow{Client: client, At: f.at, Last: toWall(f.last), Answered: f.answered, Socket: s})
 		}
 	}
 	return out
@@ -96,7 +96,17 @@ func (u *flows) adopt(old Flow) {
 		_ = c.Close()
 		return
 	}
-	u.start(old.Client, &flow{server: server, at: old.At, last: old.Last, answered: old.Answered}, svc)
+	u.start(old.Client, &flow{server: server, at: old.At, last: fromWall(old.Last, -udpStream, 0), answered: old.Answered}, svc)
+}
+
+// Between processes a time can only be told by the clock on the wall. In either it counts
+// by the monotonic clock, which nobody sets: toWall says where on the wall a time is by the
+// clock as it is set now, and fromWall reads it, no further off than earliest and latest.
+func toWall(at time.Time) time.Time { return time.Now().Add(time.Until(at)).Round(0) }
+
+func fromWall(at time.Time, earliest, latest time.Duration) time.Time {
+	now := time.Now()
+	return now.Add(min(max(at.Sub(now), earliest), latest))
 }
 
 // Remembered gives the clients of session affinity.
@@ -104,7 +114,7 @@ func (t *Target) Remembered() (out []Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for a, s := range t.stuck {
-		out = append(out, Client{a, s.at, s.until})
+		out = append(out, Client{a, s.at, toWall(s.until)})
 	}
 	return out
 }
@@ -118,7 +128,7 @@ func (t *Target) Recall(list []Client) {
 	}
 	for _, c := range list {
 		if len(t.stuck) < maxStuck {
-			t.stuck[c.Addr] = stuck{c.At, c.Until}
+			t.stuck[c.Addr] = stuck{c.At, fromWall(c.Until, 0, t.f.AffinityTimeout)}
 		}
 	}
 }

@@ -103,6 +103,9 @@ func (c *conn) connect() error {
 		client = netip.Addr{}
 		fd, err = streamFor(client, c.at)
 	}
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
+		c.w.r.complain(c.svc, "this host has no port left for a connection to "+c.at.String()+" (net.ipv4.ip_local_port_range, net.ipv4.tcp_tw_reuse)", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -194,12 +194,26 @@ func (u *flows) answer(client netip.AddrPort, f *flow) {
 				u.mu.Unlock()
 				continue
 			}
-			if !errors.Is(err, os.ErrDeadlineExceeded) || u.left(f) <= 0 {
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
 				return // the next datagram chooses again
+			}
+			if u.left(f) <= 0 && (!u.late(f, back) || failed != nil) {
+				return
 			}
 			break // there were some since that time was set
 		}
 	}
+}
+
+// late has a last look: what has come while this process did not run is not lost.
+func (u *flows) late(f *flow, back func(fd uintptr) bool) (any bool) {
+	if f.raw.Control(func(fd uintptr) { any = back(fd) }) != nil || !any {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	f.last, f.answered = time.Now(), true
+	return true
 }
 
 // back carries the datagrams that an endpoint has sent; false: there is none. The buffer
