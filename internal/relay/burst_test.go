@@ -34,12 +34,12 @@ func FuzzBurst(f *testing.F) {
 			}
 		}
 		size := 0
-		for range 600 {
-			if rng.IntN(80) == 0 {
+		for range 120 {
+			if rng.IntN(16) == 0 {
 				size = []int{0, 1, 100, 1200, 1472, 9000, 32000, 65507}[rng.IntN(8)]
 			}
 			n := size
-			if rng.IntN(90) == 0 {
+			if rng.IntN(18) == 0 {
 				n = rng.IntN(65508)
 			}
 			d := make([]byte, n)
@@ -49,7 +49,7 @@ func FuzzBurst(f *testing.F) {
 			copy(x.room(), d)
 			x.add(n)
 			want = append(want, d)
-			if rng.IntN(150) == 0 {
+			if rng.IntN(30) == 0 {
 				x.flush()
 			}
 		}
