@@ -37,16 +37,7 @@ func TestNoPortLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.WriteFile(file, before, 0o644) })
-	from := func(port int, to netip.AddrPort) (*net.TCPConn, error) { // no port that the agent may take
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, 1), Port: port}}
-		c, err := d.DialContext(t.Context(), "tcp", to.String())
-		if err != nil {
-			return nil, err
-		}
-		_ = c.SetDeadline(time.Now().Add(limit()))
-		t.Cleanup(func() { _ = c.Close() })
-		return c.(*net.TCPConn), nil
-	}
+	from := func(port int, to netip.AddrPort) (*net.TCPConn, error) { return dialFrom(t, port, to) }
 	turnedAway := func(port int) error {
 		c, err := from(port, atOne)
 		if err == nil {
@@ -96,6 +87,18 @@ func TestNoPortLeft(t *testing.T) {
 		_, err = c.Read(make([]byte, 100))
 		return err
 	})
+}
+
+// dialFrom connects from a port that the agent may not take.
+func dialFrom(t *testing.T, port int, to netip.AddrPort) (*net.TCPConn, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, 1), Port: port}}
+	c, err := d.DialContext(t.Context(), "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	_ = c.SetDeadline(time.Now().Add(limit()))
+	t.Cleanup(func() { _ = c.Close() })
+	return c.(*net.TCPConn), nil
 }
 
 // lines is a log that may be read while it is written.
