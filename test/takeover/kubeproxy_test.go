@@ -155,6 +155,7 @@ func takeOver(t *testing.T, lab *netlab.Lab, theirs *kubeProxy, bin string, pair
 	theirs.stop()
 	agent := start(t, bin, kit.Setup{Lab: lab, Mode: pair[1], Flags: []string{"--ipvs-udp-timeout", "20s", "--ipvs-tcpfin-timeout", "5s"},
 		Files: []kit.File{{Name: "web.yaml", Data: serving(1)}}})
+	defer agent.Kill() // so that the next one can start if this test ends early
 	takeover.Eventually(t, "nothing of kube-proxy is left but what drains", func() error { return takeover.OnlyMode(t, node, pair[1]) })
 	tr.More(t, 20)
 	tr.Stop()

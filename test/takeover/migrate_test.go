@@ -27,6 +27,7 @@ func migrating(t *testing.T, lab *netlab.Lab, from string, walk []string) {
 	found := listing(t, node)
 	agent := start(t, bin, kit.Setup{Lab: lab, Mode: from, Flags: []string{"--ipvs-udp-timeout", "20s", "--ipvs-tcpfin-timeout", "5s"},
 		Files: []kit.File{{Name: "web.yaml", Data: serving(1)}}})
+	defer agent.Kill() // so that the next one can start if this test ends early
 	tr := takeover.Start(t, lab.Client())
 	for i, mode := range walk {
 		step := fmt.Sprintf("step %d, to %s", i, mode)
