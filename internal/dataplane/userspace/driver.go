@@ -108,14 +108,6 @@ func (d *Driver) Name() string { return Name }
 // Width implements dataplane.Driver: there are no pools.
 func (d *Driver) Width(dataplane.Key) int { return 0 }
 
-// Linger implements dataplane.Driver.
-func (d *Driver) Linger(k dataplane.Key) time.Duration {
-	if k.Kind == kindReturn {
-		return d.p.ReturnLinger
-	}
-	return 0
-}
-
 // KeyString implements dataplane.Driver.
 func (d *Driver) KeyString(k dataplane.Key) string {
 	switch k.Kind {
