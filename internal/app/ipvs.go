@@ -40,6 +40,7 @@ func openIPVS(_ context.Context, cfg *config.Config) (opened, error) {
 	}
 	s := cfg.IPVS
 	d := ipvs.New(ipvs.Params{NFT: count, IPVS: servers, Addresses: links, Look: look, Scheduler: s.Scheduler, Exclude: s.ExcludeCIDRs, Drain: s.DrainGrace,
+		EndGone:  cfg.ResetGoneEndpoints,
 		Timeouts: kernelipvs.Timeouts{TCP: s.TCP, TCPFin: s.TCPFin, UDP: s.UDP}, Audit: cfg.SyncPeriod})
 	closers := append(closeLook, rules.Close, k.Close, func() error { links.Close(); return nil })
 	return opened{driver: d, reads: reads, place: takeover.IPVS, closers: closers}, nil

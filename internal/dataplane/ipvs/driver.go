@@ -29,7 +29,10 @@ type Params struct {
 	// Exclude: virtual servers there that we did not make are not ours, even on our device.
 	Exclude []netip.Prefix
 	// Drain is how long a removed TCP or SCTP endpoint keeps its connections.
-	Drain    time.Duration
+	Drain time.Duration
+	// EndGone ends TCP connections to endpoints that exist no longer at once (--reset-gone-endpoints); those to
+	// endpoints that are ending and still serve go on.
+	EndGone  bool
 	Timeouts ipvs.Timeouts
 	// Audit is how often Watch has everything compared, because IPVS tells nobody of changes; 0: never.
 	Audit time.Duration
@@ -70,6 +73,9 @@ func (d *Driver) Width(dataplane.Key) int { return 0 }
 // new ones. A removed endpoint of UDP is gone (one that is only ending is still rendered): to send on to it would
 // be to lose what clients send.
 func (d *Driver) Linger(k dataplane.Key) time.Duration {
+	if d.p.EndGone && k.Kind == kindReal && k.ID[0] == byte(model.TCP) {
+		return 0
+	}
 	switch k.Kind {
 	case kindVirtual, kindReal:
 		if k.ID[0] != byte(model.UDP) {

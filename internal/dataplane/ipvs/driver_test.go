@@ -101,6 +101,23 @@ func TestDrain(t *testing.T) {
 	w.wants(t, tcp, map[byte]uint32{1: 1, 2: 1})
 }
 
+// TestEndGone: with --reset-gone-endpoints an endpoint of TCP keeps its connections only while it is there and still serves.
+func TestEndGone(t *testing.T) {
+	w := newWorld(t, Params{Drain: time.Minute, EndGone: true})
+	f := dataplanetest.ClusterIP(model.IPv4, 0, 3)
+	w.Want(f.Service, f)
+	w.Sync(t)
+	going := f.Backends[0]
+	f.Backends, f.Others = f.Backends[1:], []model.Other{{Addr: going.AddrPort(), Serving: true}}
+	w.Want(f.Service, f)
+	w.Sync(t)
+	w.wants(t, f, map[byte]uint32{0: 0, 1: 1, 2: 1})
+	f.Others = nil
+	w.Want(f.Service, f)
+	w.Sync(t)
+	w.wants(t, f, map[byte]uint32{1: 1, 2: 1})
+}
+
 // TestDrained: what lingers is done with when its last connection has ended, each endpoint by itself, and a virtual server with
 // the last of them. What still gets connections is not.
 func TestDrained(t *testing.T) {

@@ -70,7 +70,7 @@ func (a answer) quiet(rep netlab.Reply, r *run) error {
 	want := a.kind
 	if want == "untaken" {
 		want = "timeout"
-		if r.mode == userspace { // the address itself is here, so the kernel answers for its other ports
+		if r.mode == userspace || r.mode == ipvs { // the address itself is on the node, which answers for its other ports
 			want = "refused"
 		}
 	}
