@@ -28,7 +28,7 @@ func TestExplainRecalls(t *testing.T) {
 		return nil
 	})
 	askAll(t, []asks{
-		{"explain shop/web", 0, []string{"In kernel  agrees ("}},
+		{"explain shop/web", 0, []string{"In kernel  agrees (", " objects, no rules of others): all rules were read"}},
 		{"audit", 0, []string{"0 missing, 0 different, 0 foreign"}},
 	})
 	script := `iptables-nft -t nat -A "$(iptables-nft-save -t nat | sed -n 's/^-A \(KUBE-SVC-[A-Z0-9]*\) .*10.244.1.5:8080.*/\1/p' | head -n 1)" -j RETURN`
@@ -87,6 +87,10 @@ eval iptables-legacy -t nat -R "$chain" "$number" "$rule"`
 			return errors.New(out)
 		}
 		return nil
+	})
+	askAll(t, []asks{
+		{"explain shop/web", 0, []string{" objects compared, no rules of others)"}},
+		{"audit --foreign", 1, []string{"at most one a minute", "others at our hooks: rules of others in iptables-legacy are not read"}},
 	})
 	p.terminate()
 }

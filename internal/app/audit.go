@@ -46,7 +46,9 @@ func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 		if !i.inspect(w, r, func(v engine.View) { others = inspect.Concerns(rules, v) }) {
 			return
 		}
-		out.Others = &others
+		if out.Others = &others; i.a.place == string(takeover.IPTablesLegacy) {
+			out.Unread = "rules of others in iptables-legacy are not read: iptables-legacy-save shows them"
+		}
 	}
 	control.Answer(w, &out)
 }

@@ -97,6 +97,11 @@ func TestServerAway(t *testing.T) {
 		}
 		return nil
 	})
+	askAll(t, []asks{ // whose an address is cannot be told, and an earlier agent's rules may still be there
+		{"explain 10.96.0.10:80", 1, []string{"no Service with 10.96.0.10:80 is known yet, and until then rules stay as they were: still waiting for "}},
+		{"explain :30080", 1, []string{"no Service with the NodePort 30080 is known yet"}},
+		{"trace --from 10.244.1.9 --to 10.96.0.10:80", 1, []string{"Verdict: no Service with 10.96.0.10:80 is known yet"}},
+	})
 	p.terminate()
 }
 

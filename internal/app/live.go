@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,33 +52,39 @@ func (i *inspection) follow(ctx context.Context, ask inspect.Question, wait time
 		return nil
 	}
 	l := inspect.LiveOf(p.list, wait.String())
-	l.Note = blindness(i.a.cfg.Mode, i.a.place)
+	l.Note = blindness(i.a.cfg.Mode, i.a.place, p.lost)
 	t.Live = &l
 	return nil
 }
 
-// blindness says what a trace by nftables does not show.
-func blindness(mode, place string) string {
+// blindness says what a trace by nftables does not show; lost: the kernel told more than was read.
+func blindness(mode, place string, lost bool) string {
+	var all []string
 	switch {
 	case mode == userspace.Name:
-		return "in userspace mode the agent carries connections itself: only rules of others show here"
+		all = append(all, "in userspace mode the agent carries connections itself: only rules of others show here")
 	case place == "iptables-legacy":
-		return "rules of iptables-legacy tell nobody which packets they meet: only tables of nftables show here"
+		all = append(all, "rules of iptables-legacy tell nobody which packets they meet: only tables of nftables show here")
 	}
-	return ""
+	if lost { // somebody else traces very many packets
+		all = append(all, "the kernel told of more packets than could be read, so something may be missing here, the end too: ask again")
+	}
+	return strings.Join(all, "; ")
 }
 
 // packet collects what the first packet met.
 type packet struct {
 	mode   string
 	id     uint32
+	lost   bool // something that was told was not read
 	list   []inspect.Met
 	enough context.CancelFunc
 	quiet  *time.Timer
 }
 
 func (p *packet) met(e *nft.TraceEvent, own string) (done bool) {
-	if e.Chain.Table.Name == own || p.id != 0 && e.Packet != p.id {
+	p.lost = p.lost || e.Lost
+	if e.Lost || e.Chain.Table.Name == own || p.id != 0 && e.Packet != p.id {
 		return false
 	}
 	if p.id = e.Packet; p.quiet == nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
 // TestTraceLive: a stranger's rule drops what fairlead has translated, and the trace
@@ -30,6 +32,20 @@ func TestTraceLive(t *testing.T) {
 		t.Errorf("left over:\n%s", out)
 	}
 	p.terminate()
+}
+
+// TestTraceThatMissedSomething says so.
+func TestTraceThatMissedSomething(t *testing.T) {
+	for place, lost := range map[string]bool{"nftables": false, "iptables-legacy": true} {
+		p := packet{}
+		if lost && p.met(&nft.TraceEvent{Lost: true}, "ours") {
+			t.Error("it ends with what was lost")
+		}
+		note := blindness("iptables", place, p.lost)
+		if strings.Contains(note, "more packets than could be read") != lost || strings.Contains(note, "tell nobody") != lost || len(p.list) != 0 {
+			t.Errorf("%s: %q, %v", place, note, p.list)
+		}
+	}
 }
 
 // connect begins connections again and again until it is stopped.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,7 +82,7 @@ func TestSurveyHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// TestSurveyFindsWhatDiffers as often as it is asked, and repairs nothing.
+// TestSurveyFindsWhatDiffers as often as it is asked, and repairs nothing; the next change has it repaired.
 func TestSurveyFindsWhatDiffers(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *surveyed) {
 		added := key(kindVerdict, "10.96.9.9:80/TCP")
@@ -96,6 +97,27 @@ func TestSurveyFindsWhatDiffers(t *testing.T) {
 				t.Fatalf("%+v, %v", a, err)
 			}
 		}
+		b.put(svcEvent(2, 80))
+		synctest.Wait()
+		if is := d.snapshot(); is[vip(1)] == "drop" || is[added] != "" || is[vip(2)] == "" {
+			t.Errorf("after a change: %v", is)
+		}
+	})
+}
+
+// TestSurveyBeforeAnythingIsRead calls nothing foreign that it has nothing to compare with.
+func TestSurveyBeforeAnythingIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &surveyed{memDriver: newMemDriver()}
+		d.kernel[vip(1)] = "drop"
+		b := newBench(d.memDriver, func(p *Params) { p.Driver = d })
+		run(t, b, func() {
+			ctx, cancel := context.WithTimeout(t.Context(), auditPause*9/2) // virtual time (synctest): between two tries
+			defer cancel()
+			if a, err := b.Look(ctx); !errors.Is(err, errNothingRead) {
+				t.Errorf("%+v, %v", a, err)
+			}
+		})
 	})
 }
 
@@ -127,15 +149,18 @@ func TestSurveyFindsWhatIsMissing(t *testing.T) {
 	})
 }
 
-// TestManySurveysAtOnce answer all.
+// TestManySurveysAtOnce answer all, and none takes for missing what another one has met.
 func TestManySurveysAtOnce(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *surveyed) {
 		const many = 20
+		d.mu.Lock() // nobody rings
+		delete(d.kernel, vip(1))
+		d.mu.Unlock()
 		told := make(chan error, many)
 		for range many {
 			go func() {
 				a, err := b.Look(t.Context())
-				if err == nil && (a.Objects == 0 || a.Missing+a.Different+a.Foreign != 0) {
+				if err == nil && (a.Objects == 0 || a.Missing != 1 || a.Different+a.Foreign != 0) {
 					err = fmt.Errorf("%+v", a)
 				}
 				told <- err

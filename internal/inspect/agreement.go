@@ -38,12 +38,15 @@ func Recall(r dataplane.Recall, of, pending int, now time.Time) *Agreement {
 	return &Agreement{Of: of, Pending: pending, Recalled: &Recalled{Read: r.Read, Age: now.Sub(r.Read), Holds: r.Holds, How: r.How, Blind: r.Blind}}
 }
 
+// notOthers: a packet may meet a rule of somebody else before ours.
+const notOthers = ", no rules of others"
+
 func (r *Recalled) text(w io.Writer, of int) {
 	what := "as known"
 	if r.Holds {
 		what = "agrees"
 	}
-	fmt.Fprintf(w, "In kernel  %s (%d objects): all rules were read %s ago; %s\n", what, of, r.Age.Round(time.Second), r.How)
+	fmt.Fprintf(w, "In kernel  %s (%d objects%s): all rules were read %s ago; %s\n", what, of, notOthers, r.Age.Round(time.Second), r.How)
 	if r.Blind != "" {
 		fmt.Fprintf(w, "In kernel  %s\n", r.Blind)
 	}
@@ -168,9 +171,9 @@ func (a *Agreement) text(w io.Writer) {
 			fmt.Fprintf(w, "In kernel  and %d more of %d\n", a.More, a.Compared)
 		}
 	case a.Of > 0:
-		fmt.Fprintf(w, "In kernel  agrees (%d of %d objects compared)\n", a.Compared, a.Of)
+		fmt.Fprintf(w, "In kernel  agrees (%d of %d objects compared%s)\n", a.Compared, a.Of, notOthers)
 	default:
-		fmt.Fprintf(w, "In kernel  agrees (%d objects compared)\n", a.Compared)
+		fmt.Fprintf(w, "In kernel  agrees (%d objects compared%s)\n", a.Compared, notOthers)
 	}
 	if a.Pending > 0 {
 		fmt.Fprintf(w, "In kernel  %d objects are still to be written\n", a.Pending)

@@ -25,6 +25,7 @@ type Audit struct {
 	Names     []string      `json:"names,omitempty"`  // the first of those
 	Left      bool          `json:"left,omitempty"`   // nothing of it has been repaired
 	Others    *[]Other      `json:"others,omitempty"` // what others have at our hooks; nil: nobody asked
+	Unread    string        `json:"unread,omitempty"` // which rules of others could not be read
 }
 
 // Other is what somebody else's table can do to packets of Services.
@@ -72,6 +73,9 @@ func (a *Audit) Text(w io.Writer) {
 	}
 	if len(*a.Others) == 0 {
 		fmt.Fprintln(w, "others at our hooks: nothing in nftables that would end a packet's way")
+	}
+	if a.Unread != "" {
+		fmt.Fprintf(w, "others at our hooks: %s\n", a.Unread)
 	}
 	for _, o := range *a.Others {
 		fmt.Fprintf(w, "other: %s: %s %s\n", o.Where, o.Does, o.To)

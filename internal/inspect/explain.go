@@ -125,7 +125,7 @@ func (e *explainer) unknown(key model.ServiceKey) {
 		e.out.Summary += fmt.Sprintf(", though %d EndpointSlices name it", len(list))
 	}
 	if waiting := e.v.Waiting(); len(waiting) > 0 {
-		e.out.Summary += fmt.Sprintf(" yet: still waiting for %v", waiting)
+		e.out.Summary += " yet: still waiting for " + list(waiting)
 	}
 }
 
@@ -208,7 +208,13 @@ func decided(v engine.View, key model.FrontendKey, port uint16) *model.Frontend 
 func (q *Question) nobodys(v engine.View, node *model.NodeView, to netip.AddrPort) (outcome, why string) {
 	a := to.Addr()
 	here := slices.Contains(node.NodeAddrs, a)
-	switch {
+	switch waiting := v.Waiting(); {
+	case len(waiting) > 0: // the kernel may hold what an earlier run wrote
+		what := to.String()
+		if !a.IsValid() {
+			what = fmt.Sprintf("the NodePort %d", to.Port())
+		}
+		return "none", fmt.Sprintf("no Service with %s is known yet, and until then rules stay as they were: still waiting for %s", what, list(waiting))
 	case !a.IsValid():
 		return "none", fmt.Sprintf("no Service has the NodePort %d", to.Port())
 	case v.IsClusterIP(a):

@@ -29,6 +29,7 @@ type TraceEvent struct {
 	Verdict Verdict // of the rule or the policy; 0: on to the next rule, or what has no name here
 	Policy  bool    // the packet has come to the end of a base chain, and this is its policy
 	Dst     netip.AddrPort
+	Lost    bool // no event: the kernel told more than was read in time, and some of it is lost
 }
 
 const (
@@ -40,8 +41,8 @@ const (
 )
 
 // Trace makes a table with one rule for each way into this host, which marks the packets of s, and hands what the kernel tells
-// of them to emit, until that says that it is done, or ctx ends. The table belongs to this Conn's socket: it goes with the
-// process, if not before, where the kernel can do that (5.12). Use a Conn of its own.
+// of them to emit, and nothing of packets that others mark, until that says that it is done, or ctx ends. The table belongs to
+// this Conn's socket: it goes with the process, if not before, where the kernel can do that (5.12). Use a Conn of its own.
 func (c *Conn) Trace(ctx context.Context, s TraceSpec, emit func(TraceEvent) (done bool)) error {
 	events, err := c.cmd.Dial(netlink.Options{ReceiveBuffer: traceBytes})
 	if err != nil {
@@ -59,11 +60,22 @@ func (c *Conn) Trace(ctx context.Context, s TraceSpec, emit func(TraceEvent) (do
 	if err != nil {
 		return fmt.Errorf("make table %s: %w", table, err)
 	}
-	err = receiveTraces(ctx, events, emit)
+	err = receiveTraces(ctx, events, onlyMarked(table, emit))
 	var b Batch
 	b.DelTable(table)
 	_, gone := c.Commit(context.WithoutCancel(ctx), &b)
 	return errors.Join(err, gone)
+}
+
+// onlyMarked passes on what packets met that came through our table: the kernel tells everybody of the packets that anybody marks.
+func onlyMarked(table TableRef, emit func(TraceEvent) bool) func(TraceEvent) bool {
+	marked := map[uint32]bool{}
+	return func(e TraceEvent) (done bool) {
+		if e.Chain.Table == table && e.Rule != 0 { // our one rule; its chain also ends for packets that it does not mark
+			marked[e.Packet] = true // a few a second
+		}
+		return (e.Lost || marked[e.Packet]) && emit(e)
+	}
 }
 
 func (s *TraceSpec) table() TableRef {
@@ -122,7 +134,10 @@ func receiveTraces(ctx context.Context, s *netlink.Socket, emit func(TraceEvent)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOBUFS): // some are lost: what is told is true all the same
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.ENOBUFS): // what is told is true all the same
+			done = emit(TraceEvent{Lost: true})
 			continue
 		case err != nil:
 			return fmt.Errorf("read traces: %w", err)

@@ -21,6 +21,8 @@ func TestTrace(t *testing.T) {
 	if out, err := exec.Command("sh", "-c", "ip link set lo up && ip addr add 10.9.0.1/32 dev lo && ip addr add fd00:9::1/128 dev lo").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	// Somebody else has all packets told of, too.
+	nftTool(t, `table inet they { chain trace { type filter hook output priority -500; meta nftrace set 1; }; }`, "-f", "-")
 	nftTool(t, `table inet them { chain watch { type filter hook output priority 5; meta l4proto udp udp dport 9 drop; }; }`, "-f", "-")
 	for _, host := range []string{"10.9.0.1", "fd00:9::1"} {
 		func() {
@@ -51,7 +53,7 @@ func TestTrace(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = c.Trace(ctx, TraceSpec{Table: "fairlead-trace-test", From: netip.MustParseAddr("10.9.0.1"), To: netip.MustParseAddrPort("10.9.0.1:9"), Protocol: unix.IPPROTO_UDP}, func(TraceEvent) bool { return true })
-	if list, err := c.Tables(t.Context()); err != nil || len(list) != 1 {
+	if list, err := c.Tables(t.Context()); err != nil || len(list) != 2 {
 		t.Errorf("tables: %+v, %v", list, err)
 	}
 }
@@ -71,7 +73,9 @@ func sender(t *testing.T, host string) (stop func()) {
 	go func() {
 		defer close(done)
 		for {
-			_, _ = other.Write([]byte("other"))
+			for range 5 {
+				_, _ = other.Write([]byte("other"))
+			}
 			_, _ = traced.Write([]byte("traced")) // a drop at output is EPERM
 			select {
 			case <-ended:
