@@ -11,7 +11,8 @@ if [ ! -x "$deb/root/usr/sbin/nginx" ]; then
   mkdir -p "$deb"
   (cd "$deb" && apt-get download haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1 nginx libnginx-mod-stream && for d in *.deb; do dpkg -x "$d" root; done)
 fi
-export LD_LIBRARY_PATH=$deb/root/usr/lib/x86_64-linux-gnu
+LD_LIBRARY_PATH=$(dirname "$(find "$deb/root/usr/lib" -name 'liblua5.3.so*' -print -quit)") # its folder is named after the architecture
+export LD_LIBRARY_PATH
 tmp=$(mktemp -d)
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$tmp"' EXIT

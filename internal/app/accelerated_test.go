@@ -19,21 +19,28 @@ import (
 
 // TestAccelerated: an agent with acceleration, from its start to its end, with packets, in each mode that has it.
 func TestAccelerated(t *testing.T) {
+	inAcceleratedModes(t, func(n *acceleratedNode) {
+		n.shortOnesLeaveItAsleep()
+		streams := n.longOnesWakeIt()
+		n.rulesHoldAsWithout()
+		n.linksComeAndGo(streams)
+		n.linkTakesLess()
+		n.isKilled()
+		n.thresholdsChange()
+		n.losesEndpoint()
+		n.isSwitchedOff()
+	})
+}
+
+// inAcceleratedModes runs a test on a node whose agent has begun, in each mode that has acceleration.
+func inAcceleratedModes(t *testing.T, test func(*acceleratedNode)) {
 	flowlab.OnlyIfAskedFor(t)
 	for _, mode := range []string{"nftables", "iptables"} {
 		t.Run(mode, func(t *testing.T) {
 			flowlab.Enter(t)
 			n := newAcceleratedNode(t, mode)
 			n.begin("20")
-			n.shortOnesLeaveItAsleep()
-			streams := n.longOnesWakeIt()
-			n.rulesHoldAsWithout()
-			n.linksComeAndGo(streams)
-			n.linkTakesLess()
-			n.isKilled()
-			n.thresholdsChange()
-			n.losesEndpoint()
-			n.isSwitchedOff()
+			test(n)
 		})
 	}
 }

@@ -19,7 +19,7 @@ func (n *acceleratedNode) shortOnesLeaveItAsleep() {
 		}
 		_ = s.Close() // it ends here, whatever it says
 	}
-	time.Sleep(3 * wakeLook)
+	time.Sleep(3 * wakeLook) // that no device comes cannot be waited for: the waker has looked at least twice by then
 	if got, err := n.devices(); got != "" || err != nil {
 		n.Errorf("after short connections alone the fast path has the devices %q, %v", got, err)
 	}
@@ -150,7 +150,7 @@ func (n *acceleratedNode) isKilled() {
 	_ = n.agent.cmd.Process.Kill()
 	n.agent.code()
 	n.begin("20")
-	time.Sleep(2 * wakeLook) // what it may want to change, it has changed
+	time.Sleep(2 * wakeLook) // that nothing is written cannot be waited for: the waker has looked by then
 	if got := n.operations(); got != "0" {
 		n.Errorf("after it was killed, an agent writes %s objects", got)
 	}

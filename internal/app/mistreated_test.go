@@ -14,21 +14,15 @@ import (
 // TestMistreated: an agent with acceleration among many links that come and go, beside somebody else's flowtable, and killed in its writes.
 // Streams go on meanwhile, and all is well afterwards.
 func TestMistreated(t *testing.T) {
-	flowlab.OnlyIfAskedFor(t)
-	for _, mode := range []string{"nftables", "iptables"} {
-		t.Run(mode, func(t *testing.T) {
-			flowlab.Enter(t)
-			n := newAcceleratedNode(t, mode)
-			n.begin("20")
-			streams := []flowlab.Stream{n.Dial("tcp", "10.96.0.1:53"), n.Dial("udp", "[fd96::1]:53")}
-			streams[0].Ask(20)
-			n.wantDevices("with a long connection", "c0 s0")
-			n.fast("at first", streams...)
-			n.manyLinks(streams)
-			n.strangersFlowtable(streams)
-			n.killedInWrites(streams)
-		})
-	}
+	inAcceleratedModes(t, func(n *acceleratedNode) {
+		streams := []flowlab.Stream{n.Dial("tcp", "10.96.0.1:53"), n.Dial("udp", "[fd96::1]:53")}
+		streams[0].Ask(20)
+		n.wantDevices("with a long connection", "c0 s0")
+		n.fast("at first", streams...)
+		n.manyLinks(streams)
+		n.strangersFlowtable(streams)
+		n.killedInWrites(streams)
+	})
 }
 
 // manyLinks: two hundred pods come, and go. Their links' names are as long as names are.
@@ -77,7 +71,7 @@ func (n *acceleratedNode) killedInWrites(streams []flowlab.Stream) {
 		n.write()
 		n.RecreateLink()
 		n.agent = begin(n.T, n.args("20")...)
-		time.Sleep(after) // any moment will do
+		time.Sleep(after) // the kill comes at another moment each time, and any moment will do
 	}
 	_ = n.agent.cmd.Process.Kill()
 	n.agent.code()
@@ -87,7 +81,7 @@ func (n *acceleratedNode) killedInWrites(streams []flowlab.Stream) {
 	n.unharmed()
 	n.agent.terminate()
 	n.begin("20")
-	time.Sleep(2 * wakeLook) // what it may want to change, it has changed
+	time.Sleep(2 * wakeLook) // that nothing is written cannot be waited for: the waker has looked by then
 	if got := n.operations(); got != "0" {
 		n.Errorf("after all, an agent that is started again writes %s objects", got)
 	}

@@ -34,7 +34,7 @@ func TestStoppedForAWhile(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(2 * time.Second) // it is stopped: nothing can tell that it has been for long
+	time.Sleep(2 * time.Second) // a stopped agent gives no sign to wait for; the clients of above are to wait meanwhile
 	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (l *packetLab) ends() {
 				l.Errorf("%s, and %s %s is still on the fast path", what, s.Network, s.Addr)
 				return
 			}
-			time.Sleep(50 * time.Millisecond) // between two looks
+			time.Sleep(patience.Pause(50 * time.Millisecond)) // between two looks at conntrack, which tells nobody
 		}
 	}
 	fin := l.Dial("tcp", "10.96.0.1:53")
