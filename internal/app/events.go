@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,17 +18,29 @@ const (
 	emptyFor = time.Minute
 	// emptyLook is how often that is looked at.
 	emptyLook = 5 * time.Second
+	// requestsLook is how often the kernel is asked whether clients have asked for Services that are empty.
+	requestsLook = time.Minute
 )
 
 // serviceEvents finds what users should read in "kubectl describe service". What it finds every node sees alike; the
 // recorder sees to it that few of them say it.
 type serviceEvents struct {
 	warn func(svc model.ServiceKey, reason, message string)
+	// requests, if this node counts them, is who knows which Services were asked for here, and here says what this node has seen.
+	requests requests
+	here     func(svc model.ServiceKey, reason, message string)
+	asked    time.Time // when requests was asked last
 
 	mu      sync.Mutex // the engine's goroutine writes, a timer's reads
 	begun   bool       // the Services that an agent finds at its start have been seen
 	empty   map[model.ServiceKey]emptiness
 	claimed map[model.ServiceKey]string
+}
+
+// requests tells which Services clients have asked for in vain.
+type requests interface {
+	readRefusals() // takes in what has been refused until now
+	refusedAt(svc model.ServiceKey) time.Time
 }
 
 // emptiness is since when a Service has no endpoint that may be used, and why.
@@ -42,7 +55,7 @@ func newServiceEvents(warn func(model.ServiceKey, string, string)) *serviceEvent
 }
 
 // decided takes in a turn's decisions. Services that are empty when an agent starts are nothing new: it may be the hundredth
-// restart of an agent, and the Service may be empty on purpose.
+// restart of an agent, and the Service may be empty on purpose. If it is known that clients ask for them they are told.
 func (s *serviceEvents) decided(list []engine.Decided, complete bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +65,7 @@ func (s *serviceEvents) decided(list []engine.Decided, complete bool, now time.T
 		if old, was := s.empty[d.Key]; why == "" {
 			delete(s.empty, d.Key)
 		} else if !was {
-			s.empty[d.Key] = emptiness{since: now, why: why, said: !s.begun}
+			s.empty[d.Key] = emptiness{since: now, why: why, said: !s.begun && s.requests == nil}
 		} else {
 			old.why = why
 			s.empty[d.Key] = old
@@ -90,18 +103,53 @@ func whyEmpty(res *policy.Result) string {
 	return ""
 }
 
-// look says which Services have been empty for long, each time that they become so once.
+// look says which Services have been empty for long, each time that they become so once. If requests are counted, it says those
+// that a client has asked for since, and asks the kernel about them once a minute.
 func (s *serviceEvents) look(now time.Time) {
+	late := s.late(now)
+	if len(late) == 0 {
+		return
+	}
+	say := s.warn
+	if s.requests != nil {
+		if now.Sub(s.asked) < requestsLook {
+			return
+		}
+		s.asked, say = now, s.here
+		s.requests.readRefusals()
+		maps.DeleteFunc(late, func(svc model.ServiceKey, e emptiness) bool { return s.requests.refusedAt(svc).Before(e.since) })
+	}
+	for svc, e := range late {
+		if s.toSay(svc, e.since) {
+			say(svc, "NoEndpoints", "connections are refused: for a minute there has been no endpoint that could answer: "+e.why)
+		}
+	}
+}
+
+// late gives the Services that have been empty for long, which nobody has said.
+func (s *serviceEvents) late(now time.Time) map[model.ServiceKey]emptiness {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, e := range s.empty {
-		if e.said || now.Sub(e.since) < emptyFor {
-			continue
+	late := map[model.ServiceKey]emptiness{}
+	for svc, e := range s.empty {
+		if !e.said && now.Sub(e.since) >= emptyFor {
+			late[svc] = e
 		}
-		e.said = true
-		s.empty[key] = e
-		s.warn(key, "NoEndpoints", "connections are refused: for a minute there has been no endpoint that could answer: "+e.why)
 	}
+	return late
+}
+
+// toSay marks a Service as said, unless it has got an endpoint meanwhile.
+func (s *serviceEvents) toSay(svc model.ServiceKey, since time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, is := s.empty[svc]
+	if !is || e.since != since {
+		return false
+	}
+	e.said = true
+	s.empty[svc] = e
+	return true
 }
 
 // run looks until ctx ends.

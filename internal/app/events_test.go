@@ -52,6 +52,56 @@ func TestEmptyServicesAreToldOnce(t *testing.T) {
 	}
 }
 
+// askedFor are requests that a test decides.
+type askedFor struct {
+	at    map[string]time.Time
+	reads int
+}
+
+func (a *askedFor) readRefusals() { a.reads++ }
+
+func (a *askedFor) refusedAt(svc model.ServiceKey) time.Time { return a.at[svc.Name] }
+
+// Where requests are counted, an empty Service is said by a node on which a client has asked for it since it became empty: also one
+// that was empty when the agent started. The kernel is read once a minute, and only while there is such a Service.
+func TestEmptyServicesAreToldWhenAskedFor(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var said []string
+	s := newServiceEvents(func(svc model.ServiceKey, _, _ string) { t.Errorf("%v is said for all nodes", svc) })
+	asked := &askedFor{at: map[string]time.Time{"early": now.Add(-time.Second), "old": now.Add(time.Second)}}
+	s.requests, s.here = asked, func(svc model.ServiceKey, reason, _ string) { said = append(said, reason+" "+svc.Name) }
+	put := func(complete bool, name string, backends int) {
+		res := policy.Result{Frontends: []model.Frontend{{Backends: make([]model.Backend, backends)}}, Notes: []policy.Note{{Kind: policy.NoEndpoints, Text: "no pod"}}}
+		s.decided([]engine.Decided{{Key: model.ServiceKey{Namespace: "a", Name: name}, Result: res}}, complete, now)
+	}
+	put(false, "old", 0)
+	put(true, "never", 0)
+	put(true, "early", 0)
+	put(true, "late", 0)
+	steps := []struct {
+		after time.Duration
+		do    func()
+		want  []string
+		reads int
+	}{
+		{emptyFor - time.Second, nil, nil, 0},
+		{time.Second, nil, []string{"NoEndpoints old"}, 1},
+		{emptyLook, func() { asked.at["late"] = now }, nil, 1},
+		{requestsLook - emptyLook, nil, []string{"NoEndpoints late"}, 2},
+		{requestsLook, func() { put(true, "never", 1); put(true, "early", 1); asked.at["late"] = now }, nil, 2},
+	}
+	for i, step := range steps {
+		now, said = now.Add(step.after), nil
+		if step.do != nil {
+			step.do()
+		}
+		s.look(now)
+		if !slices.Equal(said, step.want) || asked.reads != step.reads {
+			t.Errorf("step %d: said %v after %d reads, want %v after %d", i, said, asked.reads, step.want, step.reads)
+		}
+	}
+}
+
 // A lost claim is said at once, also at the start, and again only when it is another.
 func TestLostClaimsAreTold(t *testing.T) {
 	var said []string

@@ -80,6 +80,9 @@ func (a *agent) countServices(read refusals) {
 	}
 	s := &serviceTraffic{log: a.log, count: traffic.New(a.cfg.ServiceMetrics), events: events, read: read}
 	a.traffic = s
+	if a.events != nil && read != nil {
+		a.events.requests, a.events.here = s, a.recorder.Warn
+	}
 	a.metrics.ByService(s.rows)
 	a.add("numbers by Service", s.run)
 	a.add("places of Services", s.settle)
@@ -174,6 +177,9 @@ func rowOf(namespace, service, port string, c *traffic.Counts) metrics.ServiceTr
 func countsOf(c *traffic.Counts) metrics.TrafficCounts {
 	return metrics.TrafficCounts{Connections: c.Connections, Unanswered: c.Unanswered, Sent: c.Sent, Received: c.Received}
 }
+
+// refusedAt gives the time when a refusal of a Service was counted last; zero if none was.
+func (s *serviceTraffic) refusedAt(svc model.ServiceKey) time.Time { return s.count.RefusedAt(svc) }
 
 // readRefusals counts what the data plane has counted since the last look. A number that has fallen began anew.
 func (s *serviceTraffic) readRefusals() {

@@ -64,6 +64,7 @@ type Counter struct {
 	others    Counts     // of ports without a row
 	lost      uint64
 	dealt     time.Time // when the rows were dealt last
+	refused   map[model.ServiceKey]time.Time
 }
 
 // span is a range of ports of an address.
@@ -87,7 +88,7 @@ type port struct {
 // New makes a Counter that gives at most so many rows of Service ports.
 func New(most int) *Counter {
 	return &Counter{most: most, places: map[place]*port{}, ranges: map[place]*span{}, of: map[model.ServiceKey][]model.FrontendKey{},
-		ports: map[ServicePort]*port{}, bell: make(chan struct{}, 1)}
+		refused: map[model.ServiceKey]time.Time{}, ports: map[ServicePort]*port{}, bell: make(chan struct{}, 1)}
 }
 
 // Happened counts d for what was sent to a place and, if it is valid, on to an endpoint. What is no place of a Service is not
@@ -119,6 +120,9 @@ func (c *Counter) HappenedTo(name ServicePort, d Counts) {
 
 func (c *Counter) add(p *port, endpoint netip.AddrPort, d Counts) {
 	p.lately += d.events()
+	if d.Refused > 0 {
+		c.refused[p.name.Service] = time.Now()
+	}
 	if !p.shown && c.shown < c.most && d.events() > 0 {
 		p.shown = true
 		c.shown++
@@ -136,6 +140,13 @@ func (c *Counter) add(p *port, endpoint netip.AddrPort, d Counts) {
 		return
 	}
 	p.notNamed.add(&d)
+}
+
+// RefusedAt gives the time when a refusal of a Service was counted last, whether it has a row or not; zero if none was.
+func (c *Counter) RefusedAt(svc model.ServiceKey) time.Time {
+	c.counting.Lock()
+	defer c.counting.Unlock()
+	return c.refused[svc]
 }
 
 // endpoint gives the row of an endpoint, nil if there are too many.

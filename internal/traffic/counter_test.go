@@ -165,3 +165,27 @@ func TestEndpointsGo(t *testing.T) {
 		t.Errorf("%+v, %d rows", r, c.endpoints)
 	}
 }
+
+// TestWhenAServiceRefused: the time of the last refusal is kept for a Service without a row as well, until it is gone. Drops and
+// connections are none.
+func TestWhenAServiceRefused(t *testing.T) {
+	c := New(0)
+	web := []model.Frontend{vip("web", "10.96.0.1:80")}
+	c.Decided(key("web"), web)
+	c.connect("10.96.0.1:80", "10.1.0.1:8080", 1)
+	c.Happened(model.TCP, at("10.96.0.1:80"), netip.AddrPort{}, Counts{Dropped: 1})
+	if got := c.RefusedAt(key("web")); !got.IsZero() {
+		t.Errorf("refused at %v without a refusal", got)
+	}
+	begun := time.Now()
+	c.HappenedTo(ServicePort{key("web"), "http"}, Counts{Refused: 1})
+	if got := c.RefusedAt(key("web")); got.Before(begun) {
+		t.Errorf("refused at %v, want after %v", got, begun)
+	}
+	c.Decided(key("web"), nil)
+	c.Decided(key("web"), web)
+	c.Settle()
+	if got := c.RefusedAt(key("web")); !got.IsZero() {
+		t.Errorf("a Service of the same name inherits %v", got)
+	}
+}

@@ -17,7 +17,9 @@ func (c *Counter) decided(svc model.ServiceKey, list []told) {
 		}
 	}
 	delete(c.of, svc)
-	if len(list) > 0 {
+	if len(list) == 0 {
+		delete(c.refused, svc)
+	} else {
 		keys := before[:0]
 		for i := range list {
 			keys = append(keys, list[i].key)

@@ -48,6 +48,7 @@ func TestEndToEnd(t *testing.T) {
 		{"Deployed", testDeployed},
 		{"DeployedWrong", testDeployedWrong},
 		{"StartupTaint", testStartupTaint},
+		{"EmptyServiceIsTold", testEmptyServiceIsTold},
 		{"MetricsBesideKubeProxy", testMetricsBesideKubeProxy},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s.newEnv(t)) })
