@@ -32,5 +32,6 @@ func mayBeVariables() map[string]string {
 	return map[string]string{
 		"internal/dataplane/nftables.setDefs": "compiled table; its rows are addressed to be read, not copied",
 		"cmd/fairlead.version":                "set by the linker (-X)",
+		"internal/dataplane.seed":             "what makes digests this process's own; set once, at the start",
 	}
 }

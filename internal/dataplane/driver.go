@@ -81,7 +81,8 @@ type Driver interface {
 type Surveyor interface {
 	// Survey is Load for somebody who only wants to know: it reports the same objects and fails as Load does, but remembers
 	// nothing, and any goroutine may call it beside the other methods. What is written meanwhile it may report or not; an
-	// Apply that comes meanwhile may also make it miss objects that the Apply is not about. ErrUnsupported: only Load reads.
+	// Apply that comes meanwhile may also make it miss objects that the Apply is not about. In the place of a value it may
+	// give the digest of one (Same). ErrUnsupported: only Load reads.
 	Survey(ctx context.Context, emit func(Key, string)) error
 }
 

@@ -30,9 +30,16 @@ func (c *Comparison[K, O]) Found(k K, v string) {
 		}
 		e.look, believed = c.look, e.have
 	}
-	if believed != v && !samePool(believed, v, c.t.p.Width(k)) {
+	if believed != v && !c.same(k, believed, v) {
 		c.drift = append(c.drift, Drift[K]{Key: k, Believed: believed, Found: v})
 	}
+}
+
+func (c *Comparison[K, O]) same(k K, believed, found string) bool {
+	if width := c.t.p.Width(k); width > 0 || c.t.p.Same == nil {
+		return samePool(believed, found, width)
+	}
+	return c.t.p.Same(believed, found)
 }
 
 // End gives the keys whose actual value differs from what we believe, once everything that is there has been taken. It

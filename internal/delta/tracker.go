@@ -36,6 +36,9 @@ type Params[K comparable] struct {
 	Rank func(K) uint8
 	// Linger is how long an unwanted key is kept before it becomes pending.
 	Linger func(K) time.Duration
+	// Same tells whether what a Comparison found of a key is what is believed of it, where the two are not equal; nil: they
+	// must be. It is not asked about pools.
+	Same func(believed, found string) bool
 	// Inert tells that a key does nothing unless another key leads to it; nil: none is.
 	Inert func(K) bool
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
 // auditShare: an audit takes at most one part of so many of the time.
@@ -22,9 +22,9 @@ type auditor struct {
 	finding atomic.Pointer[finding] // handed from the audits to the engine
 }
 
-// finding is what an audit read: digests of all our chains, with the time it took.
+// finding is what an audit read of our chains, with the time it took.
 type finding struct {
-	chains map[chainRef]uint64
+	chains map[chainRef]*chain
 	writes uint64 // of the mirror, before anything was read
 	took   time.Duration
 }
@@ -48,8 +48,8 @@ func (d *Driver) audits(ctx context.Context, changed func()) {
 		}
 		next = d.p.Now().Add(pause)
 		began := d.p.Now()
-		f := &finding{chains: map[chainRef]uint64{}, writes: d.written.Load()}
-		if !d.readDigests(ctx, f) {
+		f := &finding{writes: d.written.Load()}
+		if f.chains = d.readDigests(ctx); f.chains == nil {
 			continue
 		}
 		f.took = d.p.Now().Sub(began)
@@ -59,59 +59,13 @@ func (d *Driver) audits(ctx context.Context, changed func()) {
 	}
 }
 
-func (d *Driver) readDigests(ctx context.Context, f *finding) bool {
-	for _, family := range d.families {
-		readers := map[string]*digester{}
-		for _, t := range tables {
-			readers[t.String()] = &digester{out: f.chains, family: family, table: t}
-		}
-		read := func(table string, line []byte) error { return readers[table].read(line) }
-		if d.k.SaveAll(ctx, kernelFamily(family), tableNames(), read) != nil {
-			return false
-		}
-		for _, r := range readers {
-			r.finish()
-		}
-	}
-	return true
-}
-
-// digester reads one table.
-type digester struct {
-	out    map[chainRef]uint64
-	family model.Family
-	table  table
-	chain  string
-	sum    digest
-	ours   bool
-}
-
-func (r *digester) read(line []byte) error {
-	if name, ok := declared(line); ok {
-		if kindOfChain(r.table, string(name)) != 0 {
-			r.out[chainRef{r.family, r.table, string(name)}] = newDigest().h.Sum64()
-		}
+// readDigests gives nil where not everything could be read.
+func (d *Driver) readDigests(ctx context.Context) map[chainRef]*chain {
+	there := newMirror()
+	if d.readAll(ctx, scan{there: &there, emit: func(dataplane.Key, string) {}, digests: true}) != nil {
 		return nil
 	}
-	chain, rule, ok := splitRule(line)
-	if !ok {
-		return nil
-	}
-	if string(chain) != r.chain {
-		r.finish()
-		r.chain, r.sum = string(chain), newDigest()
-		r.ours = kindOfChain(r.table, r.chain) != 0
-	}
-	if r.ours {
-		r.sum.add(rule)
-	}
-	return nil
-}
-
-func (r *digester) finish() {
-	if r.ours {
-		r.out[chainRef{r.family, r.table, r.chain}] = r.sum.h.Sum64()
-	}
+	return there.chains
 }
 
 // drifted compares a finding with the mirror. Chains that were written while the
@@ -133,7 +87,7 @@ func (d *Driver) drifted() bool {
 
 func (d *Driver) differs(f *finding) bool {
 	for ref, c := range d.there.chains {
-		if sum, ok := f.chains[ref]; (!ok || sum != c.sum) && c.wrote <= f.writes {
+		if is := f.chains[ref]; (is == nil || is.sum != c.sum) && c.wrote <= f.writes {
 			return true
 		}
 	}

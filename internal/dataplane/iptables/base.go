@@ -13,7 +13,7 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 		b := base{writer{f, emit}, &view, d.p.TCPBeLiberal, d.counts}
 		b.marks()
 		for _, t := range tables {
-			for _, name := range sharedChains()[t] {
+			for _, name := range sharedChains(t) {
 				b.put(kindBucket, chainRef{f, t, name}.id(), present)
 			}
 		}

@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,8 +34,8 @@ func FuzzSaved(f *testing.F) {
 		}
 		there := newMirror()
 		d := New(Params{})
-		keys := map[dataplane.Key]bool{}
-		l := loader{there: &there, ref: chainRef{family: model.IPv4, table: tab}, jumps: map[string]int{}, emit: func(k dataplane.Key, value string) {
+		keys := map[dataplane.Key]string{}
+		l := newLoader(scan{there: &there, emit: func(k dataplane.Key, value string) {
 			c, rule := chainOf(k)
 			switch {
 			case value == "":
@@ -46,10 +47,11 @@ func FuzzSaved(f *testing.F) {
 			case (k.Kind == kindLine || k.Kind == kindJump) && !strings.Contains(text, strings.Split(rule, sep)[0]):
 				t.Errorf("nobody wrote %q", rule)
 			}
-			keys[k] = true
-		}}
-		sums := map[chainRef]uint64{}
-		audit := digester{out: sums, family: model.IPv4, table: tab}
+			keys[k] = value
+		}}, model.IPv4, tab)
+		summed := newMirror()
+		digests := map[dataplane.Key]string{}
+		audit := newLoader(scan{there: &summed, digests: true, emit: func(k dataplane.Key, value string) { digests[k] = value }}, model.IPv4, tab)
 		learned := dialect{}
 		inOrder, begun, last := true, map[string]bool{}, ""
 		for line := range strings.Lines(text) {
@@ -72,17 +74,20 @@ func FuzzSaved(f *testing.F) {
 			inPieces(t, learned, string(rule))
 		}
 		l.end()
-		audit.finish()
+		audit.end()
+		if !maps.EqualFunc(keys, digests, dataplane.Same) {
+			t.Errorf("Load reads %q, by digests %q", keys, digests)
+		}
 		if !inOrder {
 			return
 		}
 		for ref, c := range there.chains {
-			if sum, ok := sums[ref]; !ok || sum != c.sum {
+			if is := summed.chains[ref]; is == nil || is.sum != c.sum {
 				t.Errorf("Load and audit differ about %s", ref.chain)
 			}
 		}
-		if len(sums) != len(there.chains) {
-			t.Errorf("Load knows %d chains, the audit %d", len(there.chains), len(sums))
+		if len(summed.chains) != len(there.chains) {
+			t.Errorf("Load knows %d chains, the audit %d", len(there.chains), len(summed.chains))
 		}
 	})
 }

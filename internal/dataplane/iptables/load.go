@@ -24,7 +24,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	}
 	there := newMirror()
 	there.writes = d.there.writes + 1
-	if err := d.readAll(ctx, &there, emit); err != nil {
+	if err := d.readAll(ctx, scan{there: &there, emit: emit}); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
 	after, err := d.k.Stamp(ctx)
@@ -49,17 +49,24 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 // writes, so that nothing is missed whoever writes meanwhile.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	there := newMirror()
-	if err := d.readAll(ctx, &there, emit); err != nil {
+	if err := d.readAll(ctx, scan{there: &there, emit: emit, digests: true}); err != nil {
 		return fmt.Errorf("survey: %w", err)
 	}
 	return nil
 }
 
-func (d *Driver) readAll(ctx context.Context, there *mirror, emit func(dataplane.Key, string)) error {
+// scan is what one reading of everything is for.
+type scan struct {
+	there   *mirror // takes what is there
+	emit    func(dataplane.Key, string)
+	digests bool // digests will do for the values of chains
+}
+
+func (d *Driver) readAll(ctx context.Context, r scan) error {
 	for _, f := range d.families {
 		readers := map[string]*loader{}
 		for _, t := range tables {
-			readers[t.String()] = &loader{there: there, ref: chainRef{family: f, table: t}, emit: emit, jumps: map[string]int{}}
+			readers[t.String()] = newLoader(r, f, t)
 		}
 		err := d.k.SaveAll(ctx, kernelFamily(f), tableNames(), func(table string, line []byte) error { return readers[table].read(line) })
 		if err != nil {
@@ -95,13 +102,17 @@ func declared(line []byte) (chain []byte, ok bool) {
 // loader reads one table. iptables-save prints the chains first, then the rules,
 // chain by chain.
 type loader struct {
-	there *mirror
+	scan
 	ref   chainRef // the chain being read
 	kind  dataplane.Kind
-	emit  func(dataplane.Key, string)
-	rules []string
+	sum   chainSum
+	rules []string // its rules, where their text is wanted
 	empty []string // chains of ours without rules so far
 	jumps map[string]int
+}
+
+func newLoader(r scan, f model.Family, t table) *loader {
+	return &loader{scan: r, ref: chainRef{family: f, table: t}, sum: newChainSum(), jumps: map[string]int{}}
 }
 
 func (l *loader) read(line []byte) error {
@@ -121,15 +132,25 @@ func (l *loader) read(line []byte) error {
 		l.kind = kindOfChain(l.ref.table, l.ref.chain)
 	}
 	if l.kind == 0 {
-		l.foreign(string(rule))
+		l.foreign(rule)
 		return nil
 	}
-	l.rules = append(l.rules, string(rule))
+	l.sum.add(rule)
+	if !l.digests || l.isShared() {
+		l.rules = append(l.rules, string(rule))
+	}
 	return nil
 }
 
+// isShared tells whether the lines of the chain being read are objects of their own.
+func (l *loader) isShared() bool { return l.kind == kindLine || l.kind == kindBucket }
+
 // foreign looks at a rule in somebody else's chain.
-func (l *loader) foreign(rule string) {
+func (l *loader) foreign(text []byte) {
+	if !builtIn(l.ref.chain) {
+		return
+	}
+	rule := string(text)
 	if !ourJump(l.ref.table, l.ref.chain, rule) {
 		return
 	}
@@ -180,30 +201,42 @@ func (l *loader) finish() {
 	if l.ref.chain == "" || l.kind == 0 {
 		return
 	}
-	rules := l.rules
-	l.rules = nil
-	switch l.kind {
-	case kindLine, kindBucket:
-		l.shared(rules)
-	default:
-		sum := sumOf(rules)
-		l.there.set(l.ref, nil, sum, len(rules))
-		l.put(l.kind, l.ref.id(), body(rules))
+	if l.isShared() {
+		l.shared()
+	} else {
+		l.there.set(l.ref, nil, l.sum.sum(), l.sum.rules)
+		l.put(l.kind, l.ref.id(), l.value())
 	}
+	l.rules = nil
+	l.sum.reset()
+}
+
+// value is that of a chain of its own, which has rules.
+func (l *loader) value() string {
+	switch {
+	case !l.digests:
+		return body(l.rules)
+	case l.sum.rules == 1 && l.sum.value.Sum64() == dataplane.Sum64(""): // one rule without a word
+		return body([]string{""})
+	}
+	return l.sum.value.Digest()
 }
 
 // shared emits the lines of a shared chain. One that is out of order, or has a
 // line twice, is reported as such, which makes it be written anew.
-func (l *loader) shared(rules []string) {
-	lines := slices.Clone(rules)
-	slices.SortFunc(lines, lineLess)
-	lines = slices.Compact(lines)
-	l.there.set(l.ref, lines, sumOf(rules), len(rules))
+func (l *loader) shared() {
+	lines, tidy := l.rules, inOrder(l.rules)
+	if !tidy {
+		lines = slices.Clone(lines)
+		slices.SortFunc(lines, lineLess)
+		lines = slices.Compact(lines)
+	}
+	l.there.set(l.ref, lines, l.sum.sum(), l.sum.rules)
 	for _, r := range lines {
 		l.put(kindLine, l.ref.line(r), present)
 	}
 	switch {
-	case !slices.Equal(rules, lines):
+	case !tidy:
 		l.put(kindBucket, l.ref.id(), "out of order")
 	case l.kind == kindBucket:
 		l.put(kindBucket, l.ref.id(), present)

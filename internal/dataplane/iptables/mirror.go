@@ -1,10 +1,10 @@
 package iptables
 
 import (
-	"bytes"
-	"hash/fnv"
 	"slices"
 	"strings"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
 // mirror is what the kernel holds of ours, as last written or loaded: of each
@@ -133,40 +133,38 @@ func merge(lines []string, add, remove map[string]int) []string {
 	return out
 }
 
-// digest sums up a chain's rules in their order.
-type digest struct {
-	h interface {
-		Write([]byte) (int, error)
-		Sum64() uint64
-		Reset()
-	}
+// chainSum sums up a chain's rules in their order, as the value that is made of them (body) and their number.
+type chainSum struct {
+	value *dataplane.Digester
+	rules int
 }
 
-func newDigest() digest { return digest{fnv.New64a()} }
+func newChainSum() chainSum { return chainSum{value: dataplane.NewDigester()} }
 
 // add takes one rule, without "-A CHAIN ".
-func (d digest) add(rule []byte) {
-	d.h.Write(rule) // a hash never fails
-	d.h.Write([]byte{'\n'})
+func (c *chainSum) add(rule []byte) {
+	if c.rules++; c.rules > 1 {
+		c.value.Add([]byte{'\n'})
+	}
+	c.value.Add(rule)
 }
 
+func (c *chainSum) reset() {
+	c.value.Reset()
+	c.rules = 0
+}
+
+func (c *chainSum) sum() uint64 { return c.value.Sum64() + uint64(c.rules) }
+
 func sumOf(rules []string) uint64 {
-	d := newDigest()
-	for _, r := range rules {
-		d.add([]byte(r))
-	}
-	return d.h.Sum64()
+	return dataplane.Sum64(strings.Join(rules, "\n")) + uint64(len(rules))
 }
 
 // sumOfBody is sumOf for a chain's value; it also counts the rules.
 func sumOfBody(value string) (sum uint64, rules int) {
 	if value == emptyBody {
-		return newDigest().h.Sum64(), 0
+		return sumOf(nil), 0
 	}
-	d := newDigest()
-	for r := range bytes.SplitSeq([]byte(value), []byte("\n")) {
-		d.add(r)
-		rules++
-	}
-	return d.h.Sum64(), rules
+	rules = strings.Count(value, "\n") + 1
+	return dataplane.Sum64(value) + uint64(rules), rules
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -117,21 +118,26 @@ func (p place) bucketName(pre netip.Prefix) string {
 	return p.mark + shortHash(pre.Addr().String()) + "-" + itoa(pre.Bits())
 }
 
-// sharedChains lists the chains that exist even without lines.
-func sharedChains() map[table][]string {
-	return map[table][]string{
-		nat:    {servicesChain, portsChain, hairpinChain},
-		filter: {servicesChain, externalChain, externalPort, firewallChain, firewallPort, nodePortsChain},
+// sharedChains lists the chains of a table that exist even without lines.
+func sharedChains(t table) []string {
+	switch t {
+	case nat:
+		return []string{servicesChain, portsChain, hairpinChain}
+	case filter:
+		return []string{servicesChain, externalChain, externalPort, firewallChain, firewallPort, nodePortsChain}
 	}
+	return nil
 }
 
-// fixedChains lists the chains whose content Base renders whole.
-func fixedChains() map[table][]string {
-	return map[table][]string{
-		nat:    {nodePortsChain, postrouting, canaryChain},
-		filter: {forwardChain, externalNode, firewallNode, canaryChain},
-		mangle: {localnet, canaryChain},
+// fixedChains lists the chains of a table whose content Base renders whole.
+func fixedChains(t table) []string {
+	switch t {
+	case nat:
+		return []string{nodePortsChain, postrouting, canaryChain}
+	case filter:
+		return []string{forwardChain, externalNode, firewallNode, canaryChain}
 	}
+	return []string{localnet, canaryChain}
 }
 
 // kindOfChain classifies a chain by its name; 0 is somebody else's, and among
@@ -140,15 +146,11 @@ func kindOfChain(t table, name string) dataplane.Kind {
 	if !strings.HasPrefix(name, "KUBE-") {
 		return 0
 	}
-	for _, c := range sharedChains()[t] {
-		if c == name {
-			return kindBucket
-		}
-	}
-	for _, c := range fixedChains()[t] {
-		if c == name {
-			return kindBase
-		}
+	switch {
+	case slices.Contains(sharedChains(t), name):
+		return kindBucket
+	case slices.Contains(fixedChains(t), name):
+		return kindBase
 	}
 	if t == nat && (name == markMasq || name == markOutside) || t == filter && name == rejectChain {
 		return kindMark

@@ -1,0 +1,61 @@
+package iptables
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
+	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// BenchmarkSurvey measures what one reading of everything costs beside what iptables-save takes to print it to
+// nobody. FAIRLEAD_BENCH_SERVICES sets the size.
+func BenchmarkSurvey(b *testing.B) { eachBackendAtSize(b, benchSurvey) }
+
+func benchSurvey(b *testing.B, backend iptables.Backend, size int) {
+	const endpoints = 10
+	n := ownNetns(b, backend)
+	driver := New(Params{Kernel: n, Families: []model.Family{model.IPv4, model.IPv6}})
+	bed := dataplanetest.NewBed(driver, dataplanetest.View())
+	bed.Load(b)
+	bed.Base()
+	for i := range size {
+		bed.Want(dataplanetest.Service(i), benchFrontend(i, endpoints, 0))
+	}
+	bed.Sync(b)
+	b.ResetTimer()
+	for range b.N {
+		measure := func(what string, do func()) {
+			self, programs, began := cpuOf(b, unix.RUSAGE_SELF), cpuOf(b, unix.RUSAGE_CHILDREN), time.Now()
+			do()
+			b.ReportMetric(ms(time.Since(began)), "wall-ms/"+what)
+			b.ReportMetric(ms(cpuOf(b, unix.RUSAGE_SELF)-self), "own-ms/"+what)
+			b.ReportMetric(ms(cpuOf(b, unix.RUSAGE_CHILDREN)-programs), "programs-ms/"+what)
+		}
+		measure("iptables-save", func() { n.sh(b, "$IPT-save >/dev/null; $IP6T-save >/dev/null") })
+		objects := 0
+		measure("survey", func() {
+			objects = 0
+			if err := driver.Survey(context.Background(), func(dataplane.Key, string) { objects++ }); err != nil {
+				b.Fatal(err)
+			}
+		})
+		b.ReportMetric(float64(objects), "objects")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func cpuOf(b *testing.B, who int) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(who, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
