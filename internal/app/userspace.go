@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -49,7 +50,10 @@ func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
 	}
 	p.Notes = notes(p.Plan, cfg)
 	s := keepSources(p.Routes)
-	p.Returns, p.Sources, p.ReturnLinger, r.noSource = s.returns, s.families, cmp.Or(cfg.Userspace.EndpointGrace, 24*time.Hour), s.why
+	p.Returns, p.Sources, r.noSource = s.returns, s.families, s.why
+	if p.LingerBlind = cmp.Or(cfg.Userspace.EndpointGrace, 24*time.Hour); p.Routes != nil {
+		p.Talks = talks(log)
+	}
 	p.Relay = relay.New(relay.Params{MostOfOne: 2 * cfg.Userspace.ServiceConnections, EndGone: cfg.ResetGoneEndpoints,
 		EndpointGrace: cfg.Userspace.EndpointGrace, Log: log})
 	r.plan, r.relay, r.driver = p.Plan, p.Relay, userspace.New(p)
@@ -57,6 +61,15 @@ func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
 		r.table = &placeTable{file: cfg.Userspace.Map, plan: p.Plan, rows: map[model.FrontendKey]string{}}
 	}
 	return opened{driver: r.driver, reads: func() int { return 0 }, rootless: r}, nil
+}
+
+// talks are the way to find out which connections there are; nil if the kernel has none.
+func talks(log *slog.Logger) func() ([]link.Talk, error) {
+	if _, err := link.Talks(); err != nil {
+		log.Warn("this kernel does not tell which connections there are: what those of Services and endpoints that are gone need stays for --userspace-endpoint-grace", "error", err)
+		return nil
+	}
+	return link.Talks
 }
 
 // addresses finds out where Services can be answered.

@@ -174,7 +174,6 @@ func (c *conn) close() {
 		w.r.counts.open.Add(-1)
 	}
 	w.leave(c)
-	w.r.uses.add(c.l.at.Addr(), -1)
 	w.r.budget.give(c.svc, 2)
 	w.r.work.Done()
 }

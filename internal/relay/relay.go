@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -44,7 +43,6 @@ type Relay struct {
 	grams   sync.Pool // *[]byte of burstBuffer
 	where   atomic.Pointer[Whereabouts]
 	counts  counts
-	uses    uses
 	work    sync.WaitGroup  // one for each connection and UDP client
 	ctx     context.Context // ends with the Relay
 	end     context.CancelFunc
@@ -69,7 +67,7 @@ func New(p Params) *Relay {
 		p.Descriptors = available()
 	}
 	made := min(p.Descriptors/16, 256)
-	r := &Relay{p: p, start: time.Now(), limits: usual(), ephemeral: ephemeralPorts(), cuts: cuts(), uses: uses{of: map[netip.Addr]int{}}, logged: map[model.ServiceKey]time.Time{}}
+	r := &Relay{p: p, start: time.Now(), limits: usual(), ephemeral: ephemeralPorts(), cuts: cuts(), logged: map[model.ServiceKey]time.Time{}}
 	r.budget = budget{free: p.Descriptors - 2*made, most: p.MostOfOne, held: map[model.ServiceKey]int{}, mostListeners: p.Descriptors / 4 * 3}
 	r.pipes.left = made
 	r.buffers.New = func() any { b := make([]byte, bufferBytes); return &b }

@@ -57,7 +57,6 @@ func (w *worker) welcome(l *Listener, fd int, from netip.AddrPort) {
 	c.up.init(c, &c.client, &c.server, &c.down)
 	c.down.init(c, &c.server, &c.client, &c.up)
 	w.enter(c)
-	r.uses.add(l.at.Addr(), 1)
 	switch err := w.follow(c, &c.client); {
 	case err != nil:
 		c.refuse(err)

@@ -33,11 +33,13 @@ type Params struct {
 	Plan   addressplan.Plan
 	Routes Routes // nil unless Plan.Own
 	// Returns are nil where no client's address can be kept; Sources are the families in
-	// which it can. An endpoint's rule stays ReturnLinger after the last Service is done
-	// with it, for the connections that are left.
-	Returns      Returns
-	Sources      []model.Family
-	ReturnLinger time.Duration
+	// which it can.
+	Returns Returns
+	Sources []model.Family
+	// Talks give the connections of this network namespace. A route or an endpoint's rule that
+	// no Service wants any more stays while one of them needs it; where Talks are nil, for LingerBlind.
+	Talks       func() ([]link.Talk, error)
+	LingerBlind time.Duration
 	// OnBindError is called once for a socket that cannot be opened because of its
 	// address or port, until it can. It is tried again every Retry.
 	OnBindError func(svc model.ServiceKey, err error)

@@ -2,10 +2,12 @@ package userspace
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/link"
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/relay"
 )
 
 // whileUsed is for ever: Drained ends it.
@@ -13,29 +15,39 @@ const whileUsed = 10 * 365 * 24 * time.Hour
 
 var _ dataplane.Drainer = (*Driver)(nil)
 
-// Linger implements dataplane.Driver. Without the route to a Service's address the
-// connections of a Service that is gone would neither go on nor be reset, but hang.
+// Linger implements dataplane.Driver. Without the route to a Service's address, or the rule for an endpoint's answers,
+// the connections of what is gone would neither go on nor be reset, but hang. Which ones there are the kernel alone knows:
+// an agent before this one may still carry some, and bytes of those that are closed may be on their way.
 func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	switch {
-	case k.Kind == kindReturn:
-		return d.p.ReturnLinger
-	case k.Kind == kindRoute && d.used(k):
-		return whileUsed
+	case k.Kind != kindRoute && k.Kind != kindReturn:
+		return 0
+	case d.p.Talks == nil:
+		return d.p.LingerBlind
 	}
-	return 0
+	return whileUsed
 }
 
-// Drained implements dataplane.Drainer: a route without connections is done with.
+// Drained implements dataplane.Drainer: routes and rules that no connection needs are done with.
 func (d *Driver) Drained(_ context.Context, lingering []dataplane.Key) (out []dataplane.Key, err error) {
+	if d.p.Talks == nil {
+		return nil, nil
+	}
+	talks, err := d.p.Talks()
+	if err != nil {
+		return nil, err
+	}
+	needed := map[dataplane.Key]bool{}
+	for _, t := range talks {
+		needed[dataplane.Key{Kind: kindRoute, Family: model.FamilyOf(t.Own.Addr()), ID: t.Own.Addr().String()}] = true
+		if relay.FirstSourcePort <= t.Own.Port() && t.Own.Port() <= relay.LastSourcePort {
+			needed[returnKey(link.Server{At: t.Peer, Protocol: t.Protocol})] = true
+		}
+	}
 	for _, k := range lingering {
-		if k.Kind == kindRoute && !d.used(k) {
+		if !needed[k] {
 			out = append(out, k)
 		}
 	}
 	return out, nil
-}
-
-func (d *Driver) used(k dataplane.Key) bool {
-	a, err := netip.ParseAddr(k.ID)
-	return err == nil && d.p.Relay.Used(a)
 }

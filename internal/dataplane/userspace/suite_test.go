@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -67,7 +68,7 @@ func TestSuiteOnOwnAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Params{Plan: addressplan.Plan{Own: true}, Routes: routes}
+		return Params{Plan: addressplan.Plan{Own: true}, Routes: routes, Talks: link.Talks}
 	})
 }
 
@@ -81,9 +82,11 @@ func suite(t *testing.T, params func() Params) {
 		d := &failing{Driver: newDriver(t, params())}
 		s := &dataplanetest.Subject{
 			Driver: d, Alone: true, Families: []model.Family{model.IPv4, model.IPv6},
-			Touch:   func(testing.TB) {},
-			Poison:  func(model.Family) *model.Frontend { return nil }, // a port that is taken waits for it
-			Lingers: func(string) bool { return false },
+			Touch:  func(testing.TB) {},
+			Poison: func(model.Family) *model.Frontend { return nil }, // a port that is taken waits for it
+			Lingers: func(name string) bool {
+				return d.Driver.(*Driver).p.Talks != nil && strings.HasPrefix(name, "local route ")
+			},
 			FailApply: func(after bool) {
 				d.fail = func() (bool, error) { return after, errors.New("out of descriptors, says the test") }
 			},

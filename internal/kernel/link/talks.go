@@ -1,0 +1,54 @@
+package link
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Talk is a TCP connection, or a UDP socket that has a peer.
+type Talk struct {
+	Own, Peer netip.AddrPort
+	Protocol  uint8 // IPPROTO_TCP or IPPROTO_UDP
+}
+
+// Talks gives those of the calling thread's network namespace for which packets still have to come in, no matter whose
+// they are: also those that a process has closed, while the kernel brings their last bytes to the peer. It needs no
+// capability, but the kernel's INET_DIAG, which may be a module. Its cost grows with the number of sockets.
+func Talks() (out []Talk, err error) {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		for _, of := range []struct {
+			protocol uint8
+			list     func(family uint8) ([]*netlink.Socket, error)
+		}{{unix.IPPROTO_TCP, netlink.SocketDiagTCP}, {unix.IPPROTO_UDP, netlink.SocketDiagUDP}} {
+			list, err := of.list(family)
+			if err != nil {
+				return nil, fmt.Errorf("list connections of this network namespace: %w", err)
+			}
+			for _, s := range list {
+				if t, ok := talk(s); ok {
+					t.Protocol = of.protocol
+					out = append(out, t)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// talk leaves out who has no peer, and who has nothing more to hear from it.
+func talk(s *netlink.Socket) (t Talk, ok bool) {
+	if s.ID.DestinationPort == 0 || s.State == netlink.TCP_TIME_WAIT || s.State == netlink.TCP_CLOSE {
+		return t, false
+	}
+	t.Own, t.Peer = addrPort(s.ID.Source, s.ID.SourcePort), addrPort(s.ID.Destination, s.ID.DestinationPort)
+	return t, t.Own.IsValid() && t.Peer.IsValid()
+}
+
+func addrPort(ip net.IP, port uint16) netip.AddrPort {
+	a, _ := netip.AddrFromSlice(ip)
+	return netip.AddrPortFrom(a.Unmap(), port)
+}
