@@ -18,6 +18,7 @@ type options struct {
 	requests, clients   int
 	connects, changes   int
 	flags               []string
+	then                string
 	fairlead, kubeProxy string
 	out                 string
 	limit               time.Duration
@@ -27,12 +28,19 @@ type options struct {
 type record struct {
 	Kernel, Subject     string // "fairlead:nftables"
 	Services, Endpoints int
-	SyncSeconds         float64           // from the start until sampled Services answer, in the guest's time
+	SyncSeconds         float64           // from the start until sampled Services answer and the subject says so, in the guest's time
 	SyncCPU             float64           // seconds
 	AB                  *table            `json:",omitempty"`
 	Connect             map[string]spread `json:",omitempty"`
+	Then                []after           `json:",omitempty"`
 	Changes             *changed          `json:",omitempty"`
 	Failed              string            `json:",omitempty"`
+}
+
+// after is what was measured again after a change to the node.
+type after struct {
+	Command, Said string
+	Connect       map[string]spread
 }
 
 func main() {
@@ -65,6 +73,7 @@ func flags() (o options, err error) {
 	flag.IntVar(&o.clients, "clients", 1_000, "clients of ab at a time")
 	flag.IntVar(&o.connects, "connects", 1_000, "connections of our client to each target")
 	flag.IntVar(&o.changes, "changes", 0, "in ipvs mode: measure so many single changes and a restart, and no connections")
+	flag.StringVar(&o.then, "then", "", "commands, one a line, for the node: connections are measured again after each, while the subject stands still")
 	more := flag.String("flags", "", "more flags for each subject")
 	flag.StringVar(&o.fairlead, "fairlead", "bin/fairlead", "the program")
 	flag.StringVar(&o.kubeProxy, "kube-proxy", "", "the program")

@@ -29,7 +29,7 @@ for mode in ${MODES:-ipvs nftables iptables-legacy iptables-nft userspace}; do
 		timeout "${LIMIT:-2h}" unshare -m -n bash -c 'mount -t tmpfs t /run/netns && ip link set lo up &&
 			{ [ -e /sys/fs/cgroup/cgroup.controllers ] || { umount /sys/fs/cgroup; mount -t cgroup2 c /sys/fs/cgroup; }; } && exec bin/bench-modes "$@"' _ "${args[@]}"
 	else
-		bin/vm-run -kernel "$kernel" -steady -memory 3072 -limit "${LIMIT:-2h}" -- bin/bench-modes "${args[@]}"
+		bin/vm-run -kernel "$kernel" -steady -memory 3072 -limit "${LIMIT:-2h}" -- /bin/bash bench/modes/guest.sh "${args[@]}"
 	fi || echo "run.sh: $mode did not come to its end" >&2
 done
 [ "$changes" = 0 ] || { bin/bench-modes report <"$out"; exit; }

@@ -181,6 +181,19 @@ func (s *subject) synced(ctx context.Context, addresses []string) error {
 	return nil
 }
 
+// keepLog copies the program's log beside the results, after it has said where it is if it runs.
+func (s *subject) keepLog(file string) error {
+	if s.cmd != nil && s.cmd.Process != nil && s.failed() == nil {
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // a Go program prints its goroutines and ends
+		time.Sleep(time.Second)
+	}
+	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
+}
+
 // said is the end of the program's log.
 func (s *subject) said() []byte {
 	text, _ := os.ReadFile(filepath.Join(s.dir, "log")) // without it there is less to say

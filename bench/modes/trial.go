@@ -47,6 +47,9 @@ func (o *options) trial(name string, sizes []int) error {
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%s, %d Services: %v\n", name, n, err)
 			r.Failed = err.Error()
+			if err := s.keepLog(fmt.Sprintf("%s.%s-%d.log", o.out, strings.ReplaceAll(name, ":", "-"), n)); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
 		}
 		if kept := o.keep(&r); err != nil || kept != nil {
 			return kept
@@ -103,7 +106,11 @@ func (o *options) sync(r *record, s *subject, before int) error {
 	}
 	start, cpu := time.Now(), s.used()
 	err := s.synced(ctx, fresh)
+	if err == nil { // kube-proxy's ipvs mode serves long before its rules are in
+		err = s.caughtUp(o.limit)
+	}
 	r.SyncSeconds, r.SyncCPU = time.Since(start).Seconds(), (s.used() - cpu).Seconds()
+	fmt.Printf("%s, %d Services: in sync after %.0f s, %.1f s of CPU time\n", s, r.Services, r.SyncSeconds, r.SyncCPU)
 	return err
 }
 
@@ -122,9 +129,28 @@ func (o *options) measureConnections(r *record, s *subject, self string) error {
 	if r.AB, err = bench(order[len(order)/2], o.requests, o.clients); err != nil {
 		return err
 	}
-	r.Connect, err = ask(self, question{Times: o.connects, Targets: map[string][]string{
-		"direct": {endpointIP(0) + ":" + strconv.Itoa(endpointPort)}, "first": withPort(order[:1]), "last": withPort(order[len(order)-1:]), "random": withPort(all)}})
-	return err
+	q := question{Times: o.connects, Targets: map[string][]string{
+		"direct": {endpointIP(0) + ":" + strconv.Itoa(endpointPort)}, "first": withPort(order[:1]), "last": withPort(order[len(order)-1:]), "random": withPort(all)}}
+	if r.Connect, err = ask(self, q); err != nil {
+		return err
+	}
+	return o.takeAway(r, self, q)
+}
+
+// takeAway changes the node while the subject stands still, one change after the other, and asks again after each: what one rule costs.
+func (o *options) takeAway(r *record, self string, q question) error {
+	for line := range strings.Lines(o.then) {
+		said, err := command("node", "bash", "-c", line).Output()
+		if err != nil {
+			return fmt.Errorf("%s: %w", line, err)
+		}
+		s, err := ask(self, q)
+		if err != nil {
+			return fmt.Errorf("after %s: %w", line, err)
+		}
+		r.Then = append(r.Then, after{Command: strings.TrimSpace(line), Said: string(said), Connect: s})
+	}
+	return nil
 }
 
 func withPort(addresses []string) (out []string) {

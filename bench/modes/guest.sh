@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# guest.sh ARGS... : bench-modes inside the test kernel, with what it and kube-proxy start again and again in the guest's memory. kube-proxy's
+# ipvs mode starts ipset once for each Service: read from the host each time, its first sync with 1 000 Services took longer than the trial.
+. test/vm/memory.sh
+in_memory /usr/bin/bash /usr/bin/curl "$FAIRLEAD_CACHE/bin/kube-proxy" || exit 125
+exec bin/bench-modes "$@"
