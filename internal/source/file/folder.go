@@ -146,14 +146,14 @@ func (f *folder) refresh(name string, now time.Time, how certainty) (again time.
 	if err != nil {
 		return m.unreadable(path, err)
 	}
-	mark := f.stampOf(status)
-	if how == looked {
+	mark, told := f.stampOf(status), how != looked
+	if !told {
 		var wanted bool
 		if wanted, how, again = m.wanted(mark, now); !wanted {
 			return again
 		}
 	}
-	data, writing, err := load(path, status)
+	r, err := load(path, status)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f.forget(name, now, how)
 	}
@@ -164,10 +164,11 @@ func (f *folder) refresh(name string, now time.Time, how certainty) (again time.
 	if now.Sub(m.modified) < youngest {
 		m.stamp = stamp{} // look again next time
 	}
-	again = f.read(m, data, now, how)
+	how = r.known(how, told, f.stampOf(r.after) != mark)
+	again = f.read(m, r.data, now, how)
 	// A program may have the file open and mean to write nothing more, ever.
 	age := now.Sub(m.modified)
-	m.writing = writing && age >= 0 && age < openPatience
+	m.writing = r.writing && age >= 0 && age < openPatience
 	m.sure = m.sure || m.entire && !m.writing
 	if !m.sure && m.writing { // Synced waits for the rest of it
 		m.stamp = stamp{}
@@ -186,23 +187,44 @@ func (m *manifest) wanted(mark stamp, now time.Time) (wanted bool, how certainty
 	return again.IsZero(), isWhole, again // what has been left alone for long enough counts
 }
 
-// load gives a file's text, and whether somebody has it open to write.
-func load(path string, status fs.FileInfo) (data []byte, writing bool, err error) {
+// reading is a file's text, and what was found of it behind that.
+type reading struct {
+	data    []byte
+	writing bool // somebody has it open to write
+	after   fs.FileInfo
+}
+
+func load(path string, status fs.FileInfo) (r reading, err error) {
 	switch {
 	case !status.Mode().IsRegular():
-		return nil, false, errNotRegular // reading a pipe would wait forever
+		return r, errNotRegular // reading a pipe would wait forever
 	case status.Size() > largest:
-		return nil, false, fmt.Errorf("it is larger than %d MiB: split it", largest>>20)
+		return r, fmt.Errorf("it is larger than %d MiB: split it", largest>>20)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, false, err
+		return r, err
 	}
 	defer file.Close() //nolint:errcheck // it was only read
-	data = make([]byte, 0, status.Size()+512)
-	buffer := bytes.NewBuffer(data)
-	_, err = buffer.ReadFrom(io.LimitReader(file, largest))
-	return buffer.Bytes(), beingWritten(file), err
+	buffer := bytes.NewBuffer(make([]byte, 0, status.Size()+512))
+	if _, err = buffer.ReadFrom(io.LimitReader(file, largest)); err != nil {
+		return r, err
+	}
+	r.data, r.writing = buffer.Bytes(), beingWritten(file)
+	r.after, err = file.Stat()
+	return r, err
+}
+
+// known tells what is known of the writer of what was read: it may be the next one after the
+// one that was told of, or that has left the file alone.
+func (r *reading) known(how certainty, told, changed bool) certainty {
+	switch {
+	case changed:
+		return looked
+	case told && r.writing:
+		return min(how, stillOpen)
+	}
+	return how
 }
 
 // read takes in a file's text, unless it looks like half of one.
