@@ -104,6 +104,11 @@ func tcpServer(t testing.TB, host string, serve func(c *net.TCPConn)) model.Back
 	if err != nil {
 		t.Fatal(err)
 	}
+	return servedBy(t, ln, serve)
+}
+
+// servedBy takes connections until the test ends.
+func servedBy(t testing.TB, ln net.Listener, serve func(c *net.TCPConn)) model.Backend {
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
 		for {
@@ -118,12 +123,12 @@ func tcpServer(t testing.TB, host string, serve func(c *net.TCPConn)) model.Back
 }
 
 // named says its own address, then all that it is sent.
-func named(t testing.TB, host string) model.Backend {
-	return tcpServer(t, host, func(c *net.TCPConn) {
-		all, _ := io.ReadAll(c) // until the client half-closes
-		_, _ = fmt.Fprintf(c, "%s %s", c.LocalAddr(), all)
-		_ = c.Close()
-	})
+func named(t testing.TB, host string) model.Backend { return tcpServer(t, host, name) }
+
+func name(c *net.TCPConn) {
+	all, _ := io.ReadAll(c) // until the client half-closes
+	_, _ = fmt.Fprintf(c, "%s %s", c.LocalAddr(), all)
+	_ = c.Close()
 }
 
 // nobody is an address that refuses: nothing is on this port in this namespace, and the

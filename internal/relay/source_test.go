@@ -1,8 +1,11 @@
 package relay
 
 import (
+	"errors"
+	"net"
 	"net/netip"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,5 +48,39 @@ func TestSilentEndpointsInTheClientsName(t *testing.T) {
 	}
 	if n := r.Counts().Retried; n != 6 {
 		t.Errorf("%d attempts failed, want 2 at each of 3 endpoints", n)
+	}
+}
+
+// A client whose answers go astray is asked for once in its own name, and counted; for a minute
+// it is then served without, and does not wait again.
+func TestAnswersThatGoAstray(t *testing.T) {
+	if out, err := exec.Command("ip", "addr", "replace", "198.18.0.6/32", "dev", "lo").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	drop, ok := filter([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, true) // so no answer comes to anybody else
+	if !ok {
+		t.Fatal("no filter")
+	}
+	cfg := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (failed error) {
+		err := c.Control(func(fd uintptr) { failed = attach(fd, drop) })
+		return errors.Join(err, failed)
+	}}
+	l, err := cfg.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := servedBy(t, l, name)
+	f := frontend(b)
+	f.Relay.KeepSource = true
+	r := newRelay(t, Params{})
+	r.limits.dial = time.Second
+	at := open(t, r.Target(f), "127.0.0.1", model.TCP)
+	for range 2 {
+		if got, err := ask(t, "198.18.0.6", at); err != nil || got != answered(b) {
+			t.Errorf("%q, %v", got, err)
+		}
+		if n := r.Counts(); n.SourceLost != 1 || n.Retried != 1 {
+			t.Errorf("%d clients lost their address and %d attempts failed, want one of each", n.SourceLost, n.Retried)
+		}
 	}
 }

@@ -193,7 +193,6 @@ func ours(family int) (out []netlink.Rule, err error) {
 	}
 	for i := range list {
 		if list[i].Protocol == localProtocol && list[i].Table == returnTable {
-			list[i].Family = family
 			out = append(out, list[i])
 		}
 	}
