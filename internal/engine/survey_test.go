@@ -34,14 +34,21 @@ func (d *surveyed) Survey(ctx context.Context, emit func(dataplane.Key, string))
 		d.during(seen)
 	}
 	time.Sleep(takes / 2) // virtual time (synctest)
-	for _, k := range slices.SortedFunc(maps.Keys(seen), func(a, b dataplane.Key) int { return strings.Compare(a.String(), b.String()) }) {
-		v := seen[k]
-		if d.digests && d.Width(k) == 0 { // pools are compared slot by slot
-			v = digestOf(v)
+	for _, o := range inOrder(seen) {
+		if d.digests && d.Width(o.Key) == 0 { // pools are compared slot by slot
+			o.Value = digestOf(o.Value)
 		}
-		emit(k, v)
+		emit(o.Key, o.Value)
 	}
 	return ctx.Err()
+}
+
+// inOrder gives what is in a kernel always in the same order.
+func inOrder(kernel map[dataplane.Key]string) (all objects) {
+	for _, k := range slices.SortedFunc(maps.Keys(kernel), func(a, b dataplane.Key) int { return strings.Compare(a.String(), b.String()) }) {
+		all = append(all, dataplane.Object{Key: k, Value: kernel[k]})
+	}
+	return all
 }
 
 func digestOf(value string) string {
@@ -204,4 +211,59 @@ func TestManySurveysAtOnce(t *testing.T) {
 			t.Errorf("%d surveys are still told of writes", n)
 		}
 	})
+}
+
+// asking is a context of somebody who pauses before one of his questions to the engine.
+type asking struct {
+	context.Context
+	questions, pauseAt int
+	pause              func()
+}
+
+// Done is called by each question once.
+func (a *asking) Done() <-chan struct{} {
+	if a.questions++; a.questions == a.pauseAt {
+		a.pause()
+	}
+	return a.Context.Done()
+}
+
+// TestSpoiledComparison: when another comparison begins between two parts of one, or before its end, the first is given up.
+// It meets no keys any more, which the other would then take for missing.
+func TestSpoiledComparison(t *testing.T) {
+	for name, pauseAt := range map[string]int{"between two parts": 2, "before its end": 3} {
+		t.Run(name, func(t *testing.T) {
+			beside(t, func(t *testing.T, b *bench, d *surveyed) {
+				for i := range surveyPart * 3 / 4 { // of two objects each
+					b.put(svcEvent(i, 80), sliceEvent(i, 1))
+				}
+				synctest.Wait()
+				all := inOrder(d.snapshot())
+				if len(all) <= surveyPart || len(all) > 2*surveyPart {
+					t.Fatalf("%d objects are not two parts", len(all))
+				}
+				lessOne := slices.Clone(all[1:]) // one is missing, so it looks at all that it has not met
+				slices.Reverse(lessOne)
+				midway, first := make(chan struct{}), make(chan struct{})
+				second := make(chan error, 1)
+				ctx := &asking{Context: t.Context(), pauseAt: pauseAt, pause: func() {
+					go func() {
+						drift, err := b.compare(&asking{Context: t.Context(), pauseAt: 2, pause: func() { close(midway); <-first }}, &survey{}, lessOne)
+						if err == nil && len(drift) != 1 {
+							err = fmt.Errorf("it finds %d differences", len(drift))
+						}
+						second <- err
+					}()
+					<-midway
+				}}
+				if drift, err := b.compare(ctx, &survey{}, all); !errors.Is(err, errGaveWay) {
+					t.Errorf("the first is not given up: %d differences, %v", len(drift), err)
+				}
+				close(first)
+				if err := <-second; err != nil {
+					t.Errorf("the second: %v", err)
+				}
+			})
+		})
+	}
 }

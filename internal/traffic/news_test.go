@@ -88,3 +88,26 @@ func TestDecidedBesideTraffic(t *testing.T) {
 		}
 	}
 }
+
+// TestTellersAtOnce: of two who tell at the same moment none takes the other's message away. Many tell very often, so that
+// two meet.
+func TestTellersAtOnce(t *testing.T) {
+	const tellers, each = 8, 20000
+	c := New(10)
+	var all sync.WaitGroup
+	for range tellers {
+		all.Go(func() {
+			for range each {
+				c.tell(&news{})
+			}
+		})
+	}
+	all.Wait()
+	told := 0
+	for n := c.newest.Load(); n != nil; n = n.before {
+		told++
+	}
+	if told != tellers*each {
+		t.Errorf("%d messages of %d are there", told, tellers*each)
+	}
+}
