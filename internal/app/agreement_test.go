@@ -90,7 +90,14 @@ eval iptables-legacy -t nat -R "$chain" "$number" "$rule"`
 	})
 	askAll(t, []asks{
 		{"explain shop/web", 0, []string{" objects compared, no rules of others)"}},
-		{"audit --foreign", 1, []string{"at most one a minute", "others at our hooks: rules of others in iptables-legacy are not read"}},
+		{"audit --foreign", 1, []string{"at most one a minute", "others at our hooks: nothing in nftables or iptables-legacy"}},
 	})
+	cmd = exec.CommandContext(t.Context(), "iptables-legacy", "-t", "nat", "-I", "PREROUTING", "-d", "10.96.0.10", "-m", "comment", "--comment", "a -j DROP", "-j", "RETURN")
+	cmd.Env = os.Environ()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("insert a rule: %v: %s", err, out)
+	}
+	askAll(t, []asks{{"audit --foreign", 1, []string{
+		"other: iptables-legacy, table nat of IPv4, chain PREROUTING: pass by our rules what goes to 10.96.0.10/32: an address of Service shop/web"}}})
 	p.terminate()
 }

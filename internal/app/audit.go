@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/control"
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/inspect"
+	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/takeover"
 )
 
@@ -37,7 +38,7 @@ func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 	}
 	out.Now = time.Now()
 	if r.URL.Query().Get("foreign") == "true" {
-		rules, err := i.foreign(ctx)
+		rules, unread, err := i.foreign(ctx)
 		if err != nil {
 			http.Error(w, "look at the rules of others: "+err.Error(), http.StatusInternalServerError)
 			return
@@ -46,9 +47,7 @@ func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 		if !i.inspect(w, r, func(v engine.View) { others = inspect.Concerns(rules, v) }) {
 			return
 		}
-		if out.Others = &others; i.a.place == string(takeover.IPTablesLegacy) {
-			out.Unread = "rules of others in iptables-legacy are not read: iptables-legacy-save shows them"
-		}
+		out.Others, out.Unread = &others, unread
 	}
 	control.Answer(w, &out)
 }
@@ -83,23 +82,30 @@ func (i *inspection) comparison(ctx context.Context, repair bool) (inspect.Audit
 	return out, nil
 }
 
-// foreign reads the rules of others that can end a packet's way.
-func (i *inspection) foreign(ctx context.Context) ([]inspect.Rule, error) {
+// foreign reads the rules of others that can end a packet's way; unread says which could not be.
+func (i *inspection) foreign(ctx context.Context) (out []inspect.Rule, unread string, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	k, err := i.socket()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	ours := planes()
-	ours.OurChain = func(table, chain string) bool {
-		return inspect.OursAmong(i.a.place == string(takeover.IPTablesNFT), table, chain)
+	look := takeover.Kernels{NFT: k, Planes: planes()}
+	look.Planes.OurChain = func(at takeover.Place, table, chain string) bool {
+		return inspect.OursAmong(string(at) == i.a.place, table, chain)
 	}
-	list, err := takeover.Kernels{NFT: k, Planes: ours}.Strangers(ctx)
-	var out []inspect.Rule
+	if kernel.LegacyInUse() {
+		if legacy, err := openBackend(kernel.Legacy); err == nil {
+			defer func() { _ = legacy.Close() }()
+			look.IPTables = append(look.IPTables, legacy)
+		} else {
+			unread = "there are rules in iptables-legacy, and they are not read: " + err.Error()
+		}
+	}
+	list, err := look.Strangers(ctx)
 	for _, s := range list {
 		e := s.Effect
 		out = append(out, inspect.Rule{Where: s.Where, Does: e.Ends, Daddr: e.Daddr, Saddr: e.Saddr, Dport: e.Dport})
 	}
-	return out, err
+	return out, unread, err
 }

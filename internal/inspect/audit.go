@@ -72,7 +72,11 @@ func (a *Audit) Text(w io.Writer) {
 		return
 	}
 	if len(*a.Others) == 0 {
-		fmt.Fprintln(w, "others at our hooks: nothing in nftables that would end a packet's way")
+		also := " or iptables-legacy"
+		if a.Unread != "" {
+			also = ""
+		}
+		fmt.Fprintf(w, "others at our hooks: nothing in nftables%s that would end a packet's way\n", also)
 	}
 	if a.Unread != "" {
 		fmt.Fprintf(w, "others at our hooks: %s\n", a.Unread)

@@ -57,8 +57,9 @@ type Kernels struct {
 type Planes struct {
 	// OurTable tells whether a table is one of our nftables mode.
 	OurTable func(*nft.Table) bool
-	// OurChain tells whether a chain that Strangers meets is of the mode that runs; nil: none is.
-	OurChain func(table, chain string) bool
+	// OurChain tells whether a chain that Strangers meets in nftables (IPTablesNFT) or x_tables (IPTablesLegacy) is of the
+	// mode that runs; nil: none is.
+	OurChain func(at Place, table, chain string) bool
 	// CountChains and RemoveChains are about an owner's chains in one backend.
 	CountChains  func(ctx context.Context, k kernel.Kernel, owner string) (int, error)
 	RemoveChains func(ctx context.Context, k kernel.Kernel, owner string) error

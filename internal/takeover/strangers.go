@@ -2,8 +2,11 @@ package takeover
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
+	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
@@ -19,9 +22,24 @@ const (
 	maxDepth     = 8
 )
 
-// Strangers gives what can end a packet's way in tables of nftables that are not ours,
-// those of iptables' nft backend included. Verdict maps are not followed.
+// passBy is what a rule does that stands before our jump and ends the way through the chain.
+const passBy = "pass by our rules"
+
+// Strangers gives what can end a packet's way, or lead it past our rules, in tables of nftables that are not ours,
+// those of iptables' nft backend included, and in x_tables where its programs are among IPTables. Verdict maps are not
+// followed. With an error it gives what could be read.
 func (k Kernels) Strangers(ctx context.Context) ([]Stranger, error) {
+	out, err := k.inNFT(ctx)
+	for _, from := range k.IPTables {
+		if from.Backend() == kernel.Legacy {
+			list, failed := k.legacy(ctx, from)
+			out, err = append(out, list...), errors.Join(err, failed)
+		}
+	}
+	return out[:min(len(out), maxStrangers)], err
+}
+
+func (k Kernels) inNFT(ctx context.Context) ([]Stranger, error) {
 	if k.NFT == nil {
 		return nil, nil
 	}
@@ -44,7 +62,7 @@ func (k Kernels) Strangers(ctx context.Context) ([]Stranger, error) {
 		if err != nil {
 			return out, err
 		}
-		w := walk{rules: map[string][]nft.Effect{}, table: t.Ref.Name, ours: k.Planes.OurChain}
+		w := walk{rules: map[string][]nft.Effect{}, table: t.Ref.Name, at: IPTablesNFT, ours: k.Planes.OurChain}
 		for n := range rules {
 			w.rules[rules[n].Chain.Name] = append(w.rules[rules[n].Chain.Name], nft.EffectOf(&rules[n]))
 		}
@@ -53,15 +71,18 @@ func (k Kernels) Strangers(ctx context.Context) ([]Stranger, error) {
 		}
 		out = append(out, w.found...)
 	}
-	return out[:min(len(out), maxStrangers)], nil
+	return out, nil
 }
 
 // walk goes through one table.
 type walk struct {
 	rules map[string][]nft.Effect
 	table string
-	ours  func(table, chain string) bool
+	at    Place
+	ours  func(at Place, table, chain string) bool
 	where string
+	nat   bool // the chain translates: who leaves it early is not translated by us
+	ahead bool // our jump comes later in the base chain
 	found []Stranger
 }
 
@@ -74,32 +95,61 @@ func (w *walk) base(c *nft.Chain) {
 		return
 	}
 	w.where = fmt.Sprintf("table %s, chain %s (%s, %s, priority %d)", c.Ref.Table, c.Ref.Name, c.Hook.Type, hooks[c.Hook.Num], c.Hook.Priority)
-	w.chain(c.Ref.Name, nft.Effect{}, 0)
-	if c.Hook.Policy == nft.PolicyDrop {
+	w.nat = c.Hook.Type == "nat"
+	w.begin(c.Ref.Name, c.Hook.Policy == nft.PolicyDrop)
+}
+
+// begin goes through a base chain.
+func (w *walk) begin(name string, drops bool) {
+	last := -1 // our last jump
+	for i, e := range w.rules[name] {
+		if slices.ContainsFunc(e.Jumps, w.isOurs) {
+			last = i
+		}
+	}
+	for i, e := range w.rules[name] {
+		w.ahead = w.nat && i < last
+		w.rule(e, 0)
+	}
+	if drops {
 		w.found = append(w.found, Stranger{Where: w.where + ", its policy", Effect: nft.Effect{Ends: "drop"}})
 	}
 }
 
-// chain follows jumps; what the jump was limited to holds for all that comes of it.
-func (w *walk) chain(name string, by nft.Effect, depth int) {
-	if depth > maxDepth || len(w.found) >= maxStrangers || w.ours != nil && w.ours(w.table, name) {
+func (w *walk) isOurs(chain string) bool { return w.ours != nil && w.ours(w.at, w.table, chain) }
+
+// rule looks at one and follows its jumps; what the jump was limited to holds for all that comes of it. A return leaves
+// the base chain only if it stands there.
+func (w *walk) rule(e nft.Effect, depth int) {
+	switch {
+	case len(w.found) >= maxStrangers:
 		return
+	case e.Ends != "":
+		w.found = append(w.found, Stranger{Where: w.where, Effect: e})
+	case w.ahead && (e.Stops == "accept" || e.Stops == "return" && depth == 0):
+		e.Ends = passBy
+		w.found = append(w.found, Stranger{Where: w.where, Effect: e})
 	}
-	for _, e := range w.rules[name] {
-		if e.Daddr == nil {
-			e.Daddr = by.Daddr
+	for _, to := range e.Jumps {
+		if depth >= maxDepth || w.isOurs(to) {
+			continue
 		}
-		if e.Saddr == nil {
-			e.Saddr = by.Saddr
-		}
-		if e.Dport == 0 {
-			e.Dport = by.Dport
-		}
-		if e.Ends != "" {
-			w.found = append(w.found, Stranger{Where: w.where, Effect: e})
-		}
-		for _, to := range e.Jumps {
-			w.chain(to, e, depth+1)
+		for _, next := range w.rules[to] {
+			w.rule(narrowed(next, e), depth+1)
 		}
 	}
+}
+
+// narrowed is a rule with the limits of the one that led to it.
+func narrowed(e, by nft.Effect) nft.Effect {
+	if e.Daddr == nil {
+		e.Daddr = by.Daddr
+	}
+	if e.Saddr == nil {
+		e.Saddr = by.Saddr
+	}
+	if e.Dport == 0 {
+		e.Dport = by.Dport
+	}
+	return e
 }

@@ -22,9 +22,9 @@ With --repair=false nothing is repaired by it. The agent still repairs what it n
 other ways: in nftables mode every change of its tables, at once; else with the next
 change of a Service, or with the next audit.
 
-With --foreign it also names the rules of others in nftables that can end the way of a
-packet to a Service or an endpoint. Rules of iptables-legacy, and verdict maps, are not
-looked into.
+With --foreign it also names the rules of others, in nftables and in iptables of both
+backends, that can end the way of a packet to a Service or an endpoint, or let it pass by
+our translation. Verdict maps are not looked into.
 
 ` + codes,
 		Args: func(_ *cobra.Command, args []string) error {

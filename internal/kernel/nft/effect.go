@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,6 +13,7 @@ import (
 // knowing everything that its author's program can write.
 type Effect struct {
 	Ends  string        // "drop", "reject", "dnat", "redirect", "tproxy" or "queue"; "" if none of these
+	Stops string        // "accept" or "return": it ends the way through this chain, "" if neither
 	Jumps []string      // chains that it leads to
 	Daddr *netip.Prefix // the one destination that it is for; nil: any, or it cannot be told
 	Saddr *netip.Prefix // the one source
@@ -79,7 +81,7 @@ func (e *effects) expr(name string, data []byte) {
 			e.out.Ends = "dnat"
 		}
 	case "target": // of iptables, in its own form
-		e.target(string(cstr(at[unix.NFTA_TARGET_NAME])))
+		e.out.Target(string(cstr(at[unix.NFTA_TARGET_NAME])))
 	}
 }
 
@@ -87,16 +89,28 @@ func (e *effects) verdict(v Verdict) {
 	switch {
 	case v.Code == CodeDrop:
 		e.out.Ends = "drop"
+	case v.Code == CodeAccept:
+		e.out.Stops = "accept"
+	case v.Code == CodeReturn:
+		e.out.Stops = "return"
 	case v.Chain != "":
 		e.out.Jumps = append(e.out.Jumps, v.Chain)
 	}
 }
 
-func (e *effects) target(name string) {
-	ends := map[string]string{"DROP": "drop", "REJECT": "reject", "DNAT": "dnat", "REDIRECT": "redirect", "TPROXY": "tproxy", "NFQUEUE": "queue"}
-	if end, known := ends[name]; known {
-		e.out.Ends = end
+// Target notes a target of iptables; false: it is none that ends anything, or a chain.
+func (e *Effect) Target(name string) bool {
+	switch name {
+	case "DROP", "REJECT", "DNAT", "REDIRECT", "TPROXY":
+		e.Ends = strings.ToLower(name)
+	case "NFQUEUE":
+		e.Ends = "queue"
+	case "ACCEPT", "RETURN":
+		e.Stops = strings.ToLower(name)
+	default:
+		return false
 	}
+	return true
 }
 
 // equals notes a comparison of an address or a port.
