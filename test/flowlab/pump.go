@@ -2,6 +2,7 @@ package flowlab
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ func (s Stream) Pump(every time.Duration) *Pump {
 	var done sync.WaitGroup
 	s.l.Cleanup(func() { close(stopped); _ = s.Close(); done.Wait() })
 	_ = s.SetDeadline(time.Time{})
-	over := func() bool {
+	ended := func() bool {
 		select {
 		case <-stopped:
 			return true
@@ -34,8 +35,8 @@ func (s Stream) Pump(every time.Duration) *Pump {
 	done.Go(func() {
 		tick := time.NewTicker(every)
 		defer tick.Stop()
-		for !over() {
-			if _, err := s.Write([]byte("who\n")); err != nil && s.Network == "tcp" {
+		for !ended() {
+			if _, err := s.Write([]byte("who\n")); s.over(err) {
 				p.note("", err) // a reset is told once, to whoever asks first
 				return
 			}
@@ -44,15 +45,20 @@ func (s Stream) Pump(every time.Duration) *Pump {
 	})
 	done.Go(func() {
 		buf := make([]byte, 4096)
-		for !over() {
+		for !ended() {
 			n, err := s.Read(buf)
 			p.note(string(buf[:n]), err)
-			if err != nil && s.Network == "tcp" {
+			if s.over(err) {
 				return
 			}
 		}
 	})
 	return p
+}
+
+// over tells whether an error of a read or write is the last one. A closed socket of UDP gives one at once, again and again.
+func (s Stream) over(err error) bool {
+	return err != nil && s.Network == "tcp" || errors.Is(err, net.ErrClosed)
 }
 
 func (p *Pump) note(text string, err error) {

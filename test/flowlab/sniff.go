@@ -9,7 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Arrivals are the packets of TCP and UDP that have reached the endpoints, by the clock of the kernel.
+// Arrivals are the packets of TCP and UDP that have reached the endpoints, by the clock of the kernel. Resets are not among them: when a
+// connection has left an endpoint, what that still sends (the acknowledgement that it owes, up to 40 ms later) reaches a client that knows
+// of no such connection any more, and the client resets it.
 type Arrivals struct {
 	mu    sync.Mutex
 	stop  func()
@@ -69,12 +71,16 @@ func (a *Arrivals) next(fd int) {
 		return
 	}
 	var to Arrival
-	n := min(length, len(packet))
+	n, header := min(length, len(packet)), 0
 	switch packet = packet[:n]; {
 	case n >= 20 && packet[0]>>4 == 4:
-		to = Arrival{packet[9], netip.AddrFrom4([4]byte(packet[16:20]))}
+		to, header = Arrival{packet[9], netip.AddrFrom4([4]byte(packet[16:20]))}, 20
 	case n >= 40 && packet[0]>>4 == 6:
-		to = Arrival{packet[6], netip.AddrFrom16([16]byte(packet[24:40]))}
+		to, header = Arrival{packet[6], netip.AddrFrom16([16]byte(packet[24:40]))}, 40
+	}
+	const flags, reset = 13, 1 << 2 // of a header of TCP: where its flags are, and RST
+	if to.Protocol == unix.IPPROTO_TCP && n > header+flags && packet[header+flags]&reset != 0 {
+		return
 	}
 	stamps, err := unix.ParseSocketControlMessage(control[:c])
 	if err != nil || len(stamps) != 1 || len(stamps[0].Data) < 16 {

@@ -17,7 +17,6 @@ import (
 // TestHappenings: what befalls connections on the fast path, beside each data plane. None is lost by it. What befalls an agent is in
 // TestAccelerated of package app.
 func TestHappenings(t *testing.T) {
-	flowlab.OnlyIfAskedFor(t)
 	for name, p := range planes() {
 		t.Run(name, func(t *testing.T) {
 			flowlab.Enter(t)
@@ -104,23 +103,27 @@ func (l *packetLab) ends() {
 			time.Sleep(patience.Pause(50 * time.Millisecond)) // between two looks at conntrack, which tells nobody
 		}
 	}
-	fin := l.Dial("tcp", "10.96.0.1:53")
-	l.fast("before FIN", fin)
-	if err := fin.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-		l.Error(err)
+	for _, addr := range []string{"10.96.0.1:53", "[fd96::1]:53"} {
+		fin := l.Dial("tcp", addr)
+		l.fast("before FIN", fin)
+		if err := fin.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+			l.Error(err)
+		}
+		if _, err := io.Copy(io.Discard, fin); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			l.Error(err)
+		}
+		leaves("it has ended", fin)
+		rst := l.Dial("tcp", addr)
+		l.fast("before RST", rst)
+		_ = rst.Conn.(*net.TCPConn).SetLinger(0) // then Close resets
+		_ = rst.Close()
+		leaves("it was reset", rst)
 	}
-	if _, err := io.Copy(io.Discard, fin); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		l.Error(err)
+	l.Run("sysctl -qw net.netfilter.nf_flowtable_tcp_timeout=1 net.netfilter.nf_flowtable_udp_timeout=1")
+	idle := []flowlab.Stream{l.Dial("tcp", "10.96.0.1:53"), l.Dial("udp", "10.96.0.1:53"), l.Dial("tcp", "[fd96::1]:53"), l.Dial("udp", "[fd96::1]:53")}
+	l.fast("before silence", idle...)
+	for _, s := range idle {
+		leaves("it is silent", s)
 	}
-	leaves("it has ended", fin)
-	rst := l.Dial("tcp", "10.96.0.1:53")
-	l.fast("before RST", rst)
-	_ = rst.Conn.(*net.TCPConn).SetLinger(0) // then Close resets
-	_ = rst.Close()
-	leaves("it was reset", rst)
-	l.Run("sysctl -qw net.netfilter.nf_flowtable_tcp_timeout=1")
-	idle := l.Dial("tcp", "10.96.0.1:53")
-	l.fast("before silence", idle)
-	leaves("it is silent", idle)
-	l.fast("after silence", idle)
+	l.fast("after silence", idle...)
 }

@@ -104,11 +104,12 @@ func testPackets(l *packetLab) {
 			l.Fatalf("%s %s: its packets still pass the forward hook", s.Network, s.Addr)
 		}
 	}
-	for _, addr := range []string{"10.1.0.2:8080", "[fd01::2]:8080", "10.96.0.9:53"} { // past Services, and one that is opted out
-		s := l.Dial("tcp", addr)
+	for _, to := range [][2]string{{"tcp", "10.1.0.2:8080"}, {"udp", "10.1.0.2:8080"}, {"tcp", "[fd01::2]:8080"}, {"udp", "[fd01::2]:8080"},
+		{"tcp", "10.96.0.9:53"}} { // past Services, and one that is opted out
+		s := l.Dial(to[0], to[1])
 		s.Ask(60)
 		if s.Offloaded() {
-			l.Errorf("%s is taken over", addr)
+			l.Errorf("%s %s is taken over", to[0], to[1])
 		}
 	}
 	early := l.Dial("tcp", "10.96.0.4:53") // with a threshold of its own
@@ -136,7 +137,7 @@ func testPackets(l *packetLab) {
 	start(0)
 	w.other = k
 	w.want()
-	for _, s := range streams[:2] {
+	for _, s := range streams[:4] {
 		if !s.Slow() {
 			l.Errorf("%s %s is on the fast path although it is off", s.Network, s.Addr)
 		}
