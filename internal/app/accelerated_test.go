@@ -34,7 +34,6 @@ func TestAccelerated(t *testing.T) {
 
 // inAcceleratedModes runs a test on a node whose agent has begun, in each mode that has acceleration.
 func inAcceleratedModes(t *testing.T, test func(*acceleratedNode)) {
-	flowlab.OnlyIfAskedFor(t)
 	for _, mode := range []string{"nftables", "iptables"} {
 		t.Run(mode, func(t *testing.T) {
 			flowlab.Enter(t)

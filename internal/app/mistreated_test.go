@@ -14,6 +14,7 @@ import (
 // TestMistreated: an agent with acceleration among many links that come and go, beside somebody else's flowtable, and killed in its writes.
 // Streams go on meanwhile, and all is well afterwards.
 func TestMistreated(t *testing.T) {
+	flowlab.OnlyIfAskedFor(t)
 	inAcceleratedModes(t, func(n *acceleratedNode) {
 		streams := []flowlab.Stream{n.Dial("tcp", "10.96.0.1:53"), n.Dial("udp", "[fd96::1]:53")}
 		streams[0].Ask(20)

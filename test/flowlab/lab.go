@@ -35,11 +35,11 @@ func Enter(t *testing.T) {
 	}
 }
 
-// OnlyIfAskedFor skips a test that is not yet part of `make test`: it has run fewer than ten times on each kernel.
+// OnlyIfAskedFor skips a test that is too dear for `make test`.
 func OnlyIfAskedFor(t *testing.T) {
 	t.Helper()
 	if os.Getenv("FAIRLEAD_VM_FULL") == "" {
-		t.Skipf("a minute in an emulated machine: FAIRLEAD_VM_FULL=1 RUN=%s make test-vm", t.Name()) // is to be steady before it is in make test
+		t.Skipf("dear in an emulated machine: FAIRLEAD_VM_FULL=1 RUN=%s make test-vm", t.Name())
 	}
 }
 
