@@ -10,15 +10,23 @@ import (
 )
 
 // TestExplainRecalls: where the kernel counts its changes, that nobody has made one is all there is to ask, and a change
-// of somebody else's is read.
+// of somebody else's is read; also where an acceleration stands beside the rules.
 func TestExplainRecalls(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { explainRecalls(t) })
+	t.Run("accelerated", func(t *testing.T) {
+		explainRecalls(t, "--feature-gates=KubeProxyAcceleration=true", "--offload-packet-threshold=20")
+	})
+}
+
+func explainRecalls(t *testing.T, more ...string) {
 	if _, err := exec.LookPath("iptables-nft"); err != nil {
 		t.Fatal("iptables-nft is not installed")
 	}
 	if code, out := run(t, "cleanup"); code != 0 {
 		t.Fatal(out)
 	}
-	p := begin(t, agentArgs(folder(t, webService), "--proxy-mode", "iptables", "--iptables-backend", "nft", "--cluster-cidr", "10.244.0.0/16")...)
+	args := agentArgs(folder(t, webService), "--proxy-mode", "iptables", "--iptables-backend", "nft", "--cluster-cidr", "10.244.0.0/16")
+	p := begin(t, append(args, more...)...)
 	p.says("in sync")
 	eventually(t, "it recalls", func() error {
 		code, out := run(t, "explain", "shop/web")
