@@ -94,6 +94,7 @@ func (o *options) measureChanges(s *subject, c *cluster) (*changed, error) {
 		}
 		s.quiet()
 		took = append(took, ms(s.used()-before))
+		fmt.Printf("%s, %d Services: change %d took %.2f ms of CPU time\n", s, c.services, i, took[i])
 	}
 	r.Idle = newSpread(idle).Median
 	for i := range took {
