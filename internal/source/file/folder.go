@@ -230,7 +230,7 @@ func (r *reading) known(how certainty, told, changed bool) certainty {
 // read takes in a file's text, unless it looks like half of one.
 func (f *folder) read(m *manifest, data []byte, now time.Time, how certainty) (again time.Time) {
 	c := parse(f.reader, f.seed, m, data)
-	if m.halfWritten(&c, how) {
+	if m.halfWritten(&c, now, how) {
 		m.hold = hold{until: now.Add(settle), mark: m.seen}
 		if how == stillOpen {
 			m.hold.until = now.Add(openPatience)
@@ -238,7 +238,7 @@ func (f *folder) read(m *manifest, data []byte, now time.Time, how certainty) (a
 		m.stamp = stamp{}
 		return m.hold.until
 	}
-	m.hold = hold{}
+	m.hold, m.lacking = hold{}, lacking{}
 	for _, k := range c.ignored {
 		if !f.ignored[k] {
 			f.ignored[k] = true

@@ -16,6 +16,9 @@ const (
 	// openPatience is the same for a file that its writer has not closed yet: a
 	// shell empties the file first, and the program may take its time.
 	openPatience = 10 * time.Second
+	// neverLeft is how long all readings must lack an object before that is believed of
+	// a file which is rewritten so often that it is never left alone.
+	neverLeft = 10 * time.Second
 )
 
 // certainty tells what is known of a file's writer, the surer the higher.
@@ -51,27 +54,52 @@ func (h *hold) still(mark stamp, now time.Time) (until time.Time) {
 // halfWritten tells whether what was read of a file looks like a part of what its
 // writer means: then what the file said before stays, until it has been left
 // alone. Nothing is held back of a file that has said nothing yet.
-func (m *manifest) halfWritten(c *content, how certainty) bool {
+func (m *manifest) halfWritten(c *content, now time.Time, how certainty) bool {
 	switch {
 	case !m.loaded || how == isWhole:
 		return false
-	case how < isClosed && c.size < m.size:
+	case how < isClosed && c.size < m.size, c.unreadable, c.cut && !m.cut:
 		return true
 	}
-	return c.unreadable || (c.cut && !m.cut) || lacksObjects(m.objects, c.objects)
+	missing := lackedBy(c.objects, m.objects)
+	return len(missing) > 0 && (how < isClosed || !m.lacking.goOn(missing, now))
 }
 
-// lacksObjects tells whether an object of before is missing, or has lost all its
+// lackedBy gives the objects of before that are missing, or have lost all their
 // ports or endpoints; both lists are sorted. A file that ends too early lacks its
 // last objects, and the tail of the last one that it has.
-func lacksObjects(before, now []*object) bool {
+func lackedBy(now, before []*object) (out []id) {
 	for _, o := range before {
 		at, ok := slices.BinarySearchFunc(now, o.id, func(e *object, k id) int { return e.id.compare(k) })
 		if !ok || o.emptied(now[at]) {
-			return true
+			out = append(out, o.id)
 		}
 	}
-	return false
+	return out
+}
+
+// lacking is what all of the last readings lacked, each of a file that its writer had closed.
+type lacking struct {
+	since map[id]time.Time
+	last  time.Time // of these readings
+}
+
+// goOn notes what one more reading lacks, and tells whether it has been lacking for so long,
+// without a pause, that it is gone: what a writer has yet to append comes sooner.
+func (l *lacking) goOn(missing []id, now time.Time) (gone bool) {
+	pause := now.Sub(l.last) > 2*settle
+	since := make(map[id]time.Time, len(missing))
+	gone = true
+	for _, k := range missing {
+		at, before := l.since[k]
+		if !before || pause {
+			at = now
+		}
+		since[k] = at
+		gone = gone && now.Sub(at) >= neverLeft
+	}
+	l.since, l.last = since, now
+	return gone
 }
 
 // emptied tells whether later, the same object, has no ports or no endpoints

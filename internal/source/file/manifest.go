@@ -33,6 +33,7 @@ type manifest struct {
 	told     []model.Problem    // of these, what was delivered
 
 	hold    hold
+	lacking lacking
 	missing time.Time // since when it is; zero if it is there
 }
 

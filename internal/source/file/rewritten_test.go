@@ -118,3 +118,43 @@ func TestChangeDuringTheReading(t *testing.T) {
 		})
 	}
 }
+
+// rewrite writes the file anew every 100 ms for a time, as text or, every other time,
+// in part; and reads it each time.
+func (r *rewritten) rewrite(d time.Duration, text, part string) {
+	r.Helper()
+	for end := r.now.Add(d); r.now.Before(end); {
+		for _, s := range []string{part, text} {
+			r.now = r.now.Add(50 * time.Millisecond)
+			write(r.T, r.dir, rewrittenFile, s)
+			r.read(isClosed)
+		}
+	}
+}
+
+// Of a file that is never left alone a deletion comes late, but it comes, and with it what
+// else is new; what is missing in some of the readings stays.
+func TestDeletionInFileThatIsNeverLeftAlone(t *testing.T) {
+	both := versionOf("10.96.0.1") + "---\n" + service("z", "10.96.0.9") + "---\n" + slice("z-1", "z", "10.0.0.4")
+	one := service("a", "10.96.0.3") + "---\n" + slice("a-1", "a", "10.0.0.1", "10.0.0.2", "10.0.0.3")
+	part := one[:strings.Index(one, "---")]
+	r := newRewritten(t)
+	write(t, r.dir, rewrittenFile, both)
+	r.read(isClosed)
+	r.rewrite(3*neverLeft, both, versionOf("10.96.0.1"))
+	r.stands("10.96.0.1")
+	r.rewrite(neverLeft/2, one, part)
+	r.now = r.now.Add(3 * settle) // nothing was read meanwhile, so nothing is known of it
+	r.rewrite(neverLeft-200*time.Millisecond, one, part)
+	r.stands("10.96.0.1")
+	r.now = r.now.Add(300 * time.Millisecond)
+	write(t, r.dir, rewrittenFile, part) // what this one lacks was there just now
+	r.read(isClosed)
+	write(t, r.dir, rewrittenFile, one+strings.Repeat("# more\n", 100)) // it has not become shorter
+	r.read(stillOpen)
+	r.stands("10.96.0.1")
+	r.read(isClosed)
+	if len(r.l.gone) != 2 || r.l.addressOf("a") != "10.96.0.3" || r.l.slices["default/a-1"] == nil || r.l.addressOf("z") != "" {
+		t.Errorf("gone: %v; a is at %q, z at %q", r.l.gone, r.l.addressOf("a"), r.l.addressOf("z"))
+	}
+}
