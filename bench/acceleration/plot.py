@@ -70,7 +70,7 @@ def thresholds(rows, folder, out):
     axis.axhline(0.98, color="grey", linewidth=0.5, linestyle=":")
     axis.set_xlabel("threshold, packets")
     axis.set_ylabel("throughput, ratio to off")
-    axis.legend(fontsize=7)
+    axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     save(fig, folder, "thresholds")
 
 
