@@ -55,6 +55,12 @@ image: ## the container image, without a daemon: bin/image (OCI layout, binaries
 	@cd scripts/image && SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" $(GO) run . -version "$(VERSION)" -revision "$$(git rev-parse HEAD)"
 	@cat bin/image/SHA256SUMS
 
+.PHONY: image-iptables
+image-iptables: ## the same, and beside it an image with iptables and nftables for the iptables modes; downloads packages with apt-get
+	@bash scripts/image/programs.sh bin/image-debs amd64 arm64
+	@cd scripts/image && SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" $(GO) run . -version "$(VERSION)" -revision "$$(git rev-parse HEAD)" -programs ../../bin/image-debs
+	@cat bin/image/SHA256SUMS
+
 SOAK ?= 5m
 .PHONY: soak
 soak: deps build ## random changes under real traffic: SOAK=60s for a short one

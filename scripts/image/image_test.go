@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
@@ -106,7 +108,7 @@ func checkSBOM(t *testing.T, d spdxDocument) {
 // TestLayout reads the layout as other tools do.
 func TestLayout(t *testing.T) {
 	r := building(t)
-	if err := r.writeLayout([]binary{{arch: "amd64", data: []byte("one")}, {arch: "arm64", data: []byte("two")}}); err != nil {
+	if err := r.writeLayout(plain(), []binary{{arch: "amd64", data: []byte("one")}, {arch: "arm64", data: []byte("two")}}); err != nil {
 		t.Fatal(err)
 	}
 	top, err := layout.ImageIndexFromPath(filepath.Join(r.out, "oci"))
@@ -241,3 +243,159 @@ func digests(t *testing.T, dir string) map[string]string {
 	}
 	return all
 }
+
+// unpacked is the file system of the one image of a layout, and where it looks for programs ("PATH=...").
+func unpacked(t *testing.T, dir, tag string) (root, path string) {
+	t.Helper()
+	top, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tagged, err := top.IndexManifest()
+	if err != nil || len(tagged.Manifests) != 1 || tagged.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != tag {
+		t.Fatalf("the layout has %+v, %v", tagged, err)
+	}
+	index, err := top.ImageIndex(tagged.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Error(err)
+	}
+	m, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := index.Image(m.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := img.ConfigFile()
+	if err != nil || len(c.Config.Env) != 1 {
+		t.Fatalf("config %+v, %v", c, err)
+	}
+	root = t.TempDir()
+	cmd := exec.Command("tar", "-x", "-C", root)
+	cmd.Stdin = mutate.Extract(img)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("unpack: %v: %s", err, out)
+	}
+	return root, c.Config.Env[0]
+}
+
+// downloaded is where programs.sh has put its packages, of this run or of an earlier one.
+func downloaded(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(cmp.Or(os.Getenv("FAIRLEAD_CACHE"), filepath.Join("..", "..", ".cache")), "image-debs")
+	if list, _ := filepath.Glob(filepath.Join(dir, runtime.GOARCH, "*.deb")); len(list) > 0 {
+		return dir
+	}
+	if out, err := exec.Command("bash", "programs.sh", dir, runtime.GOARCH).CombinedOutput(); err != nil {
+		t.Fatalf("programs.sh: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// TestALibraryIsMissing: an image whose programs could not start is not built.
+func TestALibraryIsMissing(t *testing.T) {
+	list, err := filepath.Glob(filepath.Join(downloaded(t), runtime.GOARCH, "*.deb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	some := t.TempDir()
+	for _, file := range list {
+		if strings.HasPrefix(filepath.Base(file), "libmnl0_") {
+			continue
+		}
+		absolute, err := filepath.Abs(file)
+		if err == nil {
+			err = os.Symlink(absolute, filepath.Join(some, filepath.Base(file)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := collect(some, time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), "needs libmnl.so.0, and no package has it") {
+		t.Errorf("without libmnl: %v", err)
+	}
+	if _, err := collect(t.TempDir(), time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), "no packages in ") {
+		t.Errorf("without anything: %v", err)
+	}
+}
+
+// TestIPTablesImage runs the agent from the second image, with nothing else there, in both iptables modes: it writes rules, and
+// the programs of the image show them.
+func TestIPTablesImage(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED, not run: needs root, for chroot and a network namespace")
+	}
+	r := building(t)
+	r.programs = downloaded(t)
+	if err := r.build(); err != nil {
+		t.Fatal(err)
+	}
+	var d spdxDocument
+	data, err := os.ReadFile(filepath.Join(r.out, "fairlead-iptables-linux-"+runtime.GOARCH+".spdx.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &d)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSBOM(t, d)
+	for _, name := range []string{"iptables", "nftables", "libc6"} {
+		if !slices.ContainsFunc(d.Packages, func(p spdxPackage) bool { return p.Name == name }) {
+			t.Errorf("the list of contents has no %s", name)
+		}
+	}
+	root, path := unpacked(t, filepath.Join(r.out, "oci-iptables"), "v1.2.3-test-iptables")
+	for _, dir := range []string{"proc", "dev", "manifests"} { // as a container has them
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "manifests", "web.yaml"), []byte(oneService), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, backend := range []string{"nft", "legacy"} {
+		cmd := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "bash", "-ec", runInside, "-", root, backend, path)
+		out, err := cmd.CombinedOutput()
+		for _, want := range []string{"fairlead v1.2.3-test\n", "in sync", "-A KUBE-SVC-", "--to-destination 10.244.1.5:8080"} {
+			if err != nil || !strings.Contains(string(out), want) {
+				t.Fatalf("%s: %v, and no %q in:\n%s", backend, err, want, out)
+			}
+		}
+	}
+}
+
+const oneService = `apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {clusterIP: 10.96.0.10, clusterIPs: [10.96.0.10], ports: [{name: http, port: 80, protocol: TCP}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: http, port: 8080, protocol: TCP}]
+endpoints: [{addresses: [10.244.1.5]}]
+`
+
+// runInside starts the agent in the image, $1, with $3 for its environment, and shows the rules of backend $2 once there are some. The namespaces end all of it.
+const runInside = `
+ip link set lo up
+mount -t proc proc "$1/proc"
+mount --rbind /dev "$1/dev"
+cd "$1"
+export XTABLES_LOCKFILE=/run/xtables.lock
+chroot . /usr/local/bin/kube-proxy --version
+env "$3" "$(command -v chroot)" . /fairlead run --manifests /manifests --hostname-override node-a --proxy-mode iptables \
+	--iptables-backend "$2" --conntrack-max-per-core 0 >"$2.log" 2>&1 &
+for try in $(seq 300); do
+	! grep -qs "in sync" "$2.log" || break
+	sleep 0.2
+done
+cat "$2.log"
+chroot . /usr/sbin/iptables-$2-save -t nat
+chroot . /usr/sbin/nft list ruleset >nft.log
+`

@@ -21,10 +21,10 @@ import (
 const kubeProxy = "usr/local/bin/kube-proxy"
 
 // writeLayout writes the image for all platforms as one OCI layout.
-func (r request) writeLayout(binaries []binary) error {
+func (r request) writeLayout(f flavour, binaries []binary) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, b := range binaries {
-		img, err := r.image(b)
+		img, err := r.image(f, b)
 		if err != nil {
 			return fmt.Errorf("image for %s: %w", b.arch, err)
 		}
@@ -32,29 +32,27 @@ func (r request) writeLayout(binaries []binary) error {
 			Platform: &v1.Platform{OS: "linux", Architecture: b.arch}}})
 	}
 	index = mutate.Annotations(index, r.labels()).(v1.ImageIndex)
-	path, err := layout.Write(filepath.Join(r.out, "oci"), empty.Index)
+	path, err := layout.Write(filepath.Join(r.out, f.dir), empty.Index)
 	if err != nil {
 		return fmt.Errorf("write the layout: %w", err)
 	}
 	// Tools take the tag of an image in a layout from this annotation.
-	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version}))
+	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version + f.suffix}))
 }
 
-// image holds the program, and nothing else: no shell, no package, no user database.
-func (r request) image(b binary) (v1.Image, error) {
+// image holds the program, and what the flavour has with it: no shell, no user database.
+func (r request) image(f flavour, b binary) (v1.Image, error) {
 	files, err := rootFS(b.data, r.created)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
-		tarball.WithMediaType(types.OCILayer))
-	if err != nil {
-		return nil, err
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if with, has := f.with[b.arch]; has {
+		if img, err = r.layer(img, with.files, "Debian's iptables and nftables, with the libraries that they need"); err != nil {
+			return nil, err
+		}
 	}
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	img, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{
-		Created: v1.Time{Time: r.created}, CreatedBy: "make image", Comment: "the binary, and kube-proxy as its second name"}})
-	if err != nil {
+	if img, err = r.layer(img, files, "the binary, and kube-proxy as its second name"); err != nil {
 		return nil, err
 	}
 	config, err := img.ConfigFile()
@@ -63,8 +61,17 @@ func (r request) image(b binary) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", b.arch, v1.Time{Time: r.created}
-	config.Config = v1.Config{Entrypoint: []string{"/fairlead"}, Env: []string{"PATH=/usr/local/bin:/"}, WorkingDir: "/", Labels: r.labels()}
+	config.Config = v1.Config{Entrypoint: []string{"/fairlead"}, Env: []string{"PATH=" + f.path}, WorkingDir: "/", Labels: r.labels()}
 	return mutate.ConfigFile(img, config)
+}
+
+// layer puts files on top of an image.
+func (r request) layer(img v1.Image, files []byte, what string) (v1.Image, error) {
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil }, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Append(img, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: r.created}, CreatedBy: "make image", Comment: what}})
 }
 
 func (r request) labels() map[string]string {

@@ -5,6 +5,11 @@
 //
 //	make image VERSION=v0.5.0
 //
+// With the programs that programs.sh has downloaded it also builds a second image, for the
+// iptables modes, whose tag ends in -iptables:
+//
+//	make image-iptables VERSION=v0.5.0
+//
 // The result is copied to a registry by any tool that reads an OCI layout.
 package main
 
@@ -26,6 +31,7 @@ type request struct {
 	revision string
 	created  time.Time // the date of everything inside
 	archs    []string  // the kinds of processor, all on linux
+	programs string    // the folder of packages for the second image; "": there is none
 }
 
 func main() {
@@ -35,6 +41,7 @@ func main() {
 	flag.StringVar(&r.version, "version", "dev", "the version, which is also the image's tag")
 	flag.StringVar(&r.revision, "revision", "", "the commit that is built")
 	archs := flag.String("archs", "amd64,arm64", "the kinds of processor, with commas between")
+	flag.StringVar(&r.programs, "programs", "", "the folder into which programs.sh has downloaded packages, for the image of the iptables modes; \"\": only the other one")
 	flag.Parse()
 	r.archs = strings.Split(*archs, ",")
 	var err error
@@ -74,17 +81,46 @@ func (r request) build() error {
 		if err != nil {
 			return err
 		}
-		if err := r.writeSBOM(b); err != nil {
+		if err := r.writeSBOM(b.name, b, nil); err != nil {
 			return err
 		}
 		binaries = append(binaries, b)
 	}
-	if err := r.writeLayout(binaries); err != nil {
+	if err := r.write(plain(), binaries); err != nil {
 		return err
 	}
-	archive := filepath.Join(r.out, "fairlead-oci.tar")
-	if err := tarFolder(archive, filepath.Join(r.out, "oci"), r.created); err != nil {
-		return err
+	if r.programs != "" {
+		f := flavour{name: "fairlead-iptables", dir: "oci-iptables", suffix: "-iptables", path: "/usr/local/bin:/usr/sbin:/", with: map[string]programs{}}
+		for _, b := range binaries {
+			p, err := collect(filepath.Join(r.programs, b.arch), r.created)
+			if err != nil {
+				return err
+			}
+			if err := r.writeSBOM(f.name+"-linux-"+b.arch, b, p.debs); err != nil {
+				return err
+			}
+			f.with[b.arch] = p
+		}
+		if err := r.write(f, binaries); err != nil {
+			return err
+		}
 	}
 	return writeChecksums(r.out)
+}
+
+// flavour is one of the images.
+type flavour struct {
+	name, dir    string // of the archive, and of the folder of the layout
+	suffix, path string // of the tag, and where programs are looked for
+	with         map[string]programs
+}
+
+func plain() flavour { return flavour{name: "fairlead", dir: "oci", path: "/usr/local/bin:/"} }
+
+// write writes an image as a layout, and as an archive of it.
+func (r request) write(f flavour, binaries []binary) error {
+	if err := r.writeLayout(f, binaries); err != nil {
+		return err
+	}
+	return tarFolder(filepath.Join(r.out, f.name+"-oci.tar"), filepath.Join(r.out, f.dir), r.created)
 }

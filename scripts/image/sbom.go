@@ -61,27 +61,27 @@ type spdxRelationship struct {
 	To   string `json:"relatedSpdxElement"`
 }
 
-// writeSBOM writes what is linked into b, as the linker noted it in the binary itself.
-func (r request) writeSBOM(b binary) error {
+// writeSBOM writes what is linked into b, as the linker noted it in the binary itself, and the packages beside it.
+func (r request) writeSBOM(name string, b binary, beside []deb) error {
 	info, err := buildinfo.Read(bytes.NewReader(b.data))
 	if err != nil {
 		return fmt.Errorf("read what is linked into %s: %w", b.name, err)
 	}
-	text, err := json.MarshalIndent(r.sbom(b, info), "", "  ")
+	text, err := json.MarshalIndent(r.sbom(name, b, info, beside), "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.out, b.name+".spdx.json"), append(text, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(r.out, name+".spdx.json"), append(text, '\n'), 0o644)
 }
 
-func (r request) sbom(b binary, info *debug.BuildInfo) spdxDocument {
+func (r request) sbom(name string, b binary, info *debug.BuildInfo, beside []deb) spdxDocument {
 	sum := sha256.Sum256(b.data)
 	digest := hex.EncodeToString(sum[:])
 	program := newPackage(info.Main.Path, r.version)
 	program.Declared = "Apache-2.0"
 	program.Checksums = []spdxChecksum{{"SHA256", digest}}
-	d := spdxDocument{Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: b.name,
-		Namespace: "https://github.com/fairlead/fairlead/spdx/" + digest, // must differ for each document
+	d := spdxDocument{Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
+		Namespace: "https://github.com/fairlead/fairlead/spdx/" + name + "/" + digest, // must differ for each document
 		Creation:  spdxCreation{Created: r.created.Format(time.RFC3339), Creators: []string{"Tool: fairlead-scripts-image"}},
 		Packages:  []spdxPackage{program}, Relationships: []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", program.ID}}}
 	linked := []spdxPackage{newPackage("stdlib", info.GoVersion)}
@@ -94,6 +94,13 @@ func (r request) sbom(b binary, info *debug.BuildInfo) spdxDocument {
 	for _, p := range linked {
 		d.Packages = append(d.Packages, p)
 		d.Relationships = append(d.Relationships, spdxRelationship{program.ID, "STATIC_LINK", p.ID})
+	}
+	for _, x := range beside {
+		p := newPackage(x.name, x.version)
+		p.ID, p.Checksums = "SPDXRef-deb-"+p.ID[len("SPDXRef-"):], []spdxChecksum{{"SHA256", x.sum}}
+		p.Refs = []spdxRef{{"PACKAGE-MANAGER", "purl", "pkg:deb/debian/" + x.name + "@" + x.version + "?arch=" + x.arch}}
+		d.Packages = append(d.Packages, p)
+		d.Relationships = append(d.Relationships, spdxRelationship{program.ID, "DEPENDS_ON", p.ID})
 	}
 	return d
 }
