@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -82,5 +83,43 @@ func TestAnswersThatGoAstray(t *testing.T) {
 		if n := r.Counts(); n.SourceLost != 1 || n.Retried != 1 {
 			t.Errorf("%d clients lost their address and %d attempts failed, want one of each", n.SourceLost, n.Retried)
 		}
+	}
+}
+
+// An endpoint to which no way leads has not lost a client's address: it is not reached, in nobody's name.
+func TestNoWayIsNoLostAddress(t *testing.T) {
+	for _, args := range [][]string{{"addr", "replace", "198.18.0.7/32", "dev", "lo"}, {"route", "replace", "prohibit", "198.18.9.0/24"}} {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	nowhere := backend(netip.MustParseAddrPort("198.18.9.1:9"))
+	last := named(t, "127.0.0.1")
+	f := frontend(nowhere, last)
+	f.Backends[0].Weight = 1<<16 - 1 // with it the search begins, as good as always
+	f.Relay.KeepSource = true
+	r := newRelay(t, Params{})
+	if got, err := ask(t, "198.18.0.7", open(t, r.Target(f), "127.0.0.1", model.TCP)); err != nil || got != answered(last) {
+		t.Errorf("%q, %v", got, err)
+	}
+	u := frontend(nowhere)
+	u.Relay.KeepSource = true
+	at := open(t, r.Target(u), "127.0.0.1", model.UDP)
+	c, err := (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(198, 18, 0, 7)}}).DialContext(t.Context(), "udp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // a datagram is all that was sent
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if n := r.counts.lost.Load(); n != 1 {
+			return fmt.Errorf("%d datagrams had no way, want 1", n)
+		}
+		return nil
+	})
+	if n := r.Counts(); n.Retried != 1 || n.SourceLost != 0 {
+		t.Errorf("%d attempts failed, and %d clients lost their address; want 1 and none", n.Retried, n.SourceLost)
 	}
 }

@@ -101,9 +101,11 @@ func (c *conn) connect() error {
 	}
 	fd, err := streamFor(client, c.at)
 	if err != nil && client.IsValid() {
-		c.t.noSource(err)
+		why := err
 		client = netip.Addr{}
-		fd, err = streamFor(client, c.at)
+		if fd, err = streamFor(client, c.at); err == nil { // else there is no way to the endpoint, for nobody
+			c.t.noSource(why)
+		}
 	}
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
 		c.w.r.complain(c.svc, "this host has no port left for a connection to "+c.at.String()+" (net.ipv4.ip_local_port_range, net.ipv4.tcp_tw_reuse)", err)

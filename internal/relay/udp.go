@@ -154,8 +154,10 @@ func (u *flows) dial(client, at netip.Addr, endpoint netip.AddrPort) (net.Conn, 
 	from := u.l.t.source(client, at, endpoint)
 	c, err := (&net.Dialer{Control: datagramsFor(from)}).DialContext(u.r.ctx, "udp", endpoint.String())
 	if err != nil && from.IsValid() {
-		u.l.t.noSource(err)
-		c, err = new(net.Dialer).DialContext(u.r.ctx, "udp", endpoint.String())
+		why := err
+		if c, err = new(net.Dialer).DialContext(u.r.ctx, "udp", endpoint.String()); err == nil {
+			u.l.t.noSource(why)
+		}
 	}
 	return c, err
 }

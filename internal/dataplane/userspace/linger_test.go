@@ -190,6 +190,15 @@ func TestRuleStaysForAnswers(t *testing.T) {
 	}
 }
 
+// When the kernel does not answer for once, nothing is done with: connections may need it.
+func TestDrainedWithoutAnswer(t *testing.T) {
+	unanswered := errors.New("the kernel is busy, says the test")
+	d := newDriver(t, Params{Talks: func() ([]link.Talk, error) { return nil, unanswered }})
+	if list, err := d.Drained(t.Context(), []dataplane.Key{{Kind: kindRoute, ID: "10.96.0.1"}}); !errors.Is(err, unanswered) || len(list) > 0 {
+		t.Errorf("done with are %v, %v", list, err)
+	}
+}
+
 // Where the kernel tells of no connections, what they may need goes after a time.
 func TestLingerBlind(t *testing.T) {
 	d := newDriver(t, Params{LingerBlind: time.Minute})

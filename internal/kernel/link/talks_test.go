@@ -5,12 +5,49 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
+
+// Of a connection that has ended on both sides nothing more comes in, though its socket stays for a minute (TIME_WAIT).
+func TestTalksOfConnectionsThatHaveEnded(t *testing.T) {
+	netnstest.Enter(t)
+	ip(t, "link", "set", "lo", "up")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nobody asks any more
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := link.Talks(); err != nil || len(list) != 2 {
+		t.Errorf("while it is open: %v, %v; want both ends", list, err)
+	}
+	for _, end := range []net.Conn{c, s} { // the end that goes first waits
+		if err := end.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the last packets may be under way; the kernel tells nobody
+		list, err := link.Talks()
+		switch {
+		case err == nil && len(list) == 0:
+			return
+		case err != nil || time.Now().After(until):
+			t.Fatalf("after its end: %v, %v; want none", list, err)
+		}
+	}
+}
 
 // A TCP connection is told of from both its ends, a UDP socket if it has a peer; who listens
 // has none. Those of other namespaces are not told of.
