@@ -185,7 +185,7 @@ func (s *subject) synced(ctx context.Context, addresses []string) error {
 func (s *subject) keepLog(file string) error {
 	if s.cmd != nil && s.cmd.Process != nil && s.failed() == nil {
 		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // a Go program prints its goroutines and ends
-		time.Sleep(time.Second)
+		time.Sleep(time.Second)                   // it is written by then, or the copy lacks its end
 	}
 	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
 	if err != nil {

@@ -105,21 +105,18 @@ func checkSBOM(t *testing.T, d spdxDocument) {
 	}
 }
 
-// TestLayout reads the layout as other tools do.
-func TestLayout(t *testing.T) {
-	r := building(t)
-	if err := r.writeLayout(plain(), []binary{{arch: "amd64", data: []byte("one")}, {arch: "arm64", data: []byte("two")}}); err != nil {
-		t.Fatal(err)
-	}
-	top, err := layout.ImageIndexFromPath(filepath.Join(r.out, "oci"))
+// tagged is what a layout has under its one tag.
+func tagged(t *testing.T, dir, tag string) (v1.ImageIndex, *v1.IndexManifest) {
+	t.Helper()
+	top, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tagged, err := top.IndexManifest()
-	if err != nil || len(tagged.Manifests) != 1 || tagged.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != r.version {
-		t.Fatalf("the layout has %+v, %v", tagged, err)
+	list, err := top.IndexManifest()
+	if err != nil || len(list.Manifests) != 1 || list.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != tag {
+		t.Fatalf("the layout has %+v, %v", list, err)
 	}
-	index, err := top.ImageIndex(tagged.Manifests[0].Digest)
+	index, err := top.ImageIndex(list.Manifests[0].Digest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +127,16 @@ func TestLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return index, m
+}
+
+// TestLayout reads the layout as other tools do.
+func TestLayout(t *testing.T) {
+	r := building(t)
+	if err := r.writeLayout(plain(), []binary{{arch: "amd64", data: []byte("one")}, {arch: "arm64", data: []byte("two")}}); err != nil {
+		t.Fatal(err)
+	}
+	index, m := tagged(t, filepath.Join(r.out, "oci"), r.version)
 	for i, want := range []struct{ arch, program string }{{"amd64", "one"}, {"arm64", "two"}} {
 		if p := m.Manifests[i].Platform; p.OS != "linux" || p.Architecture != want.arch {
 			t.Errorf("manifest %d is for %v", i, p)
@@ -247,25 +254,7 @@ func digests(t *testing.T, dir string) map[string]string {
 // unpacked is the file system of the one image of a layout, and where it looks for programs ("PATH=...").
 func unpacked(t *testing.T, dir, tag string) (root, path string) {
 	t.Helper()
-	top, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tagged, err := top.IndexManifest()
-	if err != nil || len(tagged.Manifests) != 1 || tagged.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != tag {
-		t.Fatalf("the layout has %+v, %v", tagged, err)
-	}
-	index, err := top.ImageIndex(tagged.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := validate.Index(index); err != nil {
-		t.Error(err)
-	}
-	m, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	index, m := tagged(t, dir, tag)
 	img, err := index.Image(m.Manifests[0].Digest)
 	if err != nil {
 		t.Fatal(err)

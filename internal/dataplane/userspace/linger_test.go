@@ -105,7 +105,7 @@ func (s *departed) until(what string, holds func() bool) {
 		if time.Now().After(end) {
 			s.Fatal("not within a minute: " + what)
 		}
-		time.Sleep(patience.Pause(10 * time.Millisecond)) // between two looks
+		time.Sleep(patience.Pause(10 * time.Millisecond)) // between two looks at the kernel's sockets, which tell nobody when they end
 	}
 }
 

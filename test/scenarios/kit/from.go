@@ -73,7 +73,7 @@ func (e *fromExpectation) spread(ask func() netlab.Reply, r *run) error {
 			if len(missing) == 0 {
 				return nil
 			}
-			time.Sleep(rand.N(2 * evenTurns)) // a bounded number of times
+			time.Sleep(rand.N(2 * evenTurns)) // ends the turns; there are at most as many rests as requests
 		}
 		rep := ask()
 		if err := e.answer.matches(rep, r); err != nil {

@@ -17,13 +17,13 @@ func TestSpreadOfARoundRobin(t *testing.T) {
 		var turn atomic.Int32 // of the round robin
 		ask := func() netlab.Reply {
 			name := backends[turn.Add(1)%2]
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(2 * time.Millisecond) // what a request takes, by the bubble's clock
 			return netlab.Reply{Outcome: netlab.Answered, Backend: name}
 		}
 		var both sync.WaitGroup
 		for i := range 2 {
 			both.Go(func() {
-				time.Sleep(time.Duration(i) * time.Millisecond)
+				time.Sleep(time.Duration(i) * time.Millisecond) // so that the two take turns
 				e := fromExpectation{answer: answer{kind: "backends", backends: backends}}
 				if err := e.spread(ask, &run{}); err != nil {
 					t.Errorf("host %d: %v", i, err)
