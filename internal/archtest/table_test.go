@@ -126,9 +126,12 @@ func kernelRows() []row {
 		return r
 	}
 	netlink := []string{"github.com/mdlayher/netlink", "github.com/vishvananda/netlink"}
+	tables := seam("iptables")
+	tables.internal = []string{"kernel/iptables/xt"}
 	return []row{
-		over("nft"), seam("iptables"), seam("ipvs", netlink...),
+		over("nft"), tables, seam("ipvs", netlink...),
 		seam("link", netlink...), over("conntrack"), seam("sysctl"), seam("netnstest"),
+		{pkg: "internal/kernel/iptables/xt", pure: true, why: "what bytes of x_tables say in words is a function of them; both backends ask it"},
 		over("nfacct", "github.com/mdlayher/netlink"), seam("netlink", "github.com/mdlayher/netlink"),
 	}
 }

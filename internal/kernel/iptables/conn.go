@@ -40,6 +40,7 @@ type Conn struct {
 	cfg       Config
 	lock      lock
 	stamps    stamper
+	reader    tableReader // nil: only the programs read
 	contended atomic.Uint64
 	apart     atomic.Bool // the program fails when it is not told one table
 }
@@ -192,6 +193,14 @@ func saveEach(tables []string, emit func(table string, line []byte) error, save 
 		}
 	}
 	return nil
+}
+
+// Read implements Kernel.
+func (c *Conn) Read(ctx context.Context, r Reading, emit func([]byte) error) error {
+	if c.reader == nil {
+		return ErrUnreadable
+	}
+	return c.reader.read(ctx, r, emit)
 }
 
 // Counted is Save with the packets and bytes that each rule has counted, as "[1:60] " in front of its line. It may be asked beside

@@ -7,7 +7,7 @@ import (
 
 // Counts is what a Counter saw.
 type Counts struct {
-	Reads    uint64 // Save, SaveAll and List
+	Reads    uint64 // Save, SaveAll, Read and List
 	Stamps   uint64
 	Restores uint64
 	Failed   uint64 // Restores that returned an error
@@ -52,6 +52,12 @@ func (c *Counter) Save(ctx context.Context, f Family, table string, emit func([]
 func (c *Counter) SaveAll(ctx context.Context, f Family, tables []string, emit func(string, []byte) error) error {
 	c.reads.Add(1)
 	return c.Kernel.SaveAll(ctx, f, tables, emit)
+}
+
+// Read implements Kernel.
+func (c *Counter) Read(ctx context.Context, r Reading, emit func([]byte) error) error {
+	c.reads.Add(1)
+	return c.Kernel.Read(ctx, r, emit)
 }
 
 // List implements Kernel.

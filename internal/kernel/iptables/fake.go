@@ -162,6 +162,11 @@ func (k *Fake) SaveAll(ctx context.Context, f Family, tables []string, emit func
 	return saveEach(tables, emit, func(t string, line func([]byte) error) error { return k.Save(ctx, f, t, line) })
 }
 
+// Read implements Kernel: it gives more than it must.
+func (k *Fake) Read(ctx context.Context, r Reading, emit func([]byte) error) error {
+	return k.Save(ctx, r.Family, r.Table, emit)
+}
+
 // Save implements Kernel.
 func (k *Fake) Save(ctx context.Context, f Family, table string, emit func([]byte) error) error {
 	k.mu.Lock()

@@ -70,3 +70,13 @@ func (f *Faulty) Save(ctx context.Context, fam Family, table string, emit func([
 	}
 	return f.Kernel.Save(ctx, fam, table, emit)
 }
+
+// Read implements Kernel.
+func (f *Faulty) Read(ctx context.Context, r Reading, emit func([]byte) error) error {
+	if f.OnSave != nil {
+		if err := f.OnSave(r.Family, r.Table); err != nil {
+			return err
+		}
+	}
+	return f.Kernel.Read(ctx, r, emit)
+}

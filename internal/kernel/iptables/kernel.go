@@ -50,6 +50,11 @@ type Kernel interface {
 	// SaveAll is Save for several tables, whose lines come together, table by table in any order. With nf_tables the program
 	// reads all tables of the family in each run, whichever it is to print, so it is run once.
 	SaveAll(ctx context.Context, f Family, tables []string, emit func(table string, line []byte) error) error
+	// Read gives what SaveAll gives of one table without running a program, in the words of package xt: the chains that are
+	// ours, their rules, and those rules of built-in chains that lead to one of them. A table that does not exist has no
+	// lines. ErrUnreadable: something there is not known; nothing was emitted, and SaveAll is to be asked. It may be
+	// called by any goroutine, beside all else.
+	Read(ctx context.Context, r Reading, emit func(line []byte) error) error
 	// List gives the rules of one chain, as iptables -S prints them; of a missing
 	// chain nil.
 	List(ctx context.Context, f Family, table, chain string) ([]string, error)
@@ -59,6 +64,13 @@ type Kernel interface {
 	// ends. A stamp that was seen before is told too: between two looks rules may
 	// have been repaired and damaged again.
 	Watch(ctx context.Context, seen func(Stamp)) error
+}
+
+// Reading is what a Read is about.
+type Reading struct {
+	Family Family
+	Table  string
+	Ours   func(chain string) bool // tells which chains' rules are wanted
 }
 
 // Restore is one run of iptables-restore.
@@ -97,6 +109,9 @@ func (s Stamp) Entries() int {
 
 // ErrMoved: somebody wrote since the stamp that was expected; nothing was done.
 var ErrMoved = errors.New("iptables rules changed since we last looked")
+
+// ErrUnreadable: a rule is of a kind that only the programs can print, or the kernel does not let us read.
+var ErrUnreadable = errors.New("rules that only the programs can read")
 
 // LockError: another program holds the xtables lock for longer than we wait.
 type LockError struct {
