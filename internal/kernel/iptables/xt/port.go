@@ -45,11 +45,12 @@ func ports(dst, info []byte, invert byte) ([]byte, bool) {
 	return dst, true
 }
 
-// struct xt_sctp_info: destination ports, source ports, 48 bytes about chunks, the number
-// of their flags, which tests are made, which are inverted. Chunks are not known here.
+// struct xt_sctp_info: destination ports, source ports, a map of chunks of 64 numbers, how
+// it is matched, 12 bytes and a number about chunks' flags, which tests are made, which are
+// inverted. Chunks are not known here.
 func sctp(dst []byte, revision uint8, info []byte) ([]byte, bool) {
-	const flagsAt, source, dest = 60, 1, 2
-	if revision != 0 || !holds(info, 68) {
+	const flagsAt, source, dest = 284, 1, 2
+	if revision != 0 || !holds(info, 292) {
 		return dst, false
 	}
 	flags, invert := u32(info[flagsAt:]), u32(info[flagsAt+4:])
