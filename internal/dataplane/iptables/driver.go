@@ -54,6 +54,7 @@ type Driver struct {
 	families []model.Family
 	cluster  bool // the kernel can choose by hash of the client (xt_cluster)
 	counts   bool // rules count (Params.Counters, and the kernel can)
+	own      map[model.Family]ownReading
 	ensured  bool // the counters are there, as far as we know
 	observer Observer
 	waited   uint64 // for the lock, as told to the observer
@@ -64,6 +65,8 @@ type Driver struct {
 	credit credit         // for reading everything because others write
 	since  int            // Restores that succeeded since the last Load
 	audit  auditor
+	// toldUnreadable: it was said that a table is read by the programs.
+	toldUnreadable atomic.Bool
 	// known is what Watch may compare with, and busy tells it to wait: we write.
 	known atomic.Pointer[iptables.Stamp]
 	busy  atomic.Bool

@@ -62,13 +62,18 @@ type scan struct {
 	digests bool // digests will do for the values of chains
 }
 
+// readAll asks the kernel itself where Probe has found that it can, and the programs for
+// the rest.
 func (d *Driver) readAll(ctx context.Context, r scan) error {
 	for _, f := range d.families {
 		readers := map[string]*loader{}
 		for _, t := range tables {
 			readers[t.String()] = newLoader(r, f, t)
 		}
-		err := d.k.SaveAll(ctx, kernelFamily(f), tableNames(), func(table string, line []byte) error { return readers[table].read(line) })
+		rest, err := d.readOwn(ctx, f, readers)
+		if err == nil && len(rest) > 0 {
+			err = d.k.SaveAll(ctx, kernelFamily(f), rest, func(table string, line []byte) error { return readers[table].read(line) })
+		}
 		if err != nil {
 			return err
 		}

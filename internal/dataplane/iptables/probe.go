@@ -18,7 +18,7 @@ import (
 // served; if none is left the error says what is missing.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	caps := manners()
-	d.k = d.p.Kernel // not as an earlier Probe read it
+	d.k, d.own = d.p.Kernel, nil // not as an earlier Probe read it
 	if ok, err := d.probeAll(ctx); err != nil {
 		return caps, err
 	} else if ok {
@@ -27,6 +27,7 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 				caps.Families = append(caps.Families, f)
 			}
 		}
+		caps.Notes = append(caps.Notes, d.ownNotes()...)
 		return caps, nil
 	}
 	var problems []error
@@ -62,6 +63,7 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	if note != "" {
 		caps.Notes = append(caps.Notes, note)
 	}
+	caps.Notes = append(caps.Notes, d.ownNotes()...)
 	return caps, err
 }
 
@@ -202,6 +204,7 @@ func (d *Driver) tryAndRead(ctx context.Context, f model.Family, list []feature,
 	}
 	err := run(in)
 	if err == nil && learned != nil {
+		d.tryOwn(ctx, f, wrote)
 		err = d.read(ctx, f, wrote, learned)
 	}
 	return errors.Join(err, run(out)) // what is left after all, a Load finds

@@ -21,6 +21,9 @@ func benchSurvey(b *testing.B, backend iptables.Backend, size int) {
 	const endpoints = 10
 	n := ownNetns(b, backend)
 	driver := New(Params{Kernel: n, Families: []model.Family{model.IPv4, model.IPv6}})
+	if caps, err := driver.Probe(b.Context()); err != nil || len(caps.Notes) > 0 {
+		b.Fatalf("probe: %q, %v", caps.Notes, err)
+	}
 	bed := dataplanetest.NewBed(driver, dataplanetest.View())
 	bed.Load(b)
 	bed.Base()

@@ -51,7 +51,12 @@ var _ Kernel = (*Conn)(nil)
 func Open(cfg Config) (*Conn, error) {
 	c := &Conn{cfg: cfg}
 	err := c.inside(func() (err error) {
-		c.stamps, err = openStamper(cfg.Backend)
+		if cfg.Backend == NFT {
+			c.stamps, err = openGeneration()
+			return err
+		}
+		x, err := openXtables()
+		c.stamps, c.reader = x, x
 		return err
 	})
 	if err != nil {

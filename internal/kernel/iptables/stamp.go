@@ -5,10 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"sync"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,13 +18,6 @@ const watchPeriod = 200 * time.Millisecond
 type stamper interface {
 	stamp() (Stamp, error)
 	Close() error
-}
-
-func openStamper(b Backend) (stamper, error) {
-	if b == NFT {
-		return openGeneration()
-	}
-	return openSizes()
 }
 
 // Watch implements Kernel.
@@ -104,73 +95,4 @@ func nextGeneration(g uint32, n int) uint32 {
 		}
 	}
 	return g
-}
-
-// sizes asks x_tables for the head of each table (IPT_SO_GET_INFO).
-type sizes struct{ v4, v6 int }
-
-func openSizes() (*sizes, error) {
-	s := &sizes{v4: -1, v6: -1}
-	var err4, err6 error
-	s.v4, err4 = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
-	s.v6, err6 = unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
-	if err4 != nil && err6 != nil {
-		return nil, fmt.Errorf("open a raw socket: %w", err4)
-	}
-	return s, nil
-}
-
-// Close implements stamper.
-func (s *sizes) Close() error {
-	var errs []error
-	for _, fd := range []int{s.v4, s.v6} {
-		if fd >= 0 {
-			errs = append(errs, unix.Close(fd))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (s *sizes) stamp() (Stamp, error) {
-	var out Stamp
-	for i, q := range [...]struct {
-		fd, level int
-		table     string
-	}{{s.v4, unix.SOL_IP, "nat"}, {s.v4, unix.SOL_IP, "filter"}, {s.v4, unix.SOL_IP, "mangle"}, {s.v6, unix.SOL_IPV6, "nat"}, {s.v6, unix.SOL_IPV6, "filter"}} {
-		if q.fd < 0 {
-			continue
-		}
-		t, err := tableHead(q.fd, q.level, q.table)
-		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOPROTOOPT) { // no such table: nothing there
-			return Stamp{}, fmt.Errorf("ask x_tables for table %s: %w", q.table, err)
-		}
-		out.Tables[i] = t
-	}
-	return out, nil
-}
-
-// getInfo is IPT_SO_GET_INFO and IP6T_SO_GET_INFO.
-const getInfo = 64
-
-// tableHead fills struct ipt_getinfo: name, hooks, 5 entry points, 5 underflows,
-// number of entries, size.
-func tableHead(fd, level int, table string) (TableStamp, error) {
-	var info struct {
-		name   [32]byte
-		places [11]uint32
-		n      uint32
-		size   uint32
-	}
-	copy(info.name[:], table)
-	l := uint32(unsafe.Sizeof(info))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), getInfo,
-		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&l)), 0)
-	if errno != 0 {
-		return TableStamp{}, errno
-	}
-	var b []byte
-	for _, p := range info.places {
-		b = binary.NativeEndian.AppendUint32(b, p)
-	}
-	return TableStamp{Entries: info.n, Size: info.size, Places: crc32.ChecksumIEEE(b)}, nil
 }

@@ -27,7 +27,7 @@ func mark(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 // struct xt_statistic_info: mode, flags, and for the mode 0, which draws, the share of
 // packets in parts of 2^31. The rest is the kernel's own.
 func statistic(dst []byte, revision uint8, info []byte) ([]byte, bool) {
-	if revision != 0 || !holds(info, 32) && !holds(info, 24) {
+	if revision != 0 || !holds(info, 24) {
 		return dst, false
 	}
 	mode, flags, parts := u16(info), u16(info[2:]), u32(info[4:])
@@ -130,10 +130,11 @@ func cluster(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	return hex8(option(dst, false, "cluster-hash-seed"), u32(info[8:])), true
 }
 
-// struct xt_nfacct_match_info: the name of the counter, and a place of the kernel's own.
+// struct xt_nfacct_match_info, and that of revision 1: the name of the counter, and a place
+// of the kernel's own.
 // iptables-save prints two blanks in front of the name.
 func nfacct(dst []byte, revision uint8, info []byte) ([]byte, bool) {
-	if revision != 0 || !holds(info, 40) {
+	if revision > 1 || !holds(info, 40) {
 		return dst, false
 	}
 	name, ok := word(info[:32])

@@ -63,7 +63,7 @@ func TestAddresses(t *testing.T) {
 // say no, or put a line feed into a line.
 func FuzzAppend(f *testing.F) {
 	names := []string{"comment", "tcp", "udp", "sctp", "mark", "statistic", "recent", "addrtype", "conntrack", "cluster", "nfacct", "DNAT", "MARK", "MASQUERADE", "REJECT", "", "string"}
-	sizes := []int{256, 12, 12, 72, 16, 32, 232, 8, 168, 16, 40, 24, 8, 40, 8, 4, 0}
+	sizes := []int{256, 12, 12, 296, 16, 24, 232, 8, 168, 16, 40, 24, 8, 40, 8, 4, 0}
 	for i, size := range sizes {
 		for revision := range uint8(4) {
 			info := make([]byte, size)
@@ -113,9 +113,9 @@ func TestUnknownIsRefused(t *testing.T) {
 		"comment without end":  {"comment", 0, make([]byte, 256)},
 		"line feed in comment": {"comment", 0, append([]byte("a\nb"), make([]byte, 253)...)},
 		"option of tcp":        {"tcp", 0, put(16, 8, 1)},
-		"flags of statistic":   {"statistic", 0, put(32, 0, 2<<16)},
-		"mode of statistic":    {"statistic", 0, put(32, 0, 1)},
-		"parts of statistic":   {"statistic", 0, put(32, 4, 1<<31+1)},
+		"flags of statistic":   {"statistic", 0, put(24, 0, 2<<16)},
+		"mode of statistic":    {"statistic", 0, put(24, 0, 1)},
+		"parts of statistic":   {"statistic", 0, put(24, 4, 1<<31+1)},
 		"limit of addrtype":    {"addrtype", 1, put(8, 4, 4)},
 		"type of addrtype":     {"addrtype", 1, put(8, 0, 1<<12)},
 		"proto of conntrack":   {"conntrack", 3, put(168, 144, 3<<16)},

@@ -1,0 +1,249 @@
+package iptables
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
+)
+
+// x_tables keeps a table as one run of entries (struct ipt_entry, ip6t_entry): a head, the
+// matches, a target. A chain that somebody made begins with an entry whose target ERROR
+// has its name; a built-in one begins where the table's head says. The last entry of each
+// chain is its policy, or the return of one that has none, and no rule. A jump is the
+// distance from the begin of the table to the first entry of a chain.
+
+// read implements tableReader.
+func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) error {
+	from := x.of(r.Family, r.Table)
+	if from.socket < 0 {
+		return ErrUnreadable
+	}
+	head, rules, release, err := from.rules()
+	switch {
+	case err == nil:
+		defer release()
+	case absent(err):
+		return nil
+	default:
+		return fmt.Errorf("%w: table %s: %w", ErrUnreadable, r.Table, err)
+	}
+	e := entries{layout: layoutOf(r.Family), rules: rules}
+	if !e.findChains(&head, r.Ours) {
+		return fmt.Errorf("%w: table %s is not laid out as known", ErrUnreadable, r.Table)
+	}
+	return e.print(ctx, r, emit)
+}
+
+// print gives the lines that are wanted.
+func (e *entries) print(ctx context.Context, r Reading, emit func([]byte) error) error {
+	// Lines are put together before any is emitted: the last one may be unreadable. They
+	// are shorter than what they are made of.
+	room, err := mapped(len(e.rules))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	defer unmap(room)
+	text := room[:0]
+	for i := range e.chains {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var ok bool
+		if text, ok = e.appendChain(text, &e.chains[i]); !ok {
+			return fmt.Errorf("%w: in table %s %q and then what is not known", ErrUnreadable, r.Table, text[bytes.LastIndexByte(text, '\n')+1:])
+		}
+	}
+	return e.emit(text, emit)
+}
+
+// emit gives the chains, then the lines.
+func (e *entries) emit(text []byte, emit func([]byte) error) error {
+	var line []byte
+	for i := range e.chains {
+		c := &e.chains[i]
+		if !c.ours {
+			continue
+		}
+		line = append(append(append(line[:0], ':'), c.name...), " - [0:0]"...)
+		if err := emit(line); err != nil {
+			return err
+		}
+	}
+	for len(text) > 0 {
+		end := bytes.IndexByte(text, '\n')
+		if err := emit(text[:end]); err != nil {
+			return err
+		}
+		text = text[end+1:]
+	}
+	return nil
+}
+
+// entries are the rules of one table.
+type entries struct {
+	layout layout
+	rules  []byte
+	chains []xchain // in the order of the table
+}
+
+// xchain is a chain, from its first entry to that of its policy.
+type xchain struct {
+	name    string
+	at, end uint32
+	builtIn bool
+	ours    bool
+	clean   bool // its name can stand in a line
+}
+
+// layout says where an entry's head has its fields.
+type layout struct {
+	family           xt.Family
+	address          int // bytes
+	interfaces       int // two names, then their masks, of 16 bytes each
+	protocol         int // then the flags: see below
+	flags, inverted  int
+	goTo, protoIsSet byte // flags
+	offsets          int  // of target and of the next entry
+	size             int
+}
+
+func layoutOf(f Family) layout {
+	if f == IPv6 {
+		return layout{family: xt.IPv6, address: 16, interfaces: 64, protocol: 128, flags: 131, inverted: 132, goTo: 4, protoIsSet: 1, offsets: 140, size: 168}
+	}
+	return layout{family: xt.IPv4, address: 4, interfaces: 16, protocol: 80, flags: 82, inverted: 83, goTo: 2, offsets: 88, size: 112}
+}
+
+// hookNames by the kernel's numbers (NF_INET_PRE_ROUTING and on).
+var hookNames = [...]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
+
+// A target, and a match, begin with their size, their name and their revision (struct
+// xt_entry_target).
+const (
+	extensionName     = 2
+	extensionRevision = 31
+	extensionHead     = 32
+)
+
+// entry is one rule's bytes and where its target begins.
+type entry struct {
+	bytes  []byte
+	target int
+}
+
+// at gives the entry there; false if it does not fit, or its parts do not.
+func (e *entries) at(at uint32) (entry, bool) {
+	if uint64(at)+uint64(e.layout.size) > uint64(len(e.rules)) {
+		return entry{}, false
+	}
+	b := e.rules[at:]
+	target, next := int(u16(b[e.layout.offsets:])), int(u16(b[e.layout.offsets+2:]))
+	if target < e.layout.size || next < target+extensionHead || next > len(b) || next%8 != 0 {
+		return entry{}, false
+	}
+	return entry{b[:next], target}, true
+}
+
+func (n *entry) targetName() []byte {
+	return field(n.bytes[n.target+extensionName:][:extensionRevision-extensionName])
+}
+
+// field is the text up to the first NUL.
+func field(b []byte) []byte {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return b
+}
+
+func u16(b []byte) uint16 { return binary.NativeEndian.Uint16(b) }
+
+func u32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
+
+// findChains walks over the table. It is false for one that is not as it should be.
+func (e *entries) findChains(head *tableHead, ours func(string) bool) bool {
+	builtIn := builtIns(head)
+	open, last := false, uint32(0) // in a chain; its last entry so far
+	begin := func(name string, first uint32) bool {
+		if open && !e.endsAt(last) {
+			return false
+		}
+		e.chains = append(e.chains, xchain{name: name, at: first})
+		open, last = true, 0
+		return true
+	}
+	for at := uint32(0); ; {
+		n, ok := e.at(at)
+		if !ok {
+			return false
+		}
+		next := at + uint32(len(n.bytes))
+		if len(builtIn) > 0 && builtIn[0].at == at {
+			if !begin(builtIn[0].name, at) {
+				return false
+			}
+			e.chains[len(e.chains)-1].builtIn = true
+			builtIn = builtIn[1:]
+		}
+		if string(n.targetName()) == "ERROR" {
+			if int(next) == len(e.rules) { // the end of the table
+				return len(builtIn) == 0 && open && e.endsAt(last) && e.judge(ours)
+			}
+			if !begin(string(field(n.bytes[n.target+extensionHead:])), next) {
+				return false
+			}
+		} else {
+			last = at
+		}
+		at = next
+	}
+}
+
+// endsAt closes the last chain, whose policy is there.
+func (e *entries) endsAt(policy uint32) bool {
+	c := &e.chains[len(e.chains)-1]
+	c.end = policy
+	return policy >= c.at
+}
+
+// judge tells whose the chains are.
+func (e *entries) judge(ours func(string) bool) bool {
+	for i := range e.chains {
+		c := &e.chains[i]
+		c.clean = c.name != ""
+		for j := range len(c.name) {
+			c.clean = c.clean && c.name[j] > ' '
+		}
+		c.ours = !c.builtIn && ours(c.name)
+		if c.ours && !c.clean {
+			return false
+		}
+	}
+	return true
+}
+
+// builtIns gives the chains of the hooks, first things first.
+func builtIns(head *tableHead) []xchain {
+	var out []xchain
+	for hook, name := range hookNames {
+		if head.hooks>>hook&1 == 1 {
+			out = append(out, xchain{name: name, at: head.begins[hook]})
+		}
+	}
+	slices.SortFunc(out, func(a, b xchain) int { return cmp.Compare(a.at, b.at) })
+	return out
+}
+
+// chainAt gives the chain whose first entry is there.
+func (e *entries) chainAt(at uint32) *xchain {
+	i, found := slices.BinarySearchFunc(e.chains, at, func(c xchain, at uint32) int { return cmp.Compare(c.at, at) })
+	if !found {
+		return nil
+	}
+	return &e.chains[i]
+}

@@ -1,0 +1,161 @@
+package iptables
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// xtables asks x_tables, by options of raw sockets. The kernel takes no lock of the
+// programs for it: a table is replaced as a whole.
+type xtables struct{ v4, v6 int }
+
+func openXtables() (*xtables, error) {
+	x := &xtables{v4: -1, v6: -1}
+	var err4, err6 error
+	x.v4, err4 = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	x.v6, err6 = unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err4 != nil && err6 != nil {
+		return nil, fmt.Errorf("open a raw socket: %w", err4)
+	}
+	return x, nil
+}
+
+// Close implements stamper.
+func (x *xtables) Close() error {
+	var errs []error
+	for _, fd := range []int{x.v4, x.v6} {
+		if fd >= 0 {
+			errs = append(errs, unix.Close(fd))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (x *xtables) of(f Family, table string) xtable {
+	if f == IPv6 {
+		return xtable{x.v6, unix.SOL_IPV6, table}
+	}
+	return xtable{x.v4, unix.SOL_IP, table}
+}
+
+func (x *xtables) stamp() (Stamp, error) {
+	var out Stamp
+	for i, t := range [...]xtable{x.of(IPv4, "nat"), x.of(IPv4, "filter"), x.of(IPv4, "mangle"), x.of(IPv6, "nat"), x.of(IPv6, "filter")} {
+		if t.socket < 0 {
+			continue
+		}
+		head, err := t.head()
+		switch {
+		case err == nil:
+			out.Tables[i] = head.stamp()
+		case !absent(err):
+			return Stamp{}, fmt.Errorf("ask x_tables for table %s: %w", t.name, err)
+		}
+	}
+	return out, nil
+}
+
+// absent tells whether there is no such table, and so nothing in it.
+func absent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) }
+
+// xtable is one table, and where it is asked for.
+type xtable struct {
+	socket, level int
+	name          string
+}
+
+// tableHead is struct ipt_getinfo: of each hook in the mask, where its chain begins, and
+// where the rule stands that holds its policy.
+type tableHead struct {
+	name     [32]byte
+	hooks    uint32
+	begins   [5]uint32
+	policies [5]uint32
+	entries  uint32
+	size     uint32
+}
+
+func (h *tableHead) stamp() TableStamp {
+	b := binary.NativeEndian.AppendUint32(nil, h.hooks)
+	for _, p := range [...]*[5]uint32{&h.begins, &h.policies} {
+		for _, place := range p {
+			b = binary.NativeEndian.AppendUint32(b, place)
+		}
+	}
+	return TableStamp{Entries: h.entries, Size: h.size, Places: crc32.ChecksumIEEE(b)}
+}
+
+// IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES; IPv6 has the same numbers.
+const (
+	getInfo    = 64
+	getEntries = 65
+)
+
+func (t xtable) head() (tableHead, error) {
+	var h tableHead
+	copy(h.name[:], t.name)
+	err := t.ask(getInfo, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)))
+	return h, err
+}
+
+// ask has the kernel write into buf, which also holds the question.
+func (t xtable) ask(option uintptr, buf []byte) error {
+	length := uint32(len(buf))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(t.socket), uintptr(t.level), option,
+		uintptr(unsafe.Pointer(&buf[0])), uintptr(unsafe.Pointer(&length)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// readTries bounds how often a table is read that is replaced while we read.
+const readTries = 8
+
+// entriesHead is the size of struct ipt_get_entries: name, size, padding.
+const entriesHead = 40
+
+// errReplaced: the table was replaced each time that it was read.
+var errReplaced = errors.New("the table is replaced all the time")
+
+// rules gives a table's rules as they stand in the kernel, with the head that goes with
+// them. The memory is the kernel's copy of everything, dozens of MB on a large node, and
+// so not the garbage collector's: release gives it back.
+func (t xtable) rules() (head tableHead, rules []byte, release func(), err error) {
+	if head, err = t.head(); err != nil {
+		return head, nil, nil, err
+	}
+	for range readTries {
+		buf, err := mapped(entriesHead + int(head.size))
+		if err != nil {
+			return head, nil, nil, err
+		}
+		copy(buf, head.name[:])
+		binary.NativeEndian.PutUint32(buf[len(head.name):], head.size)
+		err = t.ask(getEntries, buf)
+		now, headErr := t.head()
+		switch {
+		case errors.Is(err, unix.EAGAIN): // it has another size by now
+		case err != nil || headErr != nil:
+			unmap(buf)
+			return head, nil, nil, errors.Join(err, headErr)
+		case now == head:
+			return head, buf[entriesHead:], func() { unmap(buf) }, nil
+		}
+		unmap(buf)
+		head = now
+	}
+	return head, nil, nil, errReplaced
+}
+
+// mapped gives memory that is apart from Go's.
+func mapped(size int) ([]byte, error) {
+	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+}
+
+func unmap(b []byte) { _ = unix.Munmap(b) } // fails for memory that is none of mapped's only
