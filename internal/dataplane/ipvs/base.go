@@ -147,8 +147,8 @@ func dispatchRules(l lang, _ *model.NodeView) []rule {
 	port, _ := nft.L4Port()
 	out := []rule{nft.Does(nft.Jump("guard")), nft.Join(vip, rule{nft.VMap("services")}), nft.Join(nft.To(l.f, "nodeport-ips"), port, rule{nft.VMap("nodeports")})}
 	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} { // not ICMP: an address on the device answers
-		only := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)}), nft.CountPackets()}
-		out = append(out, nft.Join(nft.To(l.f, "addresses"), only, nft.Does(nft.Goto(chainReject))))
+		only := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)})} // first: it costs less than to look up
+		out = append(out, nft.Join(only, nft.To(l.f, "addresses"), rule{nft.CountPackets()}, nft.Does(nft.Goto(chainReject))))
 	}
 	return out
 }
