@@ -2,7 +2,7 @@
 # run.sh : the table of modes (make bench-modes). Boots a stock kernel (test/vm) that counts instructions for a clock, once for each subject, and measures in it
 # Fairlead's mode and kube-proxy's rules of the same mode, at each number of Services. The results have a line for each; what they have is not
 # measured again, so it can be stopped and goes on. Pictures and tables go to docs/experiments/modes. Needs root.
-#   KERNEL=6.1 SIZES="100 ... 10000" MODES="ipvs nftables iptables-legacy iptables-nft userspace" KEEP=1 (no new pictures)
+#   KERNEL=6.1 SIZES="100 ... 10000" MODES="ipvs nftables iptables-legacy iptables-nft userspace" KEEP=1 (no new pictures) SUBJECTS=fairlead:nftables (one of them)
 #   AB=2000x200 (short connections x clients; the guide has 10000x1000, which takes five times as long) CONNECTS=400 LIMIT=2h (ends one machine) THEN="commands" (one a line: measures again after each)
 #   CHANGES=10: in ipvs mode, single changes and a restart instead of connections, with FLAGS for each subject
 #   KERNEL=host: on this machine's own kernel, by its clock: for modes that it has, and figures that other work of the machine disturbs
@@ -21,8 +21,8 @@ for program in test/vm/init:vm-init test/vm/run:vm-run bench/modes:bench-modes; 
 	CGO_ENABLED=0 "${GO:-go}" build -trimpath -o "bin/${program#*:}" "./${program%:*}"
 done
 for mode in ${MODES:-ipvs nftables iptables-legacy iptables-nft userspace}; do
-	subjects="fairlead:$mode kube-proxy:$mode"
-	[ "$mode" != userspace ] || subjects="fairlead:userspace" # upstream has removed its own
+	subjects=${SUBJECTS:-"fairlead:$mode kube-proxy:$mode"}
+	[ "$mode" != userspace ] || subjects=fairlead:userspace # upstream has removed its own
 	for subject in $subjects; do # a machine each: what one leaves behind in the kernel is not the next one's
 		args=(-subjects "$subject" -sizes "${SIZES:-100 500 1000 2000 3000 4000 10000}" -requests "${ab%x*}" -clients "${ab#*x}" -connects "${CONNECTS:-400}"
 			-changes "$changes" -flags "${FLAGS:-}" -then "${THEN:-}" -fairlead "${FAIRLEAD_BIN:-$root/bin/fairlead}" -kube-proxy "$FAIRLEAD_CACHE/bin/kube-proxy" -out "$out")

@@ -47,6 +47,9 @@ func (s *subject) start() error {
 		args = append(args, "--conntrack-min=0")
 	}
 	args = append(args, "--kubeconfig", config, "--proxy-mode", mode, "--hostname-override", nodeName, "--conntrack-max-per-core=0", "--cluster-cidr", podCIDR)
+	if mode == "userspace" { // the client is another host: it asks the Services' own addresses
+		args = append(args, "--userspace-addresses", "service")
+	}
 	args = append(args, s.flags...)
 	s.cmd = command("node", args...)
 	path, err := s.programs(backend)
