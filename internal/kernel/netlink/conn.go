@@ -152,6 +152,16 @@ func (c *Conn) Ask(q Question, take func(Message) (done bool)) error {
 	return err
 }
 
+// Tell sends a datagram to which the kernel gives no answer. It has worked through it when Tell returns.
+func (c *Conn) Tell(data [][]byte) error {
+	if err := c.ready(); err != nil {
+		return err
+	}
+	err := again(func() error { return c.wire.Send(data) })
+	c.bad = err != nil
+	return err
+}
+
 func (c *Conn) answer(q Question, take func(Message) (done bool)) error {
 	done := false
 	mine := func(m Message) {

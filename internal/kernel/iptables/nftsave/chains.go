@@ -1,0 +1,96 @@
+package nftsave
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
+)
+
+// chain is one of a table's chains.
+type chain struct {
+	name    string
+	builtIn bool // it has a hook
+}
+
+// listing is what chains the tables of a family have. It holds for as long as nobody has
+// written since: the kernel lists all tables' chains whichever is asked for.
+type listing struct {
+	generation uint32
+	tables     map[string][]chain
+}
+
+// chains lists a family's.
+func (r *Reader) chains(ctx context.Context, f xt.Family) (map[string][]chain, error) {
+	d := r.dumpers[0]
+	for range tries {
+		before, err := d.generation(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if known := r.listed[f]; known.tables != nil && known.generation == before {
+			return known.tables, nil
+		}
+		tables := map[string][]chain{}
+		_, err = d.dump(ctx, question{kind: unix.NFT_MSG_GETCHAIN, flags: unix.NLM_F_DUMP, family: f}, func(attributes []byte) {
+			if table, c, ok := oneChain(attributes); ok {
+				tables[table] = append(tables[table], c)
+			}
+		})
+		if errors.Is(err, errInterrupted) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		after, err := d.generation(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if after == before {
+			r.listed[f] = listing{before, tables}
+		}
+		return tables, nil
+	}
+	return nil, errInterrupted
+}
+
+func oneChain(attributes []byte) (table string, c chain, ok bool) {
+	a := attrs{rest: attributes}
+	for a.next() {
+		switch a.typ {
+		case unix.NFTA_CHAIN_TABLE:
+			table = string(name(a.data))
+		case unix.NFTA_CHAIN_NAME:
+			c.name = string(name(a.data))
+		case unix.NFTA_CHAIN_HOOK:
+			c.builtIn = true
+		}
+	}
+	return table, c, !a.bad && c.name != ""
+}
+
+// generation counts the commits to nf_tables in the namespace.
+func (d *dumper) generation(ctx context.Context) (generation uint32, err error) {
+	err = d.ask(ctx, question{kind: unix.NFT_MSG_GETGEN}, func(m netlink.Message) bool {
+		if m.Type == unix.NLMSG_ERROR {
+			err = m.Errno()
+			return true
+		}
+		a := attrs{rest: body(m)}
+		for a.next() {
+			if a.typ == unix.NFTA_GEN_ID && len(a.data) == 4 {
+				generation = binary.BigEndian.Uint32(a.data)
+			}
+		}
+		return true
+	})
+	if err == nil && generation == 0 {
+		err = errors.New("no generation in the answer")
+	}
+	return generation, err
+}

@@ -1,0 +1,169 @@
+package nftsave
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
+)
+
+// errInterrupted: somebody wrote while the kernel listed, so that what it listed may be of
+// two states.
+var errInterrupted = errors.New("interrupted by somebody else's writes")
+
+// tries bounds how often a dump is begun again because it was interrupted. That of a chain
+// takes microseconds.
+const tries = 100
+
+// dumper asks the kernel over one socket. It belongs to one goroutine at a time.
+type dumper struct {
+	conn    *netlink.Conn
+	request []byte
+	rule    rule
+	settled uint32 // a generation of which all is in place (settle)
+}
+
+// question is one message to nf_tables.
+type question struct {
+	kind, flags  uint16
+	family       xt.Family // 0: none in particular
+	table, chain string
+}
+
+// generic is the length of struct nfgenmsg.
+const generic = 4
+
+func body(m netlink.Message) []byte { return m.Body[min(generic, len(m.Body)):] }
+
+func (d *dumper) ask(ctx context.Context, q question, take func(netlink.Message) bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	seq := d.conn.Reserve(1)
+	b := append(d.request[:0], 0, 0, 0, 0)
+	b = binary.NativeEndian.AppendUint16(b, unix.NFNL_SUBSYS_NFTABLES<<8|q.kind)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|q.flags)
+	b = binary.NativeEndian.AppendUint32(b, seq)
+	b = append(b, 0, 0, 0, 0, protocolFamily(q.family), 0, 0, 0)
+	if q.table != "" {
+		b = appendName(b, unix.NFTA_RULE_TABLE, q.table)
+		b = appendName(b, unix.NFTA_RULE_CHAIN, q.chain)
+	}
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	d.request = b
+	return d.conn.Ask(netlink.Question{First: seq, Last: seq, Data: [][]byte{b}}, take)
+}
+
+func protocolFamily(f xt.Family) byte {
+	switch f {
+	case xt.IPv4:
+		return unix.NFPROTO_IPV4
+	case xt.IPv6:
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_UNSPEC
+}
+
+// dump hands the attributes of each object that is listed to row, and tells in how many
+// datagrams they came. It reads on to the end whatever they are, because the socket would
+// refuse another dump. All of one list is of one generation, of which nfgenmsg carries the
+// low 16 bits, or else it was interrupted.
+func (d *dumper) dump(ctx context.Context, q question, row func(attributes []byte)) (datagrams int, err error) {
+	var failed error
+	var generation uint16
+	rows, interrupted := 0, false
+	err = d.ask(ctx, q, func(m netlink.Message) bool {
+		interrupted = interrupted || m.Flags&unix.NLM_F_DUMP_INTR != 0
+		switch {
+		case m.Type == unix.NLMSG_DONE || m.Type == unix.NLMSG_ERROR:
+			if e := m.Errno(); e != 0 {
+				failed = e
+			}
+			return true
+		case m.Type == unix.NFNL_SUBSYS_NFTABLES<<8|(q.kind-1) && len(m.Body) >= generic: // NEW comes before GET
+			its := binary.BigEndian.Uint16(m.Body[2:])
+			interrupted = interrupted || rows > 0 && its != generation
+			generation = its
+			rows++
+			if m.First || datagrams == 0 {
+				datagrams++
+			}
+			row(body(m))
+		}
+		return false
+	})
+	switch {
+	case err != nil:
+		return datagrams, err
+	case interrupted:
+		return datagrams, errInterrupted
+	}
+	return datagrams, failed
+}
+
+// chain appends the lines of a chain. One that is gone has none.
+func (d *dumper) chain(ctx context.Context, q *Request, c *chain, dst []byte) ([]byte, error) {
+	begin := len(dst)
+	for range tries {
+		dst = dst[:begin]
+		if !c.builtIn {
+			dst = append(append(append(dst, ':'), c.name...), " - [0:0]\n"...)
+		}
+		known := true
+		datagrams, err := d.dump(ctx, question{unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, q.Family, q.Table, c.name}, func(attributes []byte) {
+			var ok bool
+			dst, ok = d.line(q, c, attributes, dst)
+			known = known && ok
+		})
+		if err == nil && datagrams > 1 {
+			err = d.stillSettled(ctx)
+		}
+		switch {
+		case errors.Is(err, errInterrupted):
+		case errors.Is(err, unix.ENOENT):
+			return dst[:begin], nil
+		case err != nil:
+			return dst, fmt.Errorf("chain %s: %w", c.name, err)
+		case !known:
+			return dst, fmt.Errorf("chain %s: %w", c.name, ErrUnknown)
+		default:
+			return dst, nil
+		}
+	}
+	return dst, fmt.Errorf("chain %s: %w", c.name, errInterrupted)
+}
+
+// line appends a rule, unless it is a built-in chain's and leads to no chain of ours. It is
+// false for one that is not known.
+func (d *dumper) line(q *Request, c *chain, attributes, dst []byte) ([]byte, bool) {
+	begin := len(dst)
+	var expressions []byte
+	plain := true
+	a := attrs{rest: attributes}
+	for a.next() {
+		switch a.typ {
+		case unix.NFTA_RULE_EXPRESSIONS:
+			expressions = a.data
+		case unix.NFTA_RULE_USERDATA: // nft's comment, and what other releases of iptables keep there
+			plain = false
+		}
+	}
+	if c.builtIn && !a.bad && !leadsToOne(expressions, q.Ours) {
+		return dst, true
+	}
+	r := &d.rule
+	r.reset(q.Family)
+	if a.bad || !plain || !r.read(expressions) {
+		return dst, false
+	}
+	dst, ok := r.appendTo(append(append(dst, "-A "...), c.name...))
+	if !ok {
+		return dst[:begin], false
+	}
+	return append(dst, '\n'), true
+}

@@ -1,0 +1,184 @@
+package nftsave
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
+)
+
+// source is what a register can hold.
+type source uint8
+
+const (
+	nothing source = iota
+	sourceAddress
+	destAddress
+	inputName
+	outputName
+	layer4
+	mark
+	sourcePort
+	destPort
+	bothPorts
+)
+
+// field is what was loaded into a register, and the mask that was laid over it.
+type field struct {
+	what   source
+	number uint32
+	size   int
+	masked bool
+	mask   [16]byte
+}
+
+// loaded notes what a register holds now. What it held before must have been used: there
+// is no rule of iptables' that loads in vain.
+func (r *rule) loaded(f field) bool {
+	unused := r.reg.what != nothing
+	r.reg = f
+	return !unused && f.what != nothing
+}
+
+func (r *rule) meta(data []byte) bool {
+	f, ok := field{size: 4}, true
+	a := attrs{rest: data}
+	for ok && a.next() {
+		var n uint32
+		n, ok = number(a.data)
+		switch a.typ {
+		case unix.NFTA_META_DREG:
+			f.number = n
+		case unix.NFTA_META_KEY:
+			switch n {
+			case unix.NFT_META_MARK:
+				f.what = mark
+			case unix.NFT_META_IIFNAME:
+				f.what, f.size = inputName, unix.IFNAMSIZ
+			case unix.NFT_META_OIFNAME:
+				f.what, f.size = outputName, unix.IFNAMSIZ
+			case unix.NFT_META_L4PROTO:
+				f.what, f.size = layer4, 1
+			}
+		default: // of a register that is written into the packet's
+			ok = false
+		}
+	}
+	return ok && !a.bad && r.loaded(f)
+}
+
+func (r *rule) payload(data []byte) bool {
+	var base, offset, size uint32
+	f, ok := field{}, true
+	a := attrs{rest: data}
+	for ok && a.next() {
+		var n uint32
+		n, ok = number(a.data)
+		switch a.typ {
+		case unix.NFTA_PAYLOAD_DREG:
+			f.number = n
+		case unix.NFTA_PAYLOAD_BASE:
+			base = n
+		case unix.NFTA_PAYLOAD_OFFSET:
+			offset = n
+		case unix.NFTA_PAYLOAD_LEN:
+			size = n
+		default: // of a register that is written into the packet
+			ok = false
+		}
+	}
+	f.what, f.size = r.inPacket(base, offset, size), int(size)
+	return ok && !a.bad && r.loaded(f)
+}
+
+// inPacket tells what lies at an offset behind a header. Of an address fewer bytes are
+// loaded than it has where its mask ends with a byte.
+func (r *rule) inPacket(base, offset, size uint32) source {
+	whole := uint32(r.addressSize())
+	sourceAt := uint32(12)
+	if r.family == xt.IPv6 {
+		sourceAt = 8
+	}
+	switch {
+	case base == unix.NFT_PAYLOAD_NETWORK_HEADER && size >= 1 && size <= whole:
+		switch offset {
+		case sourceAt:
+			return sourceAddress
+		case sourceAt + whole:
+			return destAddress
+		}
+	case base == unix.NFT_PAYLOAD_TRANSPORT_HEADER && r.hasPorts():
+		switch {
+		case offset == 0 && size == 2:
+			return sourcePort
+		case offset == 2 && size == 2:
+			return destPort
+		case offset == 0 && size == 4:
+			return bothPorts
+		}
+	}
+	return nothing
+}
+
+// hasPorts tells whether the rule is about a protocol whose ports iptables-nft tests with
+// expressions; those of SCTP are a match of x_tables.
+func (r *rule) hasPorts() bool {
+	p := &r.protocol
+	return p.given && !p.invert && (p.number == unix.IPPROTO_TCP || p.number == unix.IPPROTO_UDP)
+}
+
+func (r *rule) bitwise(data []byte) bool {
+	ok := r.reg.what != nothing && !r.reg.masked
+	a := attrs{rest: data}
+	for ok && a.next() {
+		ok = r.reg.masking(a.typ, a.data)
+	}
+	return ok && !a.bad && r.reg.masked
+}
+
+// masking takes one attribute of the expression that lays a mask over the register.
+func (f *field) masking(typ uint16, data []byte) bool {
+	switch typ {
+	case unix.NFTA_BITWISE_SREG, unix.NFTA_BITWISE_DREG:
+		return isNumber(data, f.number)
+	case unix.NFTA_BITWISE_LEN:
+		return isNumber(data, uint32(f.size))
+	case unix.NFTA_BITWISE_MASK:
+		mask, ok := value(data)
+		copy(f.mask[:], mask)
+		f.masked = ok && len(mask) == f.size
+		return f.masked
+	case unix.NFTA_BITWISE_XOR:
+		xor, ok := value(data)
+		return ok && zero(xor)
+	case nftaBitwiseOp:
+		return isNumber(data, bitwiseBool)
+	}
+	return false
+}
+
+func isNumber(data []byte, want uint32) bool {
+	n, ok := number(data)
+	return ok && n == want
+}
+
+// What golang.org/x/sys/unix lacks of nf_tables.h.
+const (
+	nftaBitwiseOp = 6
+	bitwiseBool   = 0 // NFT_BITWISE_MASK_XOR
+)
+
+// value unwraps NFTA_DATA_VALUE.
+func value(data []byte) ([]byte, bool) {
+	a := attrs{rest: data}
+	ok := a.next() && a.typ == unix.NFTA_DATA_VALUE && len(a.rest) == 0
+	return a.data, ok
+}
+
+func zero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

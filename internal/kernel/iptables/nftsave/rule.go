@@ -1,0 +1,147 @@
+package nftsave
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
+)
+
+// iptables-nft turns each part of a rule into expressions of nf_tables. The head of a rule
+// (addresses, interfaces, protocol), ports of TCP and UDP and the mark are a load into a
+// register and a comparison with it; other matches and targets are those of x_tables, in
+// expressions that carry them; verdicts are immediate. The names below are those of
+// include/uapi/linux/netfilter/nf_tables.h and nf_tables_compat.h.
+
+// rule is what is known of one rule while its expressions are read. It is used again for
+// each rule.
+type rule struct {
+	family xt.Family
+
+	reg            field // what was loaded last
+	source, dest   address
+	input, output  device
+	protocol       protocol
+	ports          ports
+	matches, leads []byte // in words
+	to             []byte // the chain that it jumps or goes to; nil: none
+	done           bool   // its verdict or target was read
+	extension      xt.Extension
+}
+
+// address is a test of the source or destination.
+type address struct {
+	given, invert bool
+	bytes, mask   [16]byte
+}
+
+// device is a test of an interface's name.
+type device struct {
+	given bool
+	xt.Interface
+}
+
+type protocol struct {
+	given, invert bool
+	number        uint8
+}
+
+// ports is a match of TCP or UDP, as x_tables has it: iptables puts the tests of source
+// and destination side by side, and prints them in that order.
+type ports struct {
+	open, closed bool // being read; read and printed
+	dest         bool // the destination was read
+	info         [12]byte
+}
+
+func (r *rule) reset(f xt.Family) {
+	*r = rule{family: f, matches: r.matches[:0], leads: r.leads[:0]}
+}
+
+// read takes the expressions of a rule. It is false if something in it is not known.
+func (r *rule) read(expressions []byte) bool {
+	list := attrs{rest: expressions}
+	for list.next() {
+		kind, data := expression(list.data)
+		if !r.takes(kind, data) {
+			return false
+		}
+	}
+	return !list.bad && r.closePorts()
+}
+
+// expression gives its kind, nil for a malformed one, and what belongs to it.
+func expression(b []byte) (kind, data []byte) {
+	a := attrs{rest: b}
+	for a.next() {
+		switch a.typ {
+		case unix.NFTA_EXPR_NAME:
+			kind = name(a.data)
+		case unix.NFTA_EXPR_DATA:
+			data = a.data
+		}
+	}
+	if a.bad {
+		return nil, nil
+	}
+	return kind, data
+}
+
+func (r *rule) takes(kind, data []byte) bool {
+	if string(kind) == "counter" {
+		return true
+	}
+	if r.done { // iptables puts nothing behind
+		return false
+	}
+	switch string(kind) {
+	case "cmp":
+		return r.compare(data)
+	case "meta":
+		return r.meta(data)
+	case "payload":
+		return r.payload(data)
+	case "match":
+		return r.match(data)
+	case "target":
+		return r.target(data)
+	case "immediate":
+		return r.verdict(data)
+	case "bitwise":
+		return r.bitwise(data)
+	case "range":
+		return r.between(data)
+	}
+	return false
+}
+
+// appendTo appends the rule as iptables-save prints it, behind "-A CHAIN".
+func (r *rule) appendTo(dst []byte) ([]byte, bool) {
+	size, ok := r.addressSize(), true
+	for _, a := range [...]struct {
+		letter byte
+		*address
+	}{{'s', &r.source}, {'d', &r.dest}} {
+		if a.given && ok {
+			dst, ok = xt.AppendAddress(dst, a.letter, xt.Address{Addr: a.bytes[:size], Mask: a.mask[:size], Invert: a.invert})
+		}
+	}
+	for _, d := range [...]struct {
+		letter byte
+		*device
+	}{{'i', &r.input}, {'o', &r.output}} {
+		if d.given && ok {
+			dst, ok = xt.AppendInterface(dst, d.letter, d.Interface)
+		}
+	}
+	if r.protocol.given && ok {
+		dst, ok = xt.AppendProtocol(dst, uint16(r.protocol.number), r.protocol.invert)
+	}
+	return append(append(dst, r.matches...), r.leads...), ok
+}
+
+func (r *rule) addressSize() int {
+	if r.family == xt.IPv6 {
+		return 16
+	}
+	return 4
+}
