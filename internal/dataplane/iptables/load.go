@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -104,20 +105,33 @@ func declared(line []byte) (chain []byte, ok bool) {
 	return chain, true
 }
 
-// loader reads one table. iptables-save prints the chains first, then the rules,
-// chain by chain.
+// loader reads one table: its lines chain by chain, and what chains there are before, among
+// or behind them. It tells of nothing before the table was read to its end, so that one
+// reading that failed can be forgotten for another.
 type loader struct {
 	scan
 	ref   chainRef // the chain being read
 	kind  dataplane.Kind
 	sum   chainSum
 	rules []string // its rules, where their text is wanted
-	empty []string // chains of ours without rules so far
+	found map[string]*seen
+	order []string // of found, as they were read
+	empty []string // chains of ours that are there; of those with rules more is found
 	jumps map[string]int
 }
 
+// seen is what one reading found of a chain of ours that has rules.
+type seen struct {
+	kind  dataplane.Kind
+	value string   // of a chain of its own
+	lines []string // of a shared one
+	tidy  bool     // they stood in their order, each once
+	sum   uint64
+	rules int
+}
+
 func newLoader(r scan, f model.Family, t table) *loader {
-	return &loader{scan: r, ref: chainRef{family: f, table: t}, sum: newChainSum(), jumps: map[string]int{}}
+	return &loader{scan: r, ref: chainRef{family: f, table: t}, sum: newChainSum(), found: map[string]*seen{}, jumps: map[string]int{}}
 }
 
 func (l *loader) read(line []byte) error {
@@ -159,11 +173,7 @@ func (l *loader) foreign(text []byte) {
 	if !ourJump(l.ref.table, l.ref.chain, rule) {
 		return
 	}
-	id := l.ref.line(rule)
-	if l.jumps[id]++; l.jumps[id] > 1 { // a second one does nothing and goes
-		id += sep + itoa(l.jumps[id])
-	}
-	l.put(kindJump, id, present)
+	l.jumps[l.ref.line(rule)]++
 }
 
 // ourJump tells whether a rule in a chain that is not ours is: it stands in a
@@ -201,17 +211,22 @@ func (l *loader) put(k dataplane.Kind, id, value string) {
 	l.emit(dataplane.Key{Kind: k, Family: l.ref.family, ID: id}, value)
 }
 
-// finish emits the chain that was being read.
+// finish ends the chain that was being read.
 func (l *loader) finish() {
 	if l.ref.chain == "" || l.kind == 0 {
 		return
 	}
+	one := &seen{kind: l.kind, sum: l.sum.sum(), rules: l.sum.rules}
 	if l.isShared() {
-		l.shared()
+		if one.lines, one.tidy = l.rules, inOrder(l.rules); !one.tidy {
+			one.lines = slices.Clone(one.lines)
+			slices.SortFunc(one.lines, lineLess)
+			one.lines = slices.Compact(one.lines)
+		}
 	} else {
-		l.there.set(l.ref, nil, l.sum.sum(), l.sum.rules)
-		l.put(l.kind, l.ref.id(), l.value())
+		one.value = l.value()
 	}
+	l.keep(l.ref.chain, one)
 	l.rules = nil
 	l.sum.reset()
 }
@@ -227,45 +242,64 @@ func (l *loader) value() string {
 	return l.sum.value.Digest()
 }
 
-// shared emits the lines of a shared chain. One that is out of order, or has a
-// line twice, is reported as such, which makes it be written anew.
-func (l *loader) shared() {
-	lines, tidy := l.rules, inOrder(l.rules)
-	if !tidy {
-		lines = slices.Clone(lines)
-		slices.SortFunc(lines, lineLess)
-		lines = slices.Compact(lines)
+func (l *loader) keep(chain string, one *seen) {
+	if l.found[chain] == nil {
+		l.order = append(l.order, chain)
 	}
-	l.there.set(l.ref, lines, l.sum.sum(), l.sum.rules)
-	for _, r := range lines {
+	l.found[chain] = one
+}
+
+// end tells what was found, now that the whole table was read.
+func (l *loader) end() {
+	l.finish()
+	for _, id := range slices.Sorted(maps.Keys(l.jumps)) {
+		l.put(kindJump, id, present)
+		for n := l.jumps[id]; n > 1; n-- { // a second one does nothing and goes
+			l.put(kindJump, id+sep+itoa(n), present)
+		}
+	}
+	for _, name := range l.order {
+		l.ref.chain = name
+		l.tell(l.found[name])
+	}
+	for _, name := range l.empty {
+		if l.found[name] == nil {
+			l.ref.chain = name
+			l.tellEmpty(kindOfChain(l.ref.table, name))
+		}
+	}
+}
+
+// tell emits a chain. A shared one that is out of order, or has a line twice, is reported
+// as such, which makes it be written anew.
+func (l *loader) tell(one *seen) {
+	l.there.set(l.ref, one.lines, one.sum, one.rules)
+	if one.kind != kindLine && one.kind != kindBucket {
+		l.put(one.kind, l.ref.id(), one.value)
+		return
+	}
+	for _, r := range one.lines {
 		l.put(kindLine, l.ref.line(r), present)
 	}
 	switch {
-	case !tidy:
+	case !one.tidy:
 		l.put(kindBucket, l.ref.id(), "out of order")
-	case l.kind == kindBucket:
+	case one.kind == kindBucket:
 		l.put(kindBucket, l.ref.id(), present)
 	}
 }
 
-// end emits what is known only when the whole table was read: chains without rules.
-func (l *loader) end() {
-	l.finish()
-	for _, name := range l.empty {
-		ref := chainRef{l.ref.family, l.ref.table, name}
-		if l.there.chains[ref] != nil {
-			continue
-		}
-		l.ref.chain, l.kind = name, kindOfChain(l.ref.table, name)
-		l.there.set(ref, nil, sumOf(nil), 0)
-		switch {
-		case l.kind == kindBucket:
-			l.put(kindBucket, ref.id(), present)
-		case l.kind != kindLine:
-			l.put(l.kind, ref.id(), emptyBody)
-		case l.there.refs[ref] == 0:
-			l.put(kindBucket, ref.id(), "empty")
-		}
+// tellEmpty emits a chain without rules. What leads to it is known: those that have rules
+// were told before.
+func (l *loader) tellEmpty(kind dataplane.Kind) {
+	l.there.set(l.ref, nil, sumOf(nil), 0)
+	switch {
+	case kind == kindBucket:
+		l.put(kindBucket, l.ref.id(), present)
+	case kind != kindLine:
+		l.put(kind, l.ref.id(), emptyBody)
+	case l.there.refs[l.ref] == 0:
+		l.put(kindBucket, l.ref.id(), "empty")
 	}
 }
 

@@ -31,6 +31,7 @@ func (d *Driver) readOwn(ctx context.Context, f model.Family, readers map[string
 		switch {
 		case errors.Is(err, iptables.ErrUnreadable):
 			d.tellUnreadable(err)
+			*readers[t.String()] = *newLoader(readers[t.String()].scan, f, t)
 			rest = append(rest, t.String())
 		case err != nil:
 			return nil, err

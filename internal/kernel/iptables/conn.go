@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type Conn struct {
 	reader    tableReader // nil: only the programs read
 	contended atomic.Uint64
 	apart     atomic.Bool // the program fails when it is not told one table
+	turn      sync.Locker // nil, or what keeps readings from running beside a Restore
 }
 
 var _ Kernel = (*Conn)(nil)
@@ -52,7 +54,8 @@ func Open(cfg Config) (*Conn, error) {
 	c := &Conn{cfg: cfg}
 	err := c.inside(func() (err error) {
 		if cfg.Backend == NFT {
-			c.stamps, err = openGeneration()
+			n, err := openNFTables(cfg.Namespace)
+			c.stamps, c.reader, c.turn = n, n, &n.turn
 			return err
 		}
 		x, err := openXtables()
@@ -94,6 +97,10 @@ func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
 			return Stamp{}, err
 		}
 		defer c.lock.release()
+	}
+	if c.turn != nil {
+		c.turn.Lock()
+		defer c.turn.Unlock()
 	}
 	before, err := c.stamps.stamp()
 	if err != nil {

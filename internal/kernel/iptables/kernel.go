@@ -52,8 +52,8 @@ type Kernel interface {
 	SaveAll(ctx context.Context, f Family, tables []string, emit func(table string, line []byte) error) error
 	// Read gives what SaveAll gives of one table without running a program, in the words of package xt: the chains that are
 	// ours, their rules, and those rules of built-in chains that lead to one of them. A table that does not exist has no
-	// lines. ErrUnreadable: something there is not known; nothing was emitted, and SaveAll is to be asked. It may be
-	// called by any goroutine, beside all else.
+	// lines. ErrUnreadable: something there is not known; what was emitted is to be forgotten, and SaveAll to be asked. It may
+	// be called by any goroutine, beside all else.
 	Read(ctx context.Context, r Reading, emit func(line []byte) error) error
 	// List gives the rules of one chain, as iptables -S prints them; of a missing
 	// chain nil.

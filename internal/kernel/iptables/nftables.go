@@ -1,0 +1,55 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/fairlead/fairlead/internal/kernel/iptables/nftsave"
+	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
+)
+
+// nftables reads nf_tables without the programs, and tells its generation.
+type nftables struct {
+	*generation
+	reader *nftsave.Reader
+	// turn is held by a Restore, and by a reading for a chain at a time: a change goes first,
+	// and has the processors for itself.
+	turn sync.RWMutex
+}
+
+func openNFTables(namespace int) (*nftables, error) {
+	g, err := openGeneration()
+	if err != nil {
+		return nil, err
+	}
+	r, err := nftsave.Open(nftsave.Config{NetNS: namespace})
+	if err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return &nftables{generation: g, reader: r}, nil
+}
+
+// Close implements stamper.
+func (n *nftables) Close() error { return errors.Join(n.reader.Close(), n.generation.Close()) }
+
+// read implements tableReader. Whatever keeps it from reading, the programs may still be able to.
+func (n *nftables) read(ctx context.Context, r Reading, emit func([]byte) error) error {
+	var stopped error
+	err := n.reader.Read(ctx, nftsave.Request{Family: xt.Family(r.Family), Table: r.Table, Ours: r.Ours, Yield: n.yield}, func(line []byte) error {
+		stopped = emit(line)
+		return stopped
+	})
+	if err == nil || stopped != nil || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnreadable, err)
+}
+
+// yield waits while a Restore is under way.
+func (n *nftables) yield(ctx context.Context) error {
+	n.turn.RLock()
+	defer n.turn.RUnlock()
+	return ctx.Err()
+}
