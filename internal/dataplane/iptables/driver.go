@@ -55,6 +55,7 @@ type Driver struct {
 	cluster  bool // the kernel can choose by hash of the client (xt_cluster)
 	counts   bool // rules count (Params.Counters, and the kernel can)
 	own      map[model.Family]ownReading
+	memory   memory
 	ensured  bool // the counters are there, as far as we know
 	observer Observer
 	waited   uint64 // for the lock, as told to the observer

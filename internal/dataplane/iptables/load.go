@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -80,6 +81,7 @@ func (d *Driver) readAll(ctx context.Context, r scan) error {
 		}
 		for _, t := range tables {
 			readers[t.String()].end()
+			d.remember(readers[t.String()])
 		}
 	}
 	return nil
@@ -118,9 +120,10 @@ type loader struct {
 	order []string // of found, as they were read
 	empty []string // chains of ours that are there; of those with rules more is found
 	jumps map[string]int
+	mark  iptables.Mark // when it began; zero: nothing of it need be remembered
 }
 
-// seen is what one reading found of a chain of ours that has rules.
+// seen is what one reading found of a chain of ours that has rules. It does not change.
 type seen struct {
 	kind  dataplane.Kind
 	value string   // of a chain of its own

@@ -27,11 +27,17 @@ func (d *Driver) readOwn(ctx context.Context, f model.Family, readers map[string
 		return tableNames(), nil
 	}
 	for _, t := range tables {
-		err := d.k.Read(ctx, oursIn(f, t), readers[t.String()].read)
+		l := readers[t.String()]
+		r := oursIn(f, t)
+		if l.digests {
+			r.Began = func(m iptables.Mark) { l.mark = m }
+			r.Since, r.Same = d.recalled(l)
+		}
+		err := d.k.Read(ctx, r, l.read)
 		switch {
 		case errors.Is(err, iptables.ErrUnreadable):
 			d.tellUnreadable(err)
-			*readers[t.String()] = *newLoader(readers[t.String()].scan, f, t)
+			*l = *newLoader(l.scan, f, t)
 			rest = append(rest, t.String())
 		case err != nil:
 			return nil, err

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,7 +43,7 @@ type Conn struct {
 	reader    tableReader // nil: only the programs read
 	contended atomic.Uint64
 	apart     atomic.Bool // the program fails when it is not told one table
-	turn      sync.Locker // nil, or what keeps readings from running beside a Restore
+	nft       *nftables   // nil for the other backend
 }
 
 var _ Kernel = (*Conn)(nil)
@@ -55,7 +54,7 @@ func Open(cfg Config) (*Conn, error) {
 	err := c.inside(func() (err error) {
 		if cfg.Backend == NFT {
 			n, err := openNFTables(cfg.Namespace)
-			c.stamps, c.reader, c.turn = n, n, &n.turn
+			c.stamps, c.reader, c.nft = n, n, n
 			return err
 		}
 		x, err := openXtables()
@@ -98,9 +97,9 @@ func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
 		}
 		defer c.lock.release()
 	}
-	if c.turn != nil {
-		c.turn.Lock()
-		defer c.turn.Unlock()
+	if c.nft != nil {
+		c.nft.turn.Lock()
+		defer c.nft.turn.Unlock()
 	}
 	before, err := c.stamps.stamp()
 	if err != nil {
@@ -116,10 +115,15 @@ func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
 	if refused := (*RestoreError)(nil); errors.As(err, &refused) {
 		done = refused.Committed
 	} else if err != nil {
+		if c.nft != nil {
+			c.nft.ledger.wrote(&r, before.Generation, 0)
+		}
 		return Stamp{}, err
 	}
-	if c.cfg.Backend == NFT { // each COMMIT is one transaction
-		before.Generation = nextGeneration(before.Generation, done)
+	if c.nft != nil { // each COMMIT is one transaction
+		after := nextGeneration(before.Generation, done)
+		c.nft.ledger.wrote(&r, before.Generation, after)
+		before.Generation = after
 		return before, err
 	}
 	after, stampErr := c.stamps.stamp() // the lock is still ours: it was we

@@ -71,6 +71,14 @@ type Reading struct {
 	Family Family
 	Table  string
 	Ours   func(chain string) bool // tells which chains' rules are wanted
+	// Began, unless it is nil, is told before anything is emitted what a later Reading may
+	// have as Since. Not every Kernel knows that.
+	Began func(Mark)
+	// Since makes Read leave out what a Reading that Began then has emitted of a chain of
+	// ours, if nobody has written the chain since and Same, which is told its name, says
+	// that it will do.
+	Since Mark
+	Same  func(chain string) bool
 }
 
 // Restore is one run of iptables-restore.

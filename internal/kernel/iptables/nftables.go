@@ -16,7 +16,8 @@ type nftables struct {
 	reader *nftsave.Reader
 	// turn is held by a Restore, and by a reading for a chain at a time: a change goes first,
 	// and has the processors for itself.
-	turn sync.RWMutex
+	turn   sync.RWMutex
+	ledger ledger
 }
 
 func openNFTables(namespace int) (*nftables, error) {
@@ -36,8 +37,15 @@ func (n *nftables) Close() error { return errors.Join(n.reader.Close(), n.genera
 
 // read implements tableReader. Whatever keeps it from reading, the programs may still be able to.
 func (n *nftables) read(ctx context.Context, r Reading, emit func([]byte) error) error {
+	now, err := n.mark()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if r.Began != nil {
+		r.Began(now)
+	}
 	var stopped error
-	err := n.reader.Read(ctx, nftsave.Request{Family: xt.Family(r.Family), Table: r.Table, Ours: r.Ours, Yield: n.yield}, func(line []byte) error {
+	err = n.reader.Read(ctx, n.request(&r), func(line []byte) error {
 		stopped = emit(line)
 		return stopped
 	})
@@ -45,6 +53,27 @@ func (n *nftables) read(ctx context.Context, r Reading, emit func([]byte) error)
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUnreadable, err)
+}
+
+func (n *nftables) request(r *Reading) nftsave.Request {
+	q := nftsave.Request{Family: xt.Family(r.Family), Table: r.Table, Ours: r.Ours, Yield: n.yield}
+	if r.Same != nil {
+		q.Skip = func(chain string) bool {
+			return n.ledger.untouched(writtenChain{r.Family, r.Table, chain}, r.Since) && r.Same(chain)
+		}
+	}
+	return q
+}
+
+// mark gives the present moment of the ledger.
+func (n *nftables) mark() (Mark, error) {
+	n.turn.RLock() // a Restore that is under way has not been noted
+	defer n.turn.RUnlock()
+	s, err := n.stamp()
+	if err != nil {
+		return 0, err
+	}
+	return n.ledger.at(s.Generation), nil
 }
 
 // yield waits while a Restore is under way.

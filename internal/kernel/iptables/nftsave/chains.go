@@ -28,33 +28,28 @@ type listing struct {
 func (r *Reader) chains(ctx context.Context, f xt.Family) (map[string][]chain, error) {
 	d := r.dumpers[0]
 	for range tries {
-		before, err := d.generation(ctx)
-		if err != nil {
+		if err := d.settle(ctx); err != nil {
 			return nil, err
 		}
-		if known := r.listed[f]; known.tables != nil && known.generation == before {
+		if known := r.listed[f]; known.tables != nil && known.generation == d.settled {
 			return known.tables, nil
 		}
-		tables := map[string][]chain{}
-		_, err = d.dump(ctx, question{kind: unix.NFT_MSG_GETCHAIN, flags: unix.NLM_F_DUMP, family: f}, func(attributes []byte) {
+		now := listing{d.settled, map[string][]chain{}}
+		_, err := d.dump(ctx, question{kind: unix.NFT_MSG_GETCHAIN, flags: unix.NLM_F_DUMP, family: f}, func(attributes []byte) {
 			if table, c, ok := oneChain(attributes); ok {
-				tables[table] = append(tables[table], c)
+				now.tables[table] = append(now.tables[table], c)
 			}
 		})
-		if errors.Is(err, errInterrupted) {
-			continue
+		if err == nil {
+			err = d.stillSettled(ctx)
 		}
-		if err != nil {
+		if err == nil {
+			r.listed[f] = now
+			return now.tables, nil
+		}
+		if !errors.Is(err, errInterrupted) {
 			return nil, err
 		}
-		after, err := d.generation(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if after == before {
-			r.listed[f] = listing{before, tables}
-		}
-		return tables, nil
 	}
 	return nil, errInterrupted
 }

@@ -133,7 +133,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		default:
 		}
 		ports, lines := map[string]string{}, map[string]int{}
-		err := h.Read(t.Context(), Request{xt.IPv4, "nat", anyChain, wait}, func(line []byte) error {
+		err := h.Read(t.Context(), Request{Family: xt.IPv4, Table: "nat", Ours: anyChain, Yield: wait}, func(line []byte) error {
 			rule, isRule := strings.CutPrefix(string(line), "-A ")
 			if !isRule {
 				return nil
@@ -165,7 +165,7 @@ func TestEndsEarly(t *testing.T) {
 	enough := errors.New("enough")
 	for _, after := range []int{0, 1, 50, len(want) - 1} {
 		n := 0
-		err := h.Read(t.Context(), Request{xt.IPv6, "nat", anyChain, wait}, func([]byte) error {
+		err := h.Read(t.Context(), Request{Family: xt.IPv6, Table: "nat", Ours: anyChain, Yield: wait}, func([]byte) error {
 			if n++; n > after {
 				return enough
 			}
@@ -175,11 +175,11 @@ func TestEndsEarly(t *testing.T) {
 			t.Errorf("%v after %d lines, not %d", err, n, after)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		err = h.Read(ctx, Request{xt.IPv6, "nat", anyChain, func(context.Context) error { stop(); return nil }}, func([]byte) error { return nil })
+		err = h.Read(ctx, Request{Family: xt.IPv6, Table: "nat", Ours: anyChain, Yield: func(context.Context) error { stop(); return nil }}, func([]byte) error { return nil })
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%v where the context ended", err)
 		}
-		err = h.Read(t.Context(), Request{xt.IPv6, "nat", anyChain, func(context.Context) error { return enough }}, func([]byte) error { return nil })
+		err = h.Read(t.Context(), Request{Family: xt.IPv6, Table: "nat", Ours: anyChain, Yield: func(context.Context) error { return enough }}, func([]byte) error { return nil })
 		if !errors.Is(err, enough) {
 			t.Errorf("%v where Yield failed", err)
 		}

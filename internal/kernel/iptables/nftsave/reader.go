@@ -38,6 +38,9 @@ type Request struct {
 	// Ours tells which chains' rules are wanted. Of built-in chains those rules are printed
 	// that lead to one of them.
 	Ours func(chain string) bool
+	// Skip, unless it is nil, is asked of each chain that is ours before any is read, and tells
+	// whether it is left out.
+	Skip func(chain string) bool
 	// Yield is called before each chain is read, by several goroutines. It may wait; an
 	// error ends the reading.
 	Yield func(context.Context) error
@@ -85,9 +88,12 @@ func (r *Reader) Read(ctx context.Context, q Request, emit func(line []byte) err
 	}
 	var list []chain
 	for _, c := range all[q.Table] {
-		if c.builtIn || q.Ours(c.name) {
-			list = append(list, c)
+		switch {
+		case c.builtIn:
+		case !q.Ours(c.name), q.Skip != nil && q.Skip(c.name):
+			continue
 		}
+		list = append(list, c)
 	}
 	if err := r.parallel(ctx, q, list, emit); err != nil {
 		return fmt.Errorf("read table %s: %w", q.Table, err)

@@ -1,0 +1,77 @@
+package iptables
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+var inNat = writtenChain{IPv4, "nat", "A"}
+
+func restoreOf(chains ...string) *Restore {
+	text := "*nat\n:" + strings.Join(chains, " - [0:0]\n:") + " - [0:0]\nCOMMIT\n"
+	return &Restore{Family: IPv4, Input: []byte(text), Commits: 1}
+}
+
+func TestLedger(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(l *ledger) (generation uint32) // from 7 on, after the mark
+		same    bool
+	}{
+		"nothing":                       {func(*ledger) uint32 { return 7 }, true},
+		"another chain is written":      {func(l *ledger) uint32 { l.wrote(restoreOf("B"), 7, 8); return 8 }, true},
+		"the chain is written":          {func(l *ledger) uint32 { l.wrote(restoreOf("B", "A"), 7, 8); return 8 }, false},
+		"somebody writes":               {func(*ledger) uint32 { return 8 }, false},
+		"somebody writes before us":     {func(l *ledger) uint32 { l.wrote(restoreOf("B"), 8, 9); return 9 }, false},
+		"somebody writes beside us":     {func(l *ledger) uint32 { l.wrote(restoreOf("B"), 7, 8); return 9 }, false},
+		"somebody writes behind us":     {func(l *ledger) uint32 { l.wrote(restoreOf("B"), 7, 8); l.wrote(restoreOf("B"), 9, 10); return 10 }, false},
+		"a write ends nobody knows how": {func(l *ledger) uint32 { l.wrote(restoreOf("B"), 7, 0); return 8 }, false},
+		"and another one follows":       {func(l *ledger) uint32 { l.wrote(restoreOf("B"), 7, 0); l.wrote(restoreOf("B"), 7, 8); return 8 }, false},
+		"the other family's is written": {func(l *ledger) uint32 {
+			r := restoreOf("A")
+			r.Family = IPv6
+			l.wrote(r, 7, 8)
+			return 8
+		}, true},
+		"another table's is written": {func(l *ledger) uint32 {
+			l.wrote(&Restore{Family: IPv4, Input: []byte("*filter\n:A - [0:0]\nCOMMIT\n")}, 7, 8)
+			return 8
+		}, true},
+		"what is written has no name": {func(l *ledger) uint32 {
+			l.wrote(&Restore{Family: IPv4, Input: []byte("*nat\n-X\nCOMMIT\n")}, 7, 8)
+			return 8
+		}, false},
+		"very many are written": {func(l *ledger) uint32 {
+			for i := range maxWritten + 1 {
+				l.wrote(restoreOf(fmt.Sprint("C", i)), 7, 7)
+			}
+			return 7
+		}, false},
+	} {
+		var l ledger
+		mark := l.at(7)
+		now := l.at(c.happens(&l))
+		if got := l.untouched(inNat, mark); got != c.same {
+			t.Errorf("%s: the same: %t", name, got)
+		}
+		if now < mark || !l.untouched(inNat, now) || l.untouched(inNat, 0) {
+			t.Errorf("%s: nothing has happened since: %d, %d", name, mark, now)
+		}
+	}
+}
+
+func TestEachWritten(t *testing.T) {
+	const input = "# so\n*nat\n:A - [0:0]\n-D B -j C\n-A A -m comment --comment \"-X Y\" -j D\n-I E -j F\n-X G\nCOMMIT\n*filter\n:A - [0:0]\n-X H\nCOMMIT\n"
+	var got []string
+	if !eachWritten([]byte(input), func(table, chain []byte) { got = append(got, string(table)+" "+string(chain)) }) {
+		t.Error("a line has no chain")
+	}
+	if all := strings.Join(got, ", "); all != "nat A, nat B, nat A, nat E, nat G, filter A, filter H" {
+		t.Error(all)
+	}
+	for _, strange := range []string{"-F\n", "-X\n", "-A -j DROP\n", "A\n"} {
+		if eachWritten([]byte("*nat\n"+strange), func(_, _ []byte) {}) {
+			t.Errorf("%q names a chain", strange)
+		}
+	}
+}
