@@ -131,7 +131,7 @@ func kernelRows() []row {
 	save := over("iptables/nftsave")
 	save.internal = append(save.internal, "kernel/iptables/xt")
 	return []row{
-		over("nft"), tables, save, seam("ipvs", netlink...),
+		over("nft"), tables, save, over("ipvs", netlink...),
 		seam("link", netlink...), over("conntrack"), seam("sysctl"), seam("netnstest"),
 		{pkg: "internal/kernel/iptables/xt", pure: true, why: "what bytes of x_tables say in words is a function of them; both backends ask it"},
 		over("nfacct", "github.com/mdlayher/netlink"), seam("netlink", "github.com/mdlayher/netlink"),

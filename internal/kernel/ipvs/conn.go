@@ -9,11 +9,15 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	kernel "github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // Config configures a Conn.
 type Config struct {
 	NetNS int // file descriptor of a network namespace; 0: the calling thread's
+	// Gentle is for one that reads much and may take its time: it lets others go first.
+	Gentle bool
 }
 
 // Conn is the real Kernel: generic netlink, nothing is run. (moby/ipvs would run modprobe and
@@ -21,6 +25,7 @@ type Config struct {
 type Conn struct {
 	nl     *netlink.Conn
 	family netlink.HeaderType
+	rest   *kernel.Rest // nil: it is in a hurry
 }
 
 var _ Kernel = (*Conn)(nil)
@@ -33,6 +38,9 @@ func Open(cfg Config) (*Conn, error) {
 		return nil, fmt.Errorf("open a netlink socket to IPVS: %w", err)
 	}
 	c := &Conn{nl: nl}
+	if cfg.Gentle {
+		c.rest = &kernel.Rest{}
+	}
 	if c.family, err = findFamily(nl); err != nil {
 		_ = nl.Close() // the first error says more
 		return nil, err
@@ -76,6 +84,9 @@ func findFamily(nl *netlink.Conn) (netlink.HeaderType, error) {
 func (c *Conn) do(ctx context.Context, cmd uint8, flags netlink.HeaderFlags, fill func(e *netlink.AttributeEncoder)) ([]netlink.Message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if c.rest != nil {
+		c.rest.Pause()
 	}
 	body, err := message(cmd, fill)
 	if err != nil {

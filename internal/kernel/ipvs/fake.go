@@ -6,15 +6,17 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // Fake is a Kernel and Addresses in memory. It refuses what the kernel refuses: a scheduler that it
 // does not know (ENOENT), a real server of an absent virtual one (ESRCH), of another family or with port 0 (EINVAL),
-// an address without the device (ENODEV). It belongs to one goroutine.
+// an address without the device (ENODEV). Any goroutine may use it, as several have sockets to the kernel.
 type Fake struct {
 	Timeouts Timeouts
+	mu       sync.Mutex
 	virtuals map[VirtualKey]*fakeVirtual
 	device   bool
 	addrs    map[netip.Addr]bool
@@ -44,6 +46,8 @@ func compareKeys(a, b VirtualKey) int {
 
 // Virtuals implements Kernel.
 func (f *Fake) Virtuals(ctx context.Context) ([]Virtual, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	out := make([]Virtual, 0, len(f.virtuals))
 	for _, k := range slices.SortedFunc(maps.Keys(f.virtuals), compareKeys) {
 		out = append(out, f.virtuals[k].row)
@@ -53,6 +57,8 @@ func (f *Fake) Virtuals(ctx context.Context) ([]Virtual, error) {
 
 // Virtual implements Kernel.
 func (f *Fake) Virtual(ctx context.Context, k VirtualKey) (Virtual, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if v := f.virtuals[k]; v != nil {
 		return v.row, true, ctx.Err()
 	}
@@ -61,6 +67,8 @@ func (f *Fake) Virtual(ctx context.Context, k VirtualKey) (Virtual, bool, error)
 
 // Reals implements Kernel.
 func (f *Fake) Reals(ctx context.Context, of VirtualKey) ([]Real, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	v := f.virtuals[of]
 	if v == nil {
 		return nil, ctx.Err()
@@ -79,6 +87,8 @@ func Schedulers() []string {
 
 // PutVirtual implements Kernel.
 func (f *Fake) PutVirtual(ctx context.Context, v Virtual) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !slices.Contains(Schedulers(), v.Scheduler) {
 		return fmt.Errorf("put virtual server %s with scheduler %s: %w", v.VirtualKey, v.Scheduler, unix.ENOENT)
 	}
@@ -99,6 +109,8 @@ func (f *Fake) PutVirtual(ctx context.Context, v Virtual) error {
 
 // PutReal implements Kernel.
 func (f *Fake) PutReal(ctx context.Context, of VirtualKey, r Real) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	v := f.virtuals[of]
 	if v == nil {
 		return fmt.Errorf("put real server %s of %s: %w", r.At, of, unix.ESRCH)
@@ -114,6 +126,8 @@ func (f *Fake) PutReal(ctx context.Context, of VirtualKey, r Real) error {
 
 // Connect says how many connections a real server has.
 func (f *Fake) Connect(of VirtualKey, at netip.AddrPort, active, inactive uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if v := f.virtuals[of]; v != nil {
 		r := v.reals[at]
 		r.Active, r.Inactive = active, inactive
@@ -123,12 +137,16 @@ func (f *Fake) Connect(of VirtualKey, at netip.AddrPort, active, inactive uint32
 
 // DelVirtual implements Kernel.
 func (f *Fake) DelVirtual(ctx context.Context, k VirtualKey) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	delete(f.virtuals, k)
 	return ctx.Err()
 }
 
 // DelReal implements Kernel.
 func (f *Fake) DelReal(ctx context.Context, of VirtualKey, at netip.AddrPort) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if v := f.virtuals[of]; v != nil {
 		delete(v.reals, at)
 	}
@@ -137,6 +155,8 @@ func (f *Fake) DelReal(ctx context.Context, of VirtualKey, at netip.AddrPort) er
 
 // SetTimeouts implements Kernel.
 func (f *Fake) SetTimeouts(ctx context.Context, t Timeouts) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, p := range []struct {
 		to   *int64
 		from int64
@@ -149,13 +169,24 @@ func (f *Fake) SetTimeouts(ctx context.Context, t Timeouts) error {
 }
 
 // HasDevice implements Addresses.
-func (f *Fake) HasDevice(ctx context.Context) (bool, error) { return f.device, ctx.Err() }
+func (f *Fake) HasDevice(ctx context.Context) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.device, ctx.Err()
+}
 
 // MakeDevice implements Addresses.
-func (f *Fake) MakeDevice(ctx context.Context) error { f.device = true; return ctx.Err() }
+func (f *Fake) MakeDevice(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.device = true
+	return ctx.Err()
+}
 
 // RemoveDevice implements Addresses.
 func (f *Fake) RemoveDevice(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.device = false
 	clear(f.addrs)
 	return ctx.Err()
@@ -163,11 +194,15 @@ func (f *Fake) RemoveDevice(ctx context.Context) error {
 
 // List implements Addresses.
 func (f *Fake) List(ctx context.Context) ([]netip.Addr, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return slices.SortedFunc(maps.Keys(f.addrs), netip.Addr.Compare), ctx.Err()
 }
 
 // Add implements Addresses.
 func (f *Fake) Add(ctx context.Context, a netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !f.device {
 		return fmt.Errorf("add %s to %s: %w", a, Device, unix.ENODEV)
 	}
@@ -177,6 +212,8 @@ func (f *Fake) Add(ctx context.Context, a netip.Addr) error {
 
 // Remove implements Addresses.
 func (f *Fake) Remove(ctx context.Context, a netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	delete(f.addrs, a)
 	return ctx.Err()
 }

@@ -27,7 +27,7 @@ var ErrNoAnswer = errors.New("the kernel's answer was lost")
 type Config struct {
 	Options
 	NetNS int // file descriptor of a network namespace, needed by Open only; 0: the calling thread's
-	// Wrap puts something in front of each socket that the Conn opens. It is for tests.
+	// Wrap puts something in front of each socket that the Conn opens: Gently, or what a test needs.
 	Wrap func(Wire) Wire
 	// OnReopen is told of the socket that is about to take the place of one that failed.
 	OnReopen func(*Socket) error

@@ -18,8 +18,8 @@ const answerBytes = 1 << 20
 // Config says where Open opens its sockets.
 type Config struct {
 	NetNS int // file descriptor of a network namespace; 0: the calling thread's
-	// WrapCommands and WrapEvents put something in front of each socket for everything but Watch, and of each one of Watch.
-	// They are for tests.
+	// WrapCommands and WrapEvents put something in front of each socket for everything but Watch, and of each one of Watch:
+	// netlink.Gently, or what a test needs.
 	WrapCommands, WrapEvents func(netlink.Wire) netlink.Wire
 }
 
