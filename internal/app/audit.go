@@ -14,8 +14,11 @@ import (
 )
 
 const (
-	// auditPause is the least time between two audits on demand: each reads everything.
-	auditPause = time.Minute
+	// auditShare bounds what audits on demand cost, for each reads everything: the next of its sort comes after so many
+	// times what the last took, within the bounds below. Until then the last one's answer is given again.
+	auditShare    = 20
+	shortestPause = time.Second
+	longestPause  = time.Minute
 	// auditLimit is how long one may take, changes go first.
 	auditLimit = 90 * time.Second
 )
@@ -24,6 +27,23 @@ const (
 type auditor struct {
 	mu   sync.Mutex
 	last map[bool]*inspect.Audit // that repaired, and that did not
+}
+
+// recent gives the last one of its sort while it is too early for another.
+func (a *auditor) recent(repair bool, now time.Time) (inspect.Audit, bool) {
+	last := a.last[repair]
+	if last == nil || !now.Before(last.Next) {
+		return inspect.Audit{}, false
+	}
+	again := *last
+	again.Repeated = true
+	return again, true
+}
+
+// keep keeps one, and notes in it when the next may come.
+func (a *auditor) keep(repair bool, last *inspect.Audit) {
+	last.Next = last.At.Add(min(max(auditShare*last.Took, shortestPause), longestPause))
+	a.last[repair] = last
 }
 
 // audit answers /audit?foreign=true&repair=false.
@@ -52,14 +72,12 @@ func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 	control.Answer(w, &out)
 }
 
-// comparison gives the last one of its sort if it is less than a minute old.
+// comparison audits, or gives the last one of its sort if it is too early for another.
 func (i *inspection) comparison(ctx context.Context, repair bool) (inspect.Audit, error) {
 	i.audits.mu.Lock()
 	defer i.audits.mu.Unlock()
-	if last := i.audits.last[repair]; last != nil && time.Since(last.At) < auditPause {
-		again := *last
-		again.Repeated = true
-		return again, nil
+	if last, early := i.audits.recent(repair, time.Now()); early {
+		return last, nil
 	}
 	a, err := i.a.engine.Look(ctx)
 	if err != nil {
@@ -78,7 +96,7 @@ func (i *inspection) comparison(ctx context.Context, repair bool) (inspect.Audit
 		}
 	}
 	out := inspect.Audit{At: time.Now(), Objects: a.Objects, Took: a.Took, Missing: a.Missing, Different: a.Different, Foreign: a.Foreign, Names: a.Names, Left: !repair}
-	i.audits.last[repair] = &out
+	i.audits.keep(repair, &out)
 	return out, nil
 }
 

@@ -4,6 +4,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/inspect"
 )
 
 // asks runs commands and holds what they print, and how they end, against what is wanted.
@@ -52,7 +55,7 @@ func TestAuditAndTrace(t *testing.T) {
 		{"trace --from 10.244.1.9 --to :30080", 2, []string{"name the address too"}},
 		{"trace --to 10.96.0.10:80", 2, []string{`--from is "", and must be IP or IP:PORT`}},
 		{"audit", 0, []string{"0 missing, 0 different, 0 foreign inside our tables"}},
-		{"audit --foreign", 0, []string{"ago; at most one a minute", "others at our hooks: nothing in nftables"}},
+		{"audit --foreign", 0, []string{"0 missing, 0 different, 0 foreign inside our tables", "others at our hooks: nothing in nftables"}},
 	})
 	nftScript(t, "table inet them { chain watch { type filter hook forward priority 5; ip daddr 10.244.1.0/24 drop; ip daddr 192.0.2.0/24 drop; ct state invalid drop; }; }")
 	askAll(t, []asks{{"audit --foreign", 1, []string{
@@ -62,4 +65,27 @@ func TestAuditAndTrace(t *testing.T) {
 		t.Errorf("a rule that is about nobody's address is named:\n%s", out)
 	}
 	p.terminate()
+}
+
+// TestAuditsOnDemandAreBounded: the next of its sort comes after so many times what the last took, and within bounds.
+func TestAuditsOnDemandAreBounded(t *testing.T) {
+	at := time.Unix(1000, 0)
+	for _, c := range []struct{ took, pause time.Duration }{
+		{time.Millisecond, time.Second},
+		{100 * time.Millisecond, 2 * time.Second},
+		{time.Hour, time.Minute},
+	} {
+		a := auditor{last: map[bool]*inspect.Audit{}}
+		a.keep(true, &inspect.Audit{At: at, Took: c.took, Objects: 7})
+		again, early := a.recent(true, at.Add(c.pause-1))
+		if !early || !again.Repeated || again.Objects != 7 {
+			t.Errorf("after one of %v, shortly before %v: %v, %+v; want it again", c.took, c.pause, early, again)
+		}
+		if _, early := a.recent(true, at.Add(c.pause)); early {
+			t.Errorf("after one of %v there is none yet at %v", c.took, c.pause)
+		}
+		if _, early := a.recent(false, at); early {
+			t.Errorf("one that repairs is given for one that does not")
+		}
+	}
 }

@@ -16,6 +16,7 @@ import (
 type Audit struct {
 	At        time.Time     `json:"at"`
 	Now       time.Time     `json:"now"`
+	Next      time.Time     `json:"next,omitzero"`      // until then the same is answered
 	Repeated  bool          `json:"repeated,omitempty"` // it is the last one once more
 	Objects   int           `json:"objects"`
 	Took      time.Duration `json:"tookNanoseconds"`
@@ -61,7 +62,7 @@ func (a *Audit) Unwell() string {
 func (a *Audit) Text(w io.Writer) {
 	age := ""
 	if a.Repeated {
-		age = fmt.Sprintf(" (%s ago; at most one a minute)", a.Now.Sub(a.At).Round(time.Second))
+		age = fmt.Sprintf(" (%s ago; the next may come in %s)", a.Now.Sub(a.At).Round(time.Second), max(a.Next.Sub(a.Now), 0).Round(time.Second))
 	}
 	fmt.Fprintf(w, "kernel: %s objects read in %s, %d missing, %d different, %d foreign inside our tables%s\n",
 		number(a.Objects), a.Took.Round(time.Millisecond), a.Missing, a.Different, a.Foreign, age)

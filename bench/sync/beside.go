@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/internal/inspect"
+)
+
+// pairs is how many changes are measured alone, and how many beside an audit: by turns, so that whatever else the machine
+// does falls on both alike.
+const pairs = 50
+
+// audited is how many audits are measured with no change beside them.
+const audited = 10
+
+// audit is one on demand. The sorts take turns, for the next of a sort must wait.
+type audit struct {
+	path string
+	next time.Time
+}
+
+func bothAudits() []*audit { return []*audit{{path: "/audit?repair=false"}, {path: "/audit"}} }
+
+// wait waits until the next may come.
+func (a *audit) wait() { time.Sleep(time.Until(a.next)) }
+
+// do asks for one, which must find all as it should be. The pairs' changes go in meanwhile.
+func (a *audit) do(ctx context.Context) error {
+	var got inspect.Audit
+	if err := ask(ctx, a.path, &got); err != nil {
+		return err
+	}
+	a.next = got.Next
+	if !got.Clean() || got.Objects == 0 || got.Repeated {
+		return fmt.Errorf("%+v", got)
+	}
+	return nil
+}
+
+// beside measures audits, and changes alone and beside them.
+func (c *commands) beside(ctx context.Context, out io.Writer) error {
+	both := bothAudits()
+	audits, alone, beside := row{what: "audit", goal: "300"}, row{what: "a change, alone"}, row{what: "a change, while an audit reads"}
+	for i := range audited {
+		a := both[i%len(both)]
+		a.wait()
+		if err := audits.sample(c.pid, func() (time.Duration, error) {
+			t0 := time.Now()
+			err := a.do(ctx)
+			return time.Since(t0), err
+		}); err != nil {
+			return err
+		}
+	}
+	typical := slices.Min(audits.took)
+	for i := range pairs {
+		a := both[i%len(both)]
+		a.wait()
+		delay := typical * time.Duration(i) / pairs // so that each part of an audit meets one
+		if err := alone.sample(c.pid, func() (time.Duration, error) { return c.change(ctx) }); err != nil {
+			return err
+		}
+		if err := beside.sample(c.pid, func() (time.Duration, error) { return c.changeBeside(ctx, a, delay) }); err != nil {
+			return err
+		}
+	}
+	for _, r := range []row{audits, alone, beside} {
+		if err := r.print(out); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "%-34s a change takes from its file until it is in the kernel; the last row's CPU has the audit's in it\n", "")
+	return err
+}
+
+// changeBeside makes a change some time after an audit was asked for.
+func (c *commands) changeBeside(ctx context.Context, a *audit, delay time.Duration) (took time.Duration, err error) {
+	done := make(chan error, 1) // size 1: its only message
+	go func() { done <- a.do(ctx) }()
+	time.Sleep(delay)
+	took, err = c.change(ctx)
+	return took, errors.Join(err, <-done)
+}
+
+// look is how often it is looked whether a change is in the kernel: rarely, for that costs the agent time too.
+const look = 10 * time.Millisecond
+
+// change adds an endpoint to the first Service, and gives how long it took until it was in the kernel, as the agent tells afterwards.
+func (c *commands) change(ctx context.Context) (time.Duration, error) {
+	c.more++
+	if err := c.prepare(0); err != nil {
+		return 0, err
+	}
+	t0 := time.Now()
+	if err := c.publish(0); err != nil {
+		return 0, err
+	}
+	for ctx.Err() == nil {
+		time.Sleep(look) // bounded poll: the agent tells nobody
+		var s inspect.Status
+		if err := ask(ctx, "/status", &s); err != nil {
+			return 0, err
+		}
+		if !s.Kernel.Synced.After(t0) {
+			continue
+		}
+		var e inspect.Explanation
+		if err := c.explain(ctx, 0, &e); err != nil {
+			return 0, err
+		}
+		if len(e.Endpoints) == c.e+c.more && e.Kernel.Pending == 0 {
+			return s.Kernel.Synced.Sub(t0), nil
+		}
+	}
+	return 0, ctx.Err()
+}
