@@ -33,35 +33,47 @@ func openIPVS(_ context.Context, cfg *config.Config) (opened, error) {
 		n, _ := servers.Counts()
 		return int(c.Reads + c.Generation + n)
 	}
-	look, closeLook, err := lookAtServers()
+	out := opened{reads: reads, place: takeover.IPVS, closers: []func() error{rules.Close, k.Close, func() error { links.Close(); return nil }}}
+	look, err := out.openBeside(false)
 	if err != nil {
-		links.Close()
-		return opened{}, errors.Join(err, k.Close(), rules.Close())
+		out.close()
+		return opened{}, err
+	}
+	read, err := out.openBeside(true)
+	if err != nil {
+		out.close()
+		return opened{}, err
 	}
 	s := cfg.IPVS
-	d := ipvs.New(ipvs.Params{NFT: count, IPVS: servers, Addresses: links, Look: look, Scheduler: s.Scheduler, Exclude: s.ExcludeCIDRs, Drain: s.DrainGrace,
+	out.driver = ipvs.New(ipvs.Params{NFT: count, IPVS: servers, Addresses: links, Look: ipvs.Look{NFT: look.NFT, IPVS: look.IPVS, Addresses: look.Addresses},
+		Beside: ipvs.Sockets{NFT: read.NFT, IPVS: read.IPVS, Addresses: read.Addresses}, Scheduler: s.Scheduler, Exclude: s.ExcludeCIDRs, Drain: s.DrainGrace,
 		EndGone:  cfg.ResetGoneEndpoints,
 		Timeouts: kernelipvs.Timeouts{TCP: s.TCP, TCPFin: s.TCPFin, UDP: s.UDP}, Audit: cfg.SyncPeriod})
-	closers := append(closeLook, rules.Close, k.Close, func() error { links.Close(); return nil })
-	return opened{driver: d, reads: reads, place: takeover.IPVS, closers: closers}, nil
+	return out, nil
 }
 
-// lookAtServers opens further sockets of the same sorts, for answers beside the engine.
-func lookAtServers() (look ipvs.Look, closers []func() error, err error) {
-	rules, err := nft.Open(nft.Config{})
-	if err != nil {
-		return look, nil, fmt.Errorf("open a netlink socket to look at nftables: %w", err)
+// socketsBeside are further sockets of the same sorts, for answers beside the engine.
+type socketsBeside struct {
+	NFT       *nft.Conn
+	IPVS      *kernelipvs.Conn
+	Addresses *kernelipvs.Link
+}
+
+// openBeside opens them; gentle ones are for who reads much and may take his time. What was opened before an error is closed with the rest.
+func (o *opened) openBeside(gentle bool) (s socketsBeside, err error) {
+	if s.NFT, err = nft.Open(gently(gentle)); err != nil {
+		return s, fmt.Errorf("open a netlink socket to look at nftables: %w", err)
 	}
-	k, err := kernelipvs.Open(kernelipvs.Config{})
-	if err != nil {
-		return look, nil, errors.Join(fmt.Errorf("proxy mode ipvs: %w", err), rules.Close())
+	o.closers = append(o.closers, s.NFT.Close)
+	if s.IPVS, err = kernelipvs.Open(kernelipvs.Config{Gentle: gentle}); err != nil {
+		return s, fmt.Errorf("proxy mode ipvs: %w", err)
 	}
-	links, err := kernelipvs.OpenLink()
-	if err != nil {
-		return look, nil, errors.Join(err, rules.Close(), k.Close())
+	o.closers = append(o.closers, s.IPVS.Close)
+	if s.Addresses, err = kernelipvs.OpenLink(); err != nil {
+		return s, err
 	}
-	closers = []func() error{rules.Close, k.Close, func() error { links.Close(); return nil }}
-	return ipvs.Look{NFT: rules, IPVS: k, Addresses: links}, closers, nil
+	o.closers = append(o.closers, func() error { s.Addresses.Close(); return nil })
+	return s, nil
 }
 
 // removal is for removing what ipvs modes made.

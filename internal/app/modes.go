@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
 	"github.com/fairlead/fairlead/internal/dataplane/offload"
 	"github.com/fairlead/fairlead/internal/dataplane/userspace"
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/takeover"
 )
@@ -67,7 +68,7 @@ func openNFTables(ctx context.Context, cfg *config.Config) (opened, error) {
 	if err != nil {
 		return opened{}, errors.Join(fmt.Errorf("open a netlink socket to look at nftables: %w", err), k.Close())
 	}
-	reader, err := nft.Open(nft.Config{})
+	reader, err := nft.Open(gently(true))
 	if err != nil {
 		return opened{}, errors.Join(fmt.Errorf("open a netlink socket to read nftables: %w", err), k.Close(), finder.Close())
 	}
@@ -85,10 +86,20 @@ func openNFTables(ctx context.Context, cfg *config.Config) (opened, error) {
 		return out, nil
 	}
 	ledger := &nft.Ledger{} // one socket, so one account
-	out.offload = beside(ctx, nftables.New(nftables.Params{Kernel: count, Finder: finder, Ledger: ledger, Beside: offload.IsTable}), cfg,
-		offload.Params{Kernel: count, Flowtables: k.Flowtables, Ledger: ledger, Finder: out.offloadFinder()})
+	own := nftables.New(nftables.Params{Kernel: count, Finder: finder, Surveyor: reader, Ledger: ledger, Beside: offload.IsTable})
+	p := offload.Params{Kernel: count, Flowtables: k.Flowtables, Ledger: ledger}
+	out.lookBeside(&p)
+	out.offload = beside(ctx, own, cfg, p)
 	out.driver = out.offload
 	return out, nil
+}
+
+// gently configures a socket for who reads much and may take his time, or is in a hurry.
+func gently(is bool) (c nft.Config) {
+	if is {
+		c.WrapCommands = netlink.Gently
+	}
+	return c
 }
 
 func openDriver(ctx context.Context, cfg *config.Config) (opened, error) {

@@ -73,14 +73,17 @@ func notAccelerated(release string, when config.SelfTest, test func() error, log
 	return doubt + "; it is assumed to, for here it " + err.Error() + " (--offload-self-test=never goes without a test where no fault is known)"
 }
 
-// offloadFinder opens the socket by which single objects of the acceleration are looked at. Without it explain says nothing of them.
-func (o *opened) offloadFinder() nft.Finder {
-	k, err := nft.Open(nft.Config{})
-	if err != nil {
-		return nil
+// lookBeside opens the sockets by which what accelerates is looked at beside the engine: for explain, which without its own
+// says nothing of it, and for audit, which without its own fails.
+func (o *opened) lookBeside(p *offload.Params) {
+	if k, err := nft.Open(nft.Config{}); err == nil {
+		o.closers = append(o.closers, k.Close)
+		p.Finder = k
 	}
-	o.closers = append(o.closers, k.Close)
-	return k
+	if k, err := nft.Open(gently(true)); err == nil {
+		o.closers = append(o.closers, k.Close)
+		p.Reader = k
+	}
 }
 
 // besideIPTables is for a driver that writes by programs: the acceleration has a socket of its own. Without nf_tables there
@@ -91,7 +94,9 @@ func (o *opened) besideIPTables(ctx context.Context, cfg *config.Config, d *ipta
 		log.Warn("connections to Services are not accelerated: cannot open a netlink socket to nftables", "error", err)
 		return
 	}
-	o.offload = beside(ctx, d, cfg, offload.Params{Kernel: k, Flowtables: k.Flowtables, Finder: o.offloadFinder(), Wrote: func(g nft.Generation) { d.Beside(uint32(g)) }})
+	p := offload.Params{Kernel: k, Flowtables: k.Flowtables, Wrote: func(g nft.Generation) { d.Beside(uint32(g)) }}
+	o.lookBeside(&p)
+	o.offload = beside(ctx, d, cfg, p)
 	o.driver, o.closers = o.offload, append(o.closers, k.Close)
 }
 

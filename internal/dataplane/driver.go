@@ -8,7 +8,7 @@ import (
 )
 
 // Driver is one data plane. All methods are called from the engine's goroutine,
-// except that Watch runs in its own, and Compare in anybody's.
+// except that Watch runs in its own, and Compare and Survey in anybody's.
 type Driver interface {
 	// Name is the value of --proxy-mode.
 	Name() string
@@ -47,6 +47,12 @@ type Driver interface {
 	// gives up an audit when a change comes, applies that and audits later.
 	Load(ctx context.Context, emit func(Key, string)) error
 
+	// Survey is Load for somebody who only wants to know: it reports the same objects and fails as Load does, but remembers
+	// nothing, and any goroutine may call it beside the other methods, which do not wait for it. What is written meanwhile it
+	// may report or not; an Apply that comes meanwhile may also make it miss objects that the Apply is not about. In the place
+	// of a value it may give the digest of one (Same).
+	Survey(ctx context.Context, emit func(Key, string)) error
+
 	// Compare reads these Objects by their keys, one by one and nothing of others, and
 	// calls differs for each that is there otherwise than its Value says; found is ""
 	// for one that is absent, else it means nothing to others. It is for a look at one
@@ -75,15 +81,6 @@ type Driver interface {
 
 	// KeyString names an object readably.
 	KeyString(k Key) string
-}
-
-// Surveyor is a Driver that can be read beside the engine.
-type Surveyor interface {
-	// Survey is Load for somebody who only wants to know: it reports the same objects and fails as Load does, but remembers
-	// nothing, and any goroutine may call it beside the other methods. What is written meanwhile it may report or not; an
-	// Apply that comes meanwhile may also make it miss objects that the Apply is not about. In the place of a value it may
-	// give the digest of one (Same). ErrUnsupported: only Load reads.
-	Survey(ctx context.Context, emit func(Key, string)) error
 }
 
 // Recaller is a Driver whose kernel gives single objects only at the price of very many.

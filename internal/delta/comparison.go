@@ -1,7 +1,5 @@
 package delta
 
-import "iter"
-
 // Comparison finds out, part by part, what differs from what we believe. It leaves the tracker as it is. Between two parts
 // the tracker may be used, but for ReplaceActual, CommitAnew and another Comparison: they spoil this one.
 type Comparison[K comparable, O comparable] struct {
@@ -53,13 +51,4 @@ func (c *Comparison[K, O]) End() []Drift[K] {
 		}
 	}
 	return c.drift
-}
-
-// Drift gives the same keys as ReplaceActual and leaves everything as it is.
-func (t *Tracker[K, O]) Drift(loaded iter.Seq2[K, string]) []Drift[K] {
-	c := t.Compare()
-	for k, v := range loaded {
-		c.Found(k, v)
-	}
-	return c.End()
 }

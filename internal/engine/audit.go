@@ -52,11 +52,6 @@ func (e *Engine) givingWay(ctx context.Context) (_ context.Context, stop func())
 	if e.belief != due {
 		return ctx, func() {}
 	}
-	return e.untilMail(ctx)
-}
-
-// untilMail gives a context that ends when a change comes. stop must be called.
-func (e *Engine) untilMail(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {

@@ -32,10 +32,13 @@ type memDriver struct {
 	failLoad              func() error
 	loadTakes, applyTakes time.Duration
 	failWatch             error // a Watch ends with it before it stands
+	// during is called half way through a Survey, with what it is about to report; nil: nothing happens.
+	during  func(seen map[dataplane.Key]string)
+	digests bool // a Survey gives digests for values
 }
 
 // counts is what the driver was asked to do.
-type counts struct{ loads, applies, ops, changed, rebuilds, biggest, watches int }
+type counts struct{ loads, applies, ops, changed, rebuilds, biggest, watches, surveys int }
 
 func (d *memDriver) count() counts {
 	d.mu.Lock()
@@ -116,6 +119,39 @@ func (d *memDriver) Load(ctx context.Context, emit func(dataplane.Key, string)) 
 		emit(k, v)
 	}
 	return nil
+}
+
+// Survey takes as long as a Load, and sees a key as it is half way through.
+func (d *memDriver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
+	d.mu.Lock()
+	d.surveys++
+	takes := d.loadTakes
+	d.mu.Unlock()
+	time.Sleep(takes / 2) // virtual time (synctest)
+	seen := d.snapshot()
+	if d.during != nil {
+		d.during(seen)
+	}
+	time.Sleep(takes / 2) // virtual time (synctest)
+	if err := d.loadFails(); err != nil {
+		return err
+	}
+	for _, o := range inOrder(seen) {
+		if d.digests && d.Width(o.Key) == 0 { // pools are compared slot by slot
+			o.Value = digestOf(o.Value)
+		}
+		emit(o.Key, o.Value)
+	}
+	return ctx.Err()
+}
+
+func (d *memDriver) loadFails() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failLoad == nil {
+		return nil
+	}
+	return d.failLoad()
 }
 
 func (d *memDriver) Apply(_ context.Context, b dataplane.Batch) (dataplane.Applied, error) {

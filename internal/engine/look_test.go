@@ -36,25 +36,6 @@ func TestLookRepairsNothing(t *testing.T) {
 	})
 }
 
-// TestLookGivesWay: a change does not wait for it, and it tries again.
-func TestLookGivesWay(t *testing.T) {
-	watched(t, func(t *testing.T, b *bench) {
-		b.slowly()
-		told := make(chan Audited, 1)
-		go func() {
-			a, _ := b.Look(t.Context())
-			told <- a
-		}()
-		time.Sleep(500 * time.Millisecond) // virtual time (synctest): in the midst of the look
-		if took := b.takes(2); took > 10*time.Millisecond {
-			t.Errorf("a change waited %v for a look", took)
-		}
-		if a := <-told; a.Objects == 0 {
-			t.Errorf("the look was not made up for: %+v", a)
-		}
-	})
-}
-
 // TestLookBeforeAnythingIsRead: it waits, and says in the end why there is no answer.
 func TestLookBeforeAnythingIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

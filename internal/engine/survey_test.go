@@ -14,35 +14,6 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// surveyed is a memDriver that can be read beside the engine. A reading takes as long as a Load, and sees a key as it is
-// half way through.
-type surveyed struct {
-	*memDriver
-	surveys int
-	during  func(seen map[dataplane.Key]string) // called half way; nil: nothing happens
-	digests bool                                // it gives digests for values
-}
-
-func (d *surveyed) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
-	d.mu.Lock()
-	d.surveys++
-	takes := d.loadTakes
-	d.mu.Unlock()
-	time.Sleep(takes / 2) // virtual time (synctest)
-	seen := d.snapshot()
-	if d.during != nil {
-		d.during(seen)
-	}
-	time.Sleep(takes / 2) // virtual time (synctest)
-	for _, o := range inOrder(seen) {
-		if d.digests && d.Width(o.Key) == 0 { // pools are compared slot by slot
-			o.Value = digestOf(o.Value)
-		}
-		emit(o.Key, o.Value)
-	}
-	return ctx.Err()
-}
-
 // inOrder gives what is in a kernel always in the same order.
 func inOrder(kernel map[dataplane.Key]string) (all objects) {
 	for _, k := range slices.SortedFunc(maps.Keys(kernel), func(a, b dataplane.Key) int { return strings.Compare(a.String(), b.String()) }) {
@@ -57,11 +28,11 @@ func digestOf(value string) string {
 	return d.Digest()
 }
 
-// beside runs f with an engine that has built one Service, on a driver that can be read beside it.
-func beside(t *testing.T, f func(t *testing.T, b *bench, d *surveyed)) {
+// beside runs f with an engine that has built one Service.
+func beside(t *testing.T, f func(t *testing.T, b *bench, d *memDriver)) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &surveyed{memDriver: newMemDriver()}
-		b := newBench(d.memDriver, func(p *Params) { p.Driver = d })
+		d := newMemDriver()
+		b := newBench(d, nil)
 		run(t, b, func() {
 			b.put(svcEvent(1, 80), sliceEvent(1, 1), synced)
 			synctest.Wait()
@@ -73,7 +44,7 @@ func beside(t *testing.T, f func(t *testing.T, b *bench, d *surveyed)) {
 // TestSurveyHoldsNothingUp: a change that comes in the midst of a look is in the kernel at once, and the look goes on: it
 // is not begun anew, and takes the change for nobody's doing.
 func TestSurveyHoldsNothingUp(t *testing.T) {
-	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		d.loadTakes = time.Second
 		loads := d.count().loads
 		told := make(chan Audited, 1)
@@ -91,8 +62,8 @@ func TestSurveyHoldsNothingUp(t *testing.T) {
 			}
 		}
 		a := <-told
-		if n := d.count().loads - loads; n != 0 || d.surveys != 1 {
-			t.Errorf("%d loads and %d surveys for one look", n, d.surveys)
+		if n := d.count().loads - loads; n != 0 || d.count().surveys != 1 {
+			t.Errorf("%d loads and %d surveys for one look", n, d.count().surveys)
 		}
 		if a.Objects == 0 || a.Missing+a.Different+a.Foreign != 0 {
 			t.Errorf("%+v", a)
@@ -102,7 +73,7 @@ func TestSurveyHoldsNothingUp(t *testing.T) {
 
 // TestSurveyFindsWhatDiffers as often as it is asked, and repairs nothing; the next change has it repaired.
 func TestSurveyFindsWhatDiffers(t *testing.T) {
-	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		added := key(kindVerdict, "10.96.9.9:80/TCP")
 		d.mu.Lock() // nobody rings
 		d.kernel[vip(1)], d.kernel[added] = "drop", "drop"
@@ -125,7 +96,7 @@ func TestSurveyFindsWhatDiffers(t *testing.T) {
 
 // TestSurveyByDigests tells the same where the driver gives digests for values.
 func TestSurveyByDigests(t *testing.T) {
-	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		d.digests = true
 		if a, err := b.Look(t.Context()); err != nil || a.Objects == 0 || a.Missing+a.Different+a.Foreign > 0 {
 			t.Fatalf("%+v, %v", a, err)
@@ -142,9 +113,9 @@ func TestSurveyByDigests(t *testing.T) {
 // TestSurveyBeforeAnythingIsRead calls nothing foreign that it has nothing to compare with.
 func TestSurveyBeforeAnythingIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &surveyed{memDriver: newMemDriver()}
+		d := newMemDriver()
 		d.kernel[vip(1)] = "drop"
-		b := newBench(d.memDriver, func(p *Params) { p.Driver = d })
+		b := newBench(d, nil)
 		run(t, b, func() {
 			ctx, cancel := context.WithTimeout(t.Context(), auditPause*9/2) // virtual time (synctest): between two tries
 			defer cancel()
@@ -157,7 +128,7 @@ func TestSurveyBeforeAnythingIsRead(t *testing.T) {
 
 // TestSurveyThatAWriteDisturbed: what a reading misses beside a write of ours is not called gone, it is read again.
 func TestSurveyThatAWriteDisturbed(t *testing.T) {
-	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		d.during = func(seen map[dataplane.Key]string) {
 			d.during = nil
 			delete(seen, vip(1))
@@ -165,15 +136,15 @@ func TestSurveyThatAWriteDisturbed(t *testing.T) {
 			time.Sleep(time.Second) // virtual time (synctest)
 		}
 		a, err := b.Look(t.Context())
-		if err != nil || a.Missing+a.Different+a.Foreign != 0 || d.surveys != 2 {
-			t.Fatalf("%+v after %d surveys, %v", a, d.surveys, err)
+		if err != nil || a.Missing+a.Different+a.Foreign != 0 || d.count().surveys != 2 {
+			t.Fatalf("%+v after %d surveys, %v", a, d.count().surveys, err)
 		}
 	})
 }
 
 // TestSurveyFindsWhatIsMissing, where nothing else differs.
 func TestSurveyFindsWhatIsMissing(t *testing.T) {
-	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		d.mu.Lock() // nobody rings
 		delete(d.kernel, vip(1))
 		d.mu.Unlock()
@@ -185,7 +156,7 @@ func TestSurveyFindsWhatIsMissing(t *testing.T) {
 
 // TestManySurveysAtOnce answer all, and none takes for missing what another one has met.
 func TestManySurveysAtOnce(t *testing.T) {
-	beside(t, func(t *testing.T, b *bench, d *surveyed) {
+	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		const many = 20
 		d.mu.Lock() // nobody rings
 		delete(d.kernel, vip(1))
@@ -233,7 +204,7 @@ func (a *asking) Done() <-chan struct{} {
 func TestSpoiledComparison(t *testing.T) {
 	for name, pauseAt := range map[string]int{"between two parts": 2, "before its end": 3} {
 		t.Run(name, func(t *testing.T) {
-			beside(t, func(t *testing.T, b *bench, d *surveyed) {
+			beside(t, func(t *testing.T, b *bench, d *memDriver) {
 				for i := range surveyPart * 3 / 4 { // of two objects each
 					b.put(svcEvent(i, 80), sliceEvent(i, 1))
 				}

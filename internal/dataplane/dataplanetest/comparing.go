@@ -1,10 +1,12 @@
 package dataplanetest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,18 +80,11 @@ func (s *Subject) holding(t testing.TB) *Bed {
 // testSurvey: what reads beside the engine sees the same as a Load, whatever somebody else did, and takes nothing of it for
 // known: the Load that follows finds the same differences as if nobody had looked.
 func testSurvey(t *testing.T, s *Subject) {
-	driver, can := s.Driver.(dataplane.Surveyor)
 	b := s.holding(t)
-	if !can { // it is read by a Load in the engine's place, which must find nothing where nothing was written
-		if drift := b.Load(t); len(drift) > 0 {
-			t.Errorf("a load finds %d differences", len(drift))
-		}
-		return
-	}
 	check := func(t *testing.T, edited bool) {
 		t.Helper()
 		surveyed := map[dataplane.Key]string{}
-		failed := driver.Survey(t.Context(), func(k dataplane.Key, v string) { surveyed[k] = v })
+		failed := s.Driver.Survey(t.Context(), func(k dataplane.Key, v string) { surveyed[k] = v })
 		loaded, err := read(t.Context(), s.Driver)
 		if (failed == nil) != (err == nil) || err == nil && !maps.EqualFunc(loaded, surveyed, dataplane.Same) {
 			t.Errorf("a survey gives %d objects and %v, a load %d and %v", len(surveyed), failed, len(loaded), err)
@@ -110,6 +105,57 @@ func testSurvey(t *testing.T, s *Subject) {
 		})
 		if !ok {
 			return
+		}
+	}
+}
+
+// testSurveyBeside: who reads everything beside writes reports what is there or was, and is at most interrupted. Nothing of it
+// disturbs the writes. The race detector sees what they share.
+func testSurveyBeside(t *testing.T, s *Subject) {
+	b := s.holding(t)
+	before := maps.Collect(b.Track.Wanted())
+	written := map[dataplane.Key]bool{} // meanwhile; read when the writes are over
+	over, read := make(chan struct{}), make(chan map[dataplane.Key]string, 1)
+	end := sync.OnceFunc(func() { close(over) })
+	defer end()
+	go func() { read <- surveys(t, s.Driver, over) }()
+	for turn := range 20 {
+		b.Want(Service(0), ClusterIP(s.Families[0], 0, turn%7+1))
+		for _, d := range b.Pending() {
+			written[d.Key] = true
+		}
+		b.Sync(t)
+	}
+	end()
+	for k, v := range <-read {
+		same := dataplane.Same(before[k], v)
+		if w := s.Driver.Width(k); w > 0 {
+			same = canonical(before[k], w) == canonical(v, w)
+		}
+		if !written[k] && !same {
+			t.Errorf("a survey beside writes reports %s as %q, want %q", Name(s.Driver, k), v, before[k])
+		}
+	}
+	if drift := b.Load(t); len(drift) > 0 {
+		t.Errorf("after surveys beside writes %d objects are not as believed", len(drift))
+	}
+}
+
+// surveys reads until it is over, and once more, and gives all that was reported.
+func surveys(t *testing.T, d dataplane.Driver, over <-chan struct{}) map[dataplane.Key]string {
+	all := map[dataplane.Key]string{}
+	for last := false; ; {
+		err := d.Survey(t.Context(), func(k dataplane.Key, v string) { all[k] = v })
+		if err != nil && !errors.Is(err, dataplane.ErrInterrupted) {
+			t.Errorf("a survey beside writes: %v", err)
+		}
+		if last {
+			return all
+		}
+		select {
+		case <-over:
+			last = true
+		default:
 		}
 	}
 }

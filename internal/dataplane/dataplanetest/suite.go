@@ -74,6 +74,7 @@ func Run(t *testing.T, make Factory) {
 		{"edits are repaired", testEdits},
 		{"edits show in single objects", testCompare},
 		{"a survey reads what a load reads", testSurvey},
+		{"surveys beside writes", testSurveyBeside},
 		{"incremental equals from scratch", func(t *testing.T, s *Subject) { testIncremental(t, s, make(t)) }},
 		{"crash between chunks", testCrash},
 		{"interrupted load", testInterrupted},

@@ -79,7 +79,6 @@ type Driver struct {
 
 var (
 	_ dataplane.Driver   = (*Driver)(nil)
-	_ dataplane.Surveyor = (*Driver)(nil)
 	_ dataplane.Recaller = (*Driver)(nil)
 )
 

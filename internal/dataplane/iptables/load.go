@@ -47,7 +47,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	return nil
 }
 
-// Survey implements dataplane.Surveyor. Each table is read in one piece, between two
+// Survey implements dataplane.Driver. Each table is read in one piece, between two
 // writes, so that nothing is missed whoever writes meanwhile.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	there := newMirror()

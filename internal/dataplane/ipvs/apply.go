@@ -36,13 +36,15 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		}
 		b.Ops = slices.Concat(b.Ops, unwanted)
 	}
+	d.writes.Add(1)
+	defer d.writes.Add(1)
 	w := writer{d: d, ops: b.Ops, rebuild: b.Rebuild}
 	if err := w.run(ctx); err != nil {
 		return dataplane.Applied{}, err
 	}
 	for _, op := range b.Ops {
 		if inIPVS(op.Key.Kind) {
-			d.sum += summand(op.Key, op.Want) - summand(op.Key, op.Have)
+			d.sum.Add(summand(op.Key, op.Want) - summand(op.Key, op.Have))
 		}
 	}
 	d.unsure = false
@@ -87,11 +89,11 @@ func (d *Driver) leftBehind(ctx context.Context, f model.Family, ops []dataplane
 		wanted[ops[i].Key] = true
 	}
 	var out []dataplane.Op
-	r := reader{d: d, families: d.families, emit: func(k dataplane.Key, value string) {
+	r := d.reader(func(k dataplane.Key, value string) {
 		if inIPVS(k.Kind) && k.Family == f && !wanted[k] {
 			out = append(out, dataplane.Op{Key: k, Have: value})
 		}
-	}}
+	})
 	if err := r.owned(ctx); err != nil {
 		return nil, err
 	}

@@ -65,7 +65,8 @@ func (d *Driver) CleanDevice(ctx context.Context) error {
 
 func (d *Driver) virtuals(ctx context.Context) ([]ipvs.VirtualKey, error) {
 	both := allFamilies()
-	r := reader{d: d, families: both[:]}
+	r := d.reader(nil)
+	r.families = both[:]
 	var out []ipvs.VirtualKey
 	r.emit = func(k dataplane.Key, _ string) {
 		if k.Kind == kindVirtual {

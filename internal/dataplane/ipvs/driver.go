@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -23,6 +24,9 @@ type Params struct {
 	// Look is for Compare: other sockets than those above, for Compare runs beside the
 	// engine. Without them Compare fails.
 	Look Look
+	// Beside is for Survey, and for Watch's comparisons: sockets of its own, for these read everything, and neither the
+	// engine nor Compare waits for them. Without them Survey fails.
+	Beside Sockets
 	// Families are those to serve, both if empty. Probe takes away what the kernel cannot do.
 	Families  []model.Family
 	Scheduler string // "" = rr
@@ -38,16 +42,25 @@ type Params struct {
 	Audit time.Duration
 }
 
-// Driver is the IPVS data plane. Its methods belong to one goroutine, but for Watch and Compare.
+// Sockets are what everything is read by.
+type Sockets struct {
+	NFT       nft.Reader
+	IPVS      ipvs.Kernel
+	Addresses ipvs.Addresses
+}
+
+// Driver is the IPVS data plane. Its methods belong to one goroutine, but for Watch, Compare and Survey.
 type Driver struct {
 	p        Params
 	families []model.Family
 	rules    map[string]func() []rule // by digest
 	seen     nft.Ledger
-	sum      uint64 // of all that we believe to be in IPVS
-	unsure   bool   // an Apply failed on its way
+	sum      atomic.Uint64 // of all that we believe to be in IPVS
+	writes   atomic.Uint64 // beginnings and ends of writes: odd while one is under way
+	unsure   bool          // an Apply failed on its way
 
-	looking sync.Mutex // guards what is in p.Look: one Compare at a time
+	looking   sync.Mutex // guards what is in p.Look: one Compare at a time
+	surveying sync.Mutex // guards what is in p.Beside
 }
 
 var _ dataplane.Driver = (*Driver)(nil)

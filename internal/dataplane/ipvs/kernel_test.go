@@ -28,19 +28,22 @@ func kernelBed(t *testing.T) bed {
 	if err := ns.Do(func() error { return exec.Command("ip", "link", "set", "lo", "up").Run() }); err != nil {
 		t.Fatal(err)
 	}
-	servers, err := ipvs.Open(ipvs.Config{NetNS: ns.FD()})
-	if errors.Is(err, ipvs.ErrNoIPVS) {
-		t.Skip("needs a kernel with IPVS: test/vm runs this test under two") // test/vm/tests.txt has it run under kernels that do
+	serve := func() (ipvs.Kernel, ipvs.Addresses) {
+		servers, err := ipvs.Open(ipvs.Config{NetNS: ns.FD()})
+		if errors.Is(err, ipvs.ErrNoIPVS) {
+			t.Skip("needs a kernel with IPVS: test/vm runs this test under two") // test/vm/tests.txt has it run under kernels that do
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = servers.Close() })
+		links, err := ipvs.OpenLink()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(links.Close)
+		return servers, links
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = servers.Close() })
-	links, err := ipvs.OpenLink()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(links.Close)
 	open := func() *nft.Conn {
 		c, err := nft.Open(nft.Config{NetNS: ns.FD()})
 		if err != nil {
@@ -49,5 +52,7 @@ func kernelBed(t *testing.T) bed {
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	return bed{open(), open(), servers, links}
+	servers, links := serve()
+	besideServers, besideLinks := serve()
+	return bed{open(), open(), servers, links, Sockets{open(), besideServers, besideLinks}}
 }

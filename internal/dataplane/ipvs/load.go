@@ -21,26 +21,41 @@ import (
 
 // Load implements dataplane.Driver.
 func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
-	before, err := d.p.NFT.Generation(ctx)
+	r := d.reader(emit)
+	at, err := r.everything(ctx)
 	if err != nil {
-		return fmt.Errorf("load: %w", err)
+		return err
 	}
-	r := reader{d: d, families: d.families, emit: emit}
+	d.seen.Compared(at)
+	d.sum.Store(r.sum)
+	d.unsure = false
+	return r.rebuild()
+}
+
+// everything reads tables, device and servers, as of the generation that it gives.
+func (r *reader) everything(ctx context.Context) (at nft.Generation, err error) {
+	before, err := r.from.NFT.Generation(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("load: %w", err)
+	}
 	if err := r.tables(ctx); err != nil {
-		return loadError(err)
+		return 0, loadError(err)
 	}
 	if err := r.all(ctx); err != nil {
-		return loadError(err)
+		return 0, loadError(err)
 	}
-	after, err := d.p.NFT.Generation(ctx)
+	at, err = r.from.NFT.Generation(ctx)
 	if err != nil {
-		return fmt.Errorf("load: %w", err)
+		return 0, fmt.Errorf("load: %w", err)
 	}
-	if !d.seen.Quiet(ctx, before, after) {
-		return fmt.Errorf("load: %w", dataplane.ErrInterrupted)
+	if !r.d.seen.Quiet(ctx, before, at) {
+		return 0, fmt.Errorf("load: %w", dataplane.ErrInterrupted)
 	}
-	d.seen.Compared(after)
-	d.sum, d.unsure = r.sum, false
+	return at, nil
+}
+
+// rebuild says what can only be made anew; nil: nothing.
+func (r *reader) rebuild() error {
 	if len(r.broken.Families) > 0 {
 		return &r.broken
 	}
@@ -58,11 +73,17 @@ func loadError(err error) error {
 // reader reads everything that is ours.
 type reader struct {
 	d        *Driver
+	from     Sockets
 	families []model.Family
 	emit     func(dataplane.Key, string) // nil: only sum
 	sum      uint64
 	mine     map[ipvs.VirtualKey]bool // by our own account
 	broken   dataplane.RebuildError
+}
+
+// reader reads by the sockets of the engine.
+func (d *Driver) reader(emit func(dataplane.Key, string)) reader {
+	return reader{d: d, from: Sockets{d.p.NFT, d.p.IPVS, d.p.Addresses}, families: d.families, emit: emit}
 }
 
 // put reports an object; those of IPVS are summed up.
@@ -87,7 +108,7 @@ func summand(k dataplane.Key, value string) uint64 {
 
 // tables reads our tables, whole.
 func (r *reader) tables(ctx context.Context) error {
-	list, err := r.d.p.NFT.Tables(ctx)
+	list, err := r.from.NFT.Tables(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,7 +155,7 @@ func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why s
 	case t.Flags&nft.TableDormant != 0:
 		return "the table is dormant", nil
 	}
-	k := r.d.p.NFT
+	k := r.from.NFT
 	sets, err := k.Sets(ctx, t.Ref)
 	if err = r.d.seen.Tolerate(err); err != nil {
 		return "", err
@@ -226,7 +247,7 @@ func (r *reader) elements(ctx context.Context, f model.Family, def *setDef) (map
 	var last map[string]string
 	for n := range readings {
 		now := map[string]string{}
-		err := r.d.p.NFT.Elements(ctx, tableRef(f).Set(def.name), func(e *nft.Element) error {
+		err := r.from.NFT.Elements(ctx, tableRef(f).Set(def.name), func(e *nft.Element) error {
 			value := present
 			if def.verdicts {
 				value = valueOf(e.Verdict)
@@ -270,14 +291,14 @@ func ownedKey(id string, f model.Family) ipvs.VirtualKey {
 // all reads the device and IPVS. A virtual server is ours by our own account, or, because kube-proxy keeps none, if
 // its address is on the device and not excluded.
 func (r *reader) all(ctx context.Context) error {
-	has, err := r.d.p.Addresses.HasDevice(ctx)
+	has, err := r.from.Addresses.HasDevice(ctx)
 	if err != nil {
 		return err
 	}
 	if has {
 		r.put(dataplane.Key{Kind: kindDevice, Family: r.families[0], ID: ipvs.Device}, present)
 	}
-	addrs, err := r.d.p.Addresses.List(ctx)
+	addrs, err := r.from.Addresses.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -286,7 +307,7 @@ func (r *reader) all(ctx context.Context) error {
 		onDevice[a] = !within(r.d.p.Exclude, a)
 		r.put(dataplane.Key{Kind: kindAddress, Family: model.FamilyOf(a), ID: string(nft.AppendAddr(nil, a))}, present)
 	}
-	virtuals, err := r.d.p.IPVS.Virtuals(ctx)
+	virtuals, err := r.from.IPVS.Virtuals(ctx)
 	if err != nil {
 		return err
 	}
@@ -305,7 +326,7 @@ func (r *reader) all(ctx context.Context) error {
 func (r *reader) virtual(ctx context.Context, v *ipvs.Virtual) error {
 	f, id := model.FamilyOf(v.Addr), virtualID(v.VirtualKey)
 	r.put(dataplane.Key{Kind: kindVirtual, Family: f, ID: id}, valueOfVirtual(v))
-	reals, err := r.d.p.IPVS.Reals(ctx, v.VirtualKey)
+	reals, err := r.from.IPVS.Reals(ctx, v.VirtualKey)
 	if err != nil {
 		return err
 	}

@@ -19,12 +19,13 @@ type bed struct {
 	nft, other nft.Kernel
 	ipvs       ipvs.Kernel
 	addrs      ipvs.Addresses
+	beside     Sockets
 }
 
 func TestSuiteOnModel(t *testing.T) {
 	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
 		k, v := nft.NewFake(), ipvs.NewFake()
-		s := subject(t, bed{k, k.Neighbour(), v, v})
+		s := subject(t, bed{k, k.Neighbour(), v, v, Sockets{k, v, v}})
 		s.Poison = overlapping // which the kernel refuses in one order only
 		return s
 	})
@@ -35,7 +36,7 @@ func subject(t *testing.T, b bed) *dataplanetest.Subject {
 	faulty, rules := &ipvs.Faulty{Kernel: b.ipvs}, &nft.Faulty{Kernel: b.nft}
 	drain := 15 * time.Minute
 	s := &dataplanetest.Subject{
-		Driver: New(Params{NFT: rules, IPVS: faulty, Addresses: b.addrs, Drain: drain, Look: Look{b.nft.(nft.Finder), b.ipvs, b.addrs}}),
+		Driver: New(Params{NFT: rules, IPVS: faulty, Addresses: b.addrs, Drain: drain, Look: Look{b.nft.(nft.Finder), b.ipvs, b.addrs}, Beside: b.beside}),
 		Restart: func() dataplane.Driver {
 			return New(Params{NFT: b.nft, IPVS: b.ipvs, Addresses: b.addrs, Drain: drain})
 		},

@@ -43,7 +43,8 @@ func (t Theirs) each(ctx context.Context, do func(ipvs.VirtualKey) error) error 
 		return nil
 	}
 	both := allFamilies()
-	r := reader{d: t.d, families: both[:]}
+	r := t.d.reader(nil)
+	r.families = both[:]
 	if err := r.owned(ctx); err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Watch implements dataplane.Driver. IPVS and the device tell nobody of changes, so the engine is rung for
-// them by the clock, and Changed compares.
+// Watch implements dataplane.Driver. IPVS and the device tell nobody of changes, so they are read by the clock, beside
+// the engine. It is rung where they are not as we left them, and Changed compares once more.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	audits := make(chan struct{})
@@ -48,9 +48,49 @@ func (d *Driver) audits(ctx context.Context, changed func()) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			changed()
+			if d.strayed(ctx) {
+				changed()
+			}
 		}
 	}
+}
+
+// straying bounds how often what a write of ours spoilt is read again, and strayPause comes before.
+const (
+	straying   = 5
+	strayPause = time.Second
+)
+
+// strayed tells whether IPVS or the device are not as we left them, or that it cannot be told: we write all the time, or
+// they cannot be read. The engine finds out then.
+func (d *Driver) strayed(ctx context.Context) bool {
+	for range straying {
+		before := d.writes.Load()
+		found, err := d.sumBeside(ctx)
+		ours := d.sum.Load()
+		switch {
+		case err != nil:
+			return ctx.Err() == nil
+		case before%2 == 0 && d.writes.Load() == before:
+			return found != ours
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(strayPause):
+		}
+	}
+	return true
+}
+
+func (d *Driver) sumBeside(ctx context.Context) (uint64, error) {
+	r, done, err := d.beside(nil)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	err = r.servers(ctx)
+	return r.sum, err
 }
 
 // Changed implements dataplane.Driver: of IPVS it reads everything, sums that up, and compares the sum.
@@ -62,12 +102,15 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	if d.unsure || !d.seen.Settled(ctx, g) {
 		return true, nil
 	}
-	r := reader{d: d, families: d.families}
+	r := d.reader(nil)
+	err = r.servers(ctx)
+	return err == nil && r.sum != d.sum.Load(), err
+}
+
+// servers reads device and servers alone.
+func (r *reader) servers(ctx context.Context) error {
 	if err := r.owned(ctx); err != nil {
-		return false, err
+		return err
 	}
-	if err := r.all(ctx); err != nil {
-		return false, err
-	}
-	return r.sum != d.sum, nil
+	return r.all(ctx)
 }

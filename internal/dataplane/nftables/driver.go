@@ -62,10 +62,7 @@ type Driver struct {
 	surveyor  nft.Reader
 }
 
-var (
-	_ dataplane.Driver   = (*Driver)(nil)
-	_ dataplane.Surveyor = (*Driver)(nil)
-)
+var _ dataplane.Driver = (*Driver)(nil)
 
 // New makes a Driver. It touches nothing.
 func New(p Params) *Driver {

@@ -31,7 +31,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	return nil
 }
 
-// Survey implements dataplane.Surveyor, on a socket of its own.
+// Survey implements dataplane.Driver, on a socket of its own.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	if d.surveyor == nil {
 		return fmt.Errorf("survey: %w: no socket to read with", dataplane.ErrUnsupported)

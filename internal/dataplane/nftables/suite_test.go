@@ -15,14 +15,14 @@ import (
 func TestSuiteOnModel(t *testing.T) {
 	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
 		k := nft.NewFake()
-		return subject(t, k, k.Neighbour(), nil)
+		return subject(t, hands{k, k.Neighbour(), k}, nil)
 	})
 }
 
 func TestSuiteOnKernel(t *testing.T) {
 	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
 		ns := ownNetns(t)
-		return subject(t, ns, ns.neighbour(t), func(t testing.TB) {
+		return subject(t, hands{ns, ns.neighbour(t), ns.neighbour(t)}, func(t testing.TB) {
 			t.Helper()
 			if out := ns.nft(t, "list", "ruleset"); !strings.Contains(out, "table ip fairlead") {
 				t.Errorf("nft lists no table of ours: %.200s", out)
@@ -31,13 +31,16 @@ func TestSuiteOnKernel(t *testing.T) {
 	})
 }
 
-// subject wraps a kernel so that the suite can make it fail; other is the same
-// kernel in the hands of somebody else.
-func subject(t *testing.T, k, other nft.Kernel, checked func(testing.TB)) *dataplanetest.Subject {
+// hands are three connections to one kernel: the driver's, somebody else's, and the driver's for what it reads beside.
+type hands struct{ k, other, beside nft.Kernel }
+
+// subject wraps a kernel so that the suite can make it fail.
+func subject(t *testing.T, of hands, checked func(testing.TB)) *dataplanetest.Subject {
 	t.Helper()
+	k, other := of.k, of.other
 	faulty := &nft.Faulty{Kernel: k}
 	s := &dataplanetest.Subject{
-		Driver:     New(Params{Kernel: faulty, Finder: k.(nft.Finder), Surveyor: k}),
+		Driver:     New(Params{Kernel: faulty, Finder: k.(nft.Finder), Surveyor: of.beside}),
 		Restart:    func() dataplane.Driver { return New(Params{Kernel: k}) },
 		Families:   []model.Family{model.IPv4, model.IPv6},
 		Edits:      edits(other),

@@ -27,6 +27,7 @@ type flowKernel interface {
 type world struct {
 	*testing.T
 	k        flowKernel
+	reader   flowKernel // for Survey: the same by a socket of its own
 	other    nft.Kernel // the same in the hands of somebody else
 	faulty   *nft.Faulty
 	fake     *nft.Fake // nil: a real one
@@ -44,7 +45,7 @@ func onBoth(t *testing.T, test func(*world)) {
 			t.Skipf("needs a kernel with flowtables: %s", out) // test/vm/tests.txt has it run under one that does
 		}
 		w := &world{T: t}
-		w.k, w.other = open(t), open(t)
+		w.k, w.other, w.reader = open(t), open(t), open(t)
 		w.faulty = &nft.Faulty{Kernel: w.k}
 		w.ip("link add eth0 type veth peer name veth1", "link set eth0 up", "link set veth1 up")
 		test(w)
@@ -55,7 +56,7 @@ func onBoth(t *testing.T, test func(*world)) {
 func onModel(t *testing.T, test func(*world)) {
 	t.Run("model", func(t *testing.T) {
 		k := nft.NewFake()
-		w := &world{T: t, k: k, other: k.Neighbour(), fake: k, faulty: &nft.Faulty{Kernel: k}}
+		w := &world{T: t, k: k, reader: k, other: k.Neighbour(), fake: k, faulty: &nft.Faulty{Kernel: k}}
 		w.setDevices("eth0", "veth1")
 		test(w)
 	})
@@ -128,11 +129,11 @@ func (w *world) driver(change func(*Params)) *Driver {
 }
 
 func (w *world) made(k nft.Kernel, change func(*Params)) *Driver {
-	p := Params{Kernel: k, Flowtables: w.k.Flowtables, Ledger: &nft.Ledger{}, Threshold: 20, Links: w.links, Finder: w.k.(nft.Finder)}
+	p := Params{Kernel: k, Flowtables: w.k.Flowtables, Ledger: &nft.Ledger{}, Threshold: 20, Links: w.links, Finder: w.k.(nft.Finder), Reader: w.reader}
 	if change != nil {
 		change(&p)
 	}
-	return New(nftables.New(nftables.Params{Kernel: k, Finder: w.k.(nft.Finder), Ledger: p.Ledger, Beside: IsTable}), p)
+	return New(nftables.New(nftables.Params{Kernel: k, Finder: w.k.(nft.Finder), Surveyor: w.reader, Ledger: p.Ledger, Beside: IsTable}), p)
 }
 
 // bed has a driver with the links as they are now.

@@ -11,11 +11,19 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
+// Reader is what our tables are read by. No other data plane needs flowtables, so they are no part of nft.Reader.
+type Reader interface {
+	nft.Reader
+	Flowtables(context.Context, nft.TableRef) ([]nft.Flowtable, error)
+}
+
 // Params configure the acceleration.
 type Params struct {
 	Kernel nft.Kernel
-	// Flowtables lists those of a table; no other data plane needs it, so it is no part of nft.Kernel.
+	// Flowtables lists those of a table.
 	Flowtables func(context.Context, nft.TableRef) ([]nft.Flowtable, error)
+	// Reader reads everything beside the engine, for Survey, which fails without one.
+	Reader Reader
 	// Finder looks at single objects when somebody asks, beside the engine's work; nil: nobody is answered.
 	Finder nft.Finder
 	// Ledger is that of the driver beside, if it writes by the same Kernel: it watches our table too (IsTable). nil: we have
@@ -122,6 +130,16 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	}
 	d.s.load(ctx, emit)
 	return errors.Join(err, context.Cause(ctx))
+}
+
+// Survey implements dataplane.Driver.
+func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
+	err := d.Driver.Survey(ctx, emit)
+	var rebuild *dataplane.RebuildError
+	if err != nil && !errors.As(err, &rebuild) {
+		return err
+	}
+	return errors.Join(err, d.s.survey(ctx, emit))
 }
 
 // Compare implements dataplane.Driver.

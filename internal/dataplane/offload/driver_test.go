@@ -217,7 +217,7 @@ func TestRefused(t *testing.T) {
 // Without flowtables there is a note, and nothing else.
 func TestKernelWithout(t *testing.T) {
 	k := nft.NewFake()
-	w := &world{T: t, k: k, other: k.Neighbour(), fake: k, faulty: &nft.Faulty{Kernel: k}}
+	w := &world{T: t, k: k, reader: k, other: k.Neighbour(), fake: k, faulty: &nft.Faulty{Kernel: k}}
 	w.faulty.OnCommit = func(b *nft.Batch) nft.Fault {
 		if b.Count(nft.OpNewFlowtable) > 0 {
 			return nft.Fault{Err: &nft.BatchError{Errno: unix.EOPNOTSUPP}}
@@ -243,7 +243,7 @@ func TestKernelWithout(t *testing.T) {
 // A set that is full leaves out what does not fit, and nothing else.
 func TestFull(t *testing.T) {
 	k := nft.NewFake()
-	w := &world{T: t, k: k, other: k.Neighbour(), fake: k, faulty: &nft.Faulty{Kernel: k}}
+	w := &world{T: t, k: k, reader: k, other: k.Neighbour(), fake: k, faulty: &nft.Faulty{Kernel: k}}
 	w.setDevices("eth0", "veth1")
 	d := w.driver(nil)
 	b, _ := w.start(d)
@@ -386,7 +386,7 @@ func TestFault(t *testing.T) {
 func TestSuiteOnModel(t *testing.T) {
 	dataplanetest.Run(t, func(t *testing.T) *dataplanetest.Subject {
 		k := nft.NewFake()
-		w := &world{T: t, k: k, other: k.Neighbour(), fake: k, faulty: &nft.Faulty{Kernel: k}}
+		w := &world{T: t, k: k, reader: k, other: k.Neighbour(), fake: k, faulty: &nft.Faulty{Kernel: k}}
 		w.setDevices("eth0", "veth1")
 		touch := func(t testing.TB, table string) {
 			t.Helper()

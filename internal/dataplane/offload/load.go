@@ -27,36 +27,75 @@ type found struct {
 // load reports what the kernel holds of us. If it cannot be read nothing is reported, and all is written again, which harms
 // nothing.
 func (s *side) load(ctx context.Context, emit func(dataplane.Key, string)) {
-	var err error
-	for range readings {
-		var r reader
-		if r, err = s.read(ctx); err == nil {
-			s.book = r.book
-			for _, x := range r.all {
-				emit(x.key, x.value)
-			}
-			s.tell(func(st *Status) { st.Devices = r.devices })
-			s.well()
-			return
+	r, err := s.quiet(ctx, s.engines())
+	switch {
+	case err == nil:
+		s.book = r.book
+		r.each(emit)
+		if s.own {
+			s.seen.Compared(r.at)
 		}
-		if !errors.Is(err, errMoving) && !errors.Is(err, nft.ErrInterrupted) || ctx.Err() != nil {
-			break
-		}
-	}
-	if ctx.Err() == nil { // else the load is given up, and the driver stays as it was
+		s.tell(func(st *Status) { st.Devices = r.devices })
+		s.well()
+	case ctx.Err() == nil: // else the load is given up, and the driver stays as it was
 		s.book = newBook()
 		s.fail("read", err)
 	}
 }
 
+// survey reports the same and remembers nothing. Where the table cannot be read for good, load reports nothing of it.
+func (s *side) survey(ctx context.Context, emit func(dataplane.Key, string)) error {
+	if s.p.Reader == nil {
+		return fmt.Errorf("survey: %w: no socket to read what accelerates Services", dataplane.ErrUnsupported)
+	}
+	s.surveying.Lock()
+	defer s.surveying.Unlock()
+	r, err := s.quiet(ctx, s.p.Reader)
+	switch {
+	case err == nil:
+		r.each(emit)
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case moving(err):
+		return fmt.Errorf("survey: %w: %w", dataplane.ErrInterrupted, err)
+	}
+	return nil
+}
+
+// moving tells that what was read may be part old, part new.
+func moving(err error) bool { return errors.Is(err, errMoving) || errors.Is(err, nft.ErrInterrupted) }
+
+// enginesReader reads by the sockets of the engine.
+type enginesReader struct {
+	nft.Reader
+	flowtables func(context.Context, nft.TableRef) ([]nft.Flowtable, error)
+}
+
+func (r enginesReader) Flowtables(ctx context.Context, t nft.TableRef) ([]nft.Flowtable, error) {
+	return r.flowtables(ctx, t)
+}
+
+func (s *side) engines() Reader { return enginesReader{s.p.Kernel, s.p.Flowtables} }
+
+// quiet reads until nobody writes meanwhile.
+func (s *side) quiet(ctx context.Context, from Reader) (r reader, err error) {
+	for range readings {
+		if r, err = s.read(ctx, from); err == nil || !moving(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return r, err
+}
+
 // read reads both tables once.
-func (s *side) read(ctx context.Context) (reader, error) {
-	r := reader{s: s, book: newBook()}
-	before, err := s.p.Kernel.Generation(ctx)
+func (s *side) read(ctx context.Context, from Reader) (reader, error) {
+	r := reader{s: s, from: from, book: newBook()}
+	before, err := from.Generation(ctx)
 	if err != nil {
 		return r, err
 	}
-	tables, err := s.p.Kernel.Tables(ctx)
+	tables, err := from.Tables(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -69,15 +108,11 @@ func (s *side) read(ctx context.Context) (reader, error) {
 			}
 		}
 	}
-	after, err := s.p.Kernel.Generation(ctx)
-	if err != nil {
+	if r.at, err = from.Generation(ctx); err != nil {
 		return r, err
 	}
-	if !s.seen.Quiet(ctx, before, after) {
+	if !s.seen.Quiet(ctx, before, r.at) {
 		return r, errMoving
-	}
-	if s.own {
-		s.seen.Compared(after)
 	}
 	return r, nil
 }
@@ -85,13 +120,21 @@ func (s *side) read(ctx context.Context) (reader, error) {
 // reader is one reading.
 type reader struct {
 	s       *side
+	from    Reader
+	at      nft.Generation
 	all     []found
 	book    book
 	devices int
 }
 
+func (r *reader) each(emit func(dataplane.Key, string)) {
+	for _, x := range r.all {
+		emit(x.key, x.value)
+	}
+}
+
 func (r *reader) table(ctx context.Context, i int, t *nft.Table) error {
-	f, k := families()[i], r.s.p.Kernel
+	f, k := families()[i], r.from
 	put := func(kind dataplane.Kind, id, value string) {
 		r.all = append(r.all, found{dataplane.Key{Kind: kind, Family: f, ID: id}, value})
 	}
@@ -111,7 +154,7 @@ func (r *reader) table(ctx context.Context, i int, t *nft.Table) error {
 	if err = r.s.seen.Tolerate(err); err != nil {
 		return err
 	}
-	flows, err := r.s.p.Flowtables(ctx, t.Ref)
+	flows, err := k.Flowtables(ctx, t.Ref)
 	if err != nil {
 		return err
 	}
@@ -172,7 +215,7 @@ func (r *reader) rules(i int, rows []nft.Rule, put func(dataplane.Kind, string, 
 
 func (r *reader) set(ctx context.Context, i int, ref nft.SetRef, put func(dataplane.Kind, string, string)) error {
 	var ends []nft.Element
-	err := r.s.p.Kernel.Elements(ctx, ref, func(e *nft.Element) error {
+	err := r.from.Elements(ctx, ref, func(e *nft.Element) error {
 		if ref.Name == excluded {
 			ends = append(ends, nft.Element{Key: slices.Clone(e.Key), Flags: e.Flags})
 			return ctx.Err()

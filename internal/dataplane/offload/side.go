@@ -21,7 +21,8 @@ type side struct {
 	// renewed are the devices of flowtables that the transaction under way makes anew, by family.
 	renewed [2][]string
 
-	looking sync.Mutex // guards Finder
+	looking   sync.Mutex // guards Finder
+	surveying sync.Mutex // guards Reader
 
 	mu    sync.Mutex
 	state Status

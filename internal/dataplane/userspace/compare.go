@@ -9,12 +9,12 @@ import (
 // Compare implements dataplane.Driver. A socket that waits for a port that somebody else
 // has is not there: connections to it go to somebody else.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	routes, returned, err := d.inKernel()
+	inKernel, err := d.inKernel() // before anything of ours is locked
 	if err != nil {
 		return err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for i := range want {
 		o := &want[i]
 		found := ""
@@ -22,7 +22,7 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 		case kindWhere:
 			found = d.where[o.Key.Family]
 		case kindRoute, kindReturn:
-			if _, there := routes[o.Key.ID]; there || returned[o.Key] {
+			if inKernel[o.Key] {
 				found = present
 			}
 		case kindTarget:
@@ -41,26 +41,10 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 	return ctx.Err()
 }
 
-// inKernel reads the routes, by address, and the rules for answers.
-func (d *Driver) inKernel() (routes map[string]struct{}, returned map[dataplane.Key]bool, err error) {
-	routes, returned = map[string]struct{}{}, map[dataplane.Key]bool{}
-	if d.p.Routes != nil {
-		list, err := d.p.Routes.List()
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, a := range list {
-			routes[a.String()] = struct{}{}
-		}
-	}
-	if d.p.Returns != nil {
-		list, err := d.p.Returns.List()
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, s := range list {
-			returned[returnKey(s)] = true
-		}
-	}
-	return routes, returned, nil
+// inKernel reads the routes and the rules for answers.
+func (d *Driver) inKernel() (map[dataplane.Key]bool, error) {
+	there, err := d.listed()
+	out := map[dataplane.Key]bool{}
+	there.each(func(k dataplane.Key, _ string) { out[k] = true })
+	return out, err
 }

@@ -2,8 +2,10 @@ package userspace
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -12,20 +14,19 @@ import (
 func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.p.Routes != nil {
-		list, err := d.p.Routes.List()
-		if err != nil {
-			return err
-		}
-		clear(d.routes)
-		for _, a := range list {
-			d.routes[a] = struct{}{}
-			emit(dataplane.Key{Kind: kindRoute, Family: model.FamilyOf(a), ID: a.String()}, present)
-		}
-	}
-	if err := d.loadReturns(emit); err != nil {
+	there, err := d.listed()
+	if err != nil {
 		return err
 	}
+	clear(d.routes)
+	for _, a := range there.routes {
+		d.routes[a] = struct{}{}
+	}
+	clear(d.returned)
+	for _, s := range there.returns {
+		d.returned[s] = struct{}{}
+	}
+	there.each(emit)
 	d.held(func(k dataplane.Key, value string) {
 		if ctx.Err() == nil {
 			emit(k, value)
@@ -35,6 +36,50 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 		d.broken = false
 	}
 	return ctx.Err()
+}
+
+// Survey implements dataplane.Driver. The kernel is read before anything of ours is locked.
+func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
+	there, err := d.listed()
+	if err != nil {
+		return err
+	}
+	there.each(emit)
+	var ours []dataplane.Object
+	d.mu.Lock()
+	d.held(func(k dataplane.Key, value string) { ours = append(ours, dataplane.Object{Key: k, Value: value}) })
+	d.mu.Unlock()
+	for _, o := range ours {
+		emit(o.Key, o.Value)
+	}
+	return ctx.Err()
+}
+
+// listed is what the kernel has of ours.
+type listed struct {
+	routes  []netip.Addr
+	returns []link.Server
+}
+
+func (d *Driver) listed() (l listed, err error) {
+	if d.p.Routes != nil {
+		if l.routes, err = d.p.Routes.List(); err != nil {
+			return l, err
+		}
+	}
+	if d.p.Returns != nil {
+		l.returns, err = d.p.Returns.List()
+	}
+	return l, err
+}
+
+func (l *listed) each(emit func(dataplane.Key, string)) {
+	for _, a := range l.routes {
+		emit(dataplane.Key{Kind: kindRoute, Family: model.FamilyOf(a), ID: a.String()}, present)
+	}
+	for _, s := range l.returns {
+		emit(returnKey(s), present)
+	}
 }
 
 // held gives all but the routes and the rules for answers.

@@ -74,23 +74,6 @@ func returnKey(s link.Server) dataplane.Key {
 	return dataplane.Key{Kind: kindReturn, Family: model.FamilyOf(s.At.Addr()), ID: fmt.Sprintf("%s/%s", s.At, protocol)}
 }
 
-// loadReturns reads the rules that are there.
-func (d *Driver) loadReturns(emit func(dataplane.Key, string)) error {
-	if d.p.Returns == nil {
-		return nil
-	}
-	list, err := d.p.Returns.List()
-	if err != nil {
-		return err
-	}
-	clear(d.returned)
-	for _, s := range list {
-		d.returned[s] = struct{}{}
-		emit(returnKey(s), present)
-	}
-	return nil
-}
-
 // returnsGone tells whether a rule of ours is gone.
 func (d *Driver) returnsGone() (bool, error) {
 	if len(d.returned) == 0 || d.p.Returns == nil {
