@@ -116,8 +116,9 @@ type loader struct {
 	kind  dataplane.Kind
 	sum   chainSum
 	rules []string // its rules, where their text is wanted
-	found map[string]*seen
-	order []string // of found, as they were read
+	head  string   // begins the IDs of a shared chain's lines
+	ids   []string // of its lines
+	found []*seen  // in the order in which they were read
 	empty []string // chains of ours that are there; of those with rules more is found
 	jumps map[string]int
 	mark  iptables.Mark // when it began; zero: nothing of it need be remembered
@@ -125,16 +126,18 @@ type loader struct {
 
 // seen is what one reading found of a chain of ours that has rules. It does not change.
 type seen struct {
+	chain string
 	kind  dataplane.Kind
 	value string   // of a chain of its own
 	lines []string // of a shared one
+	ids   []string // of its lines
 	tidy  bool     // they stood in their order, each once
 	sum   uint64
 	rules int
 }
 
 func newLoader(r scan, f model.Family, t table) *loader {
-	return &loader{scan: r, ref: chainRef{family: f, table: t}, sum: newChainSum(), found: map[string]*seen{}, jumps: map[string]int{}}
+	return &loader{scan: r, ref: chainRef{family: f, table: t}, sum: newChainSum(), jumps: map[string]int{}}
 }
 
 func (l *loader) read(line []byte) error {
@@ -152,13 +155,18 @@ func (l *loader) read(line []byte) error {
 		l.finish()
 		l.ref.chain = string(chain)
 		l.kind = kindOfChain(l.ref.table, l.ref.chain)
+		l.head = l.ref.line("")
 	}
 	if l.kind == 0 {
 		l.foreign(rule)
 		return nil
 	}
 	l.sum.add(rule)
-	if !l.digests || l.isShared() {
+	switch {
+	case l.isShared(): // one string for both
+		id := l.head + string(rule)
+		l.ids, l.rules = append(l.ids, id), append(l.rules, id[len(l.head):])
+	case !l.digests:
 		l.rules = append(l.rules, string(rule))
 	}
 	return nil
@@ -219,19 +227,29 @@ func (l *loader) finish() {
 	if l.ref.chain == "" || l.kind == 0 {
 		return
 	}
-	one := &seen{kind: l.kind, sum: l.sum.sum(), rules: l.sum.rules}
+	one := &seen{chain: l.ref.chain, kind: l.kind, sum: l.sum.sum(), rules: l.sum.rules}
 	if l.isShared() {
-		if one.lines, one.tidy = l.rules, inOrder(l.rules); !one.tidy {
-			one.lines = slices.Clone(one.lines)
-			slices.SortFunc(one.lines, lineLess)
-			one.lines = slices.Compact(one.lines)
+		one.lines, one.ids, one.tidy = l.rules, l.ids, inOrder(l.rules)
+		if !one.tidy {
+			l.tidyUp(one)
 		}
 	} else {
 		one.value = l.value()
 	}
-	l.keep(l.ref.chain, one)
-	l.rules = nil
+	l.found = append(l.found, one)
+	l.rules, l.ids = nil, nil
 	l.sum.reset()
+}
+
+// tidyUp gives lines the order in which they should be, each once.
+func (l *loader) tidyUp(one *seen) {
+	one.lines = slices.Clone(one.lines)
+	slices.SortFunc(one.lines, lineLess)
+	one.lines = slices.Compact(one.lines)
+	one.ids = one.ids[:0]
+	for _, r := range one.lines {
+		one.ids = append(one.ids, l.head+r)
+	}
 }
 
 // value is that of a chain of its own, which has rules.
@@ -245,13 +263,6 @@ func (l *loader) value() string {
 	return l.sum.value.Digest()
 }
 
-func (l *loader) keep(chain string, one *seen) {
-	if l.found[chain] == nil {
-		l.order = append(l.order, chain)
-	}
-	l.found[chain] = one
-}
-
 // end tells what was found, now that the whole table was read.
 func (l *loader) end() {
 	l.finish()
@@ -261,13 +272,12 @@ func (l *loader) end() {
 			l.put(kindJump, id+sep+itoa(n), present)
 		}
 	}
-	for _, name := range l.order {
-		l.ref.chain = name
-		l.tell(l.found[name])
+	for _, one := range l.found {
+		l.ref.chain = one.chain
+		l.tell(one)
 	}
 	for _, name := range l.empty {
-		if l.found[name] == nil {
-			l.ref.chain = name
+		if l.ref.chain = name; l.there.chains[l.ref] == nil {
 			l.tellEmpty(kindOfChain(l.ref.table, name))
 		}
 	}
@@ -281,8 +291,8 @@ func (l *loader) tell(one *seen) {
 		l.put(one.kind, l.ref.id(), one.value)
 		return
 	}
-	for _, r := range one.lines {
-		l.put(kindLine, l.ref.line(r), present)
+	for _, id := range one.ids {
+		l.put(kindLine, id, present)
 	}
 	switch {
 	case !one.tidy:

@@ -31,7 +31,7 @@ func (d *Driver) recalled(l *loader) (since iptables.Mark, same func(chain strin
 	d.memory.mu.Unlock()
 	return last.began, func(chain string) bool {
 		if one := last.found[chain]; one != nil {
-			l.keep(chain, one)
+			l.found = append(l.found, one)
 			return true
 		}
 		_, empty := last.empty[chain]
@@ -44,15 +44,21 @@ func (d *Driver) recalled(l *loader) (since iptables.Mark, same func(chain strin
 
 // remember keeps what a reading found, if the Kernel could say when it began.
 func (d *Driver) remember(l *loader) {
-	now := remembered{l.mark, l.found, map[string]struct{}{}}
+	if l.mark == 0 {
+		return
+	}
+	now := remembered{l.mark, map[string]*seen{}, map[string]struct{}{}}
+	for _, one := range l.found {
+		now.found[one.chain] = one
+	}
 	for _, name := range l.empty {
-		if l.found[name] == nil {
+		if now.found[name] == nil {
 			now.empty[name] = struct{}{}
 		}
 	}
 	d.memory.mu.Lock()
 	defer d.memory.mu.Unlock()
-	if l.mark == 0 || l.mark < d.memory.tables[l.ref.ft()].began {
+	if l.mark < d.memory.tables[l.ref.ft()].began {
 		return
 	}
 	if d.memory.tables == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/model"
@@ -21,29 +22,44 @@ type ownReading struct {
 	note  string // why not
 }
 
-// readOwn reads the tables that it can, and gives the names of the others.
+// readOwn reads the tables that it can, all at once, and gives the names of the others.
 func (d *Driver) readOwn(ctx context.Context, f model.Family, readers map[string]*loader) (rest []string, err error) {
 	if !d.own[f].works {
 		return tableNames(), nil
 	}
-	for _, t := range tables {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var running sync.WaitGroup
+	var failed [len(tables)]error
+	for i, t := range tables {
+		running.Go(func() {
+			if failed[i] = d.readTable(ctx, readers[t.String()]); failed[i] != nil && !errors.Is(failed[i], iptables.ErrUnreadable) {
+				stop()
+			}
+		})
+	}
+	running.Wait()
+	for i, t := range tables {
 		l := readers[t.String()]
-		r := oursIn(f, t)
-		if l.digests {
-			r.Began = func(m iptables.Mark) { l.mark = m }
-			r.Since, r.Same = d.recalled(l)
-		}
-		err := d.k.Read(ctx, r, l.read)
 		switch {
-		case errors.Is(err, iptables.ErrUnreadable):
-			d.tellUnreadable(err)
+		case errors.Is(failed[i], iptables.ErrUnreadable):
+			d.tellUnreadable(failed[i])
 			*l = *newLoader(l.scan, f, t)
 			rest = append(rest, t.String())
-		case err != nil:
-			return nil, err
+		case failed[i] != nil && (err == nil || errors.Is(err, context.Canceled)):
+			err = failed[i]
 		}
 	}
-	return rest, nil
+	return rest, err
+}
+
+func (d *Driver) readTable(ctx context.Context, l *loader) error {
+	r := oursIn(l.ref.family, l.ref.table)
+	if l.digests {
+		r.Began = func(m iptables.Mark) { l.mark = m }
+		r.Since, r.Same = d.recalled(l)
+	}
+	return d.k.Read(ctx, r, l.read)
 }
 
 // oursIn asks for all that is ours in a table.

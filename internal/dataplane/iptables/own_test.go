@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
@@ -209,11 +210,11 @@ func surveyed(t *testing.T, d *Driver) map[dataplane.Key]string {
 type misreader struct {
 	iptables.Kernel
 	word, as string
-	asked    *int
+	asked    *atomic.Int64
 }
 
 func (m misreader) Read(ctx context.Context, r iptables.Reading, emit func([]byte) error) error {
-	*m.asked++
+	m.asked.Add(1)
 	return m.Kernel.Read(ctx, r, func(line []byte) error { return emit(bytes.ReplaceAll(line, []byte(m.word), []byte(m.as))) })
 }
 
@@ -227,7 +228,7 @@ func TestMisreadings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachReader(t, func(t *testing.T, ns *netns) {
-				asked := 0
+				var asked atomic.Int64
 				d := New(Params{Kernel: misreader{ns.Conn, c.word, c.as, &asked}, Counters: ns.counters(t)})
 				caps, err := d.Probe(t.Context())
 				if err != nil || len(caps.Families) != 2 {
@@ -238,9 +239,9 @@ func TestMisreadings(t *testing.T) {
 				}
 				bed := builtOn(t, d)
 				bed.Sync(t)
-				before := asked
-				if drift := bed.Load(t); len(drift) > 0 || asked != before {
-					t.Errorf("%d objects drifted; %d readings after the probe", len(drift), asked-before)
+				before := asked.Load()
+				if drift := bed.Load(t); len(drift) > 0 || asked.Load() != before {
+					t.Errorf("%d objects drifted; %d readings after the probe", len(drift), asked.Load()-before)
 				}
 			})
 		})

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,10 +41,11 @@ type Conn struct {
 	cfg       Config
 	lock      lock
 	stamps    stamper
-	reader    tableReader // nil: only the programs read
+	reader    tableReader
 	contended atomic.Uint64
 	apart     atomic.Bool // the program fails when it is not told one table
 	nft       *nftables   // nil for the other backend
+	turn      sync.Locker // held by a Restore, which goes before readings
 }
 
 var _ Kernel = (*Conn)(nil)
@@ -54,11 +56,15 @@ func Open(cfg Config) (*Conn, error) {
 	err := c.inside(func() (err error) {
 		if cfg.Backend == NFT {
 			n, err := openNFTables(cfg.Namespace)
-			c.stamps, c.reader, c.nft = n, n, n
+			if err == nil {
+				c.stamps, c.reader, c.turn, c.nft = n, n, &n.turn, n
+			}
 			return err
 		}
 		x, err := openXtables()
-		c.stamps, c.reader = x, x
+		if err == nil {
+			c.stamps, c.reader, c.turn = x, x, &x.turn
+		}
 		return err
 	})
 	if err != nil {
@@ -97,10 +103,8 @@ func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
 		}
 		defer c.lock.release()
 	}
-	if c.nft != nil {
-		c.nft.turn.Lock()
-		defer c.nft.turn.Unlock()
-	}
+	c.turn.Lock()
+	defer c.turn.Unlock()
 	before, err := c.stamps.stamp()
 	if err != nil {
 		return Stamp{}, err
@@ -213,9 +217,6 @@ func saveEach(tables []string, emit func(table string, line []byte) error, save 
 
 // Read implements Kernel.
 func (c *Conn) Read(ctx context.Context, r Reading, emit func([]byte) error) error {
-	if c.reader == nil {
-		return ErrUnreadable
-	}
 	return c.reader.read(ctx, r, emit)
 }
 

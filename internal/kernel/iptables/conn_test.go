@@ -60,6 +60,12 @@ func TestMissingChainsAndTablesAreEmpty(t *testing.T) {
 			if err := k.Save(t.Context(), f, "mangle", func([]byte) error { return nil }); err != nil {
 				t.Errorf("empty table of %d: %v", f, err)
 			}
+			for _, table := range []string{"mangle", "nonesuch"} {
+				r := iptables.Reading{Family: f, Table: table, Ours: func(string) bool { return true }}
+				if err := k.Read(t.Context(), r, func(line []byte) error { return errors.New(string(line)) }); err != nil {
+					t.Errorf("table %s of %d is read as %v", table, f, err)
+				}
+			}
 		}
 	})
 }

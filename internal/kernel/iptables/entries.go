@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -23,6 +24,7 @@ func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) 
 	if from.socket < 0 {
 		return ErrUnreadable
 	}
+	x.yield()
 	head, rules, release, err := from.rules()
 	switch {
 	case err == nil:
@@ -39,30 +41,8 @@ func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) 
 	return e.print(ctx, r, emit)
 }
 
-// print gives the lines that are wanted.
+// print gives the chains that are ours, then the lines that are wanted.
 func (e *entries) print(ctx context.Context, r Reading, emit func([]byte) error) error {
-	// Lines are put together before any is emitted: the last one may be unreadable. They
-	// are shorter than what they are made of.
-	room, err := mapped(len(e.rules))
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnreadable, err)
-	}
-	defer unmap(room)
-	text := room[:0]
-	for i := range e.chains {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var ok bool
-		if text, ok = e.appendChain(text, &e.chains[i]); !ok {
-			return fmt.Errorf("%w: in table %s %q and then what is not known", ErrUnreadable, r.Table, text[bytes.LastIndexByte(text, '\n')+1:])
-		}
-	}
-	return e.emit(text, emit)
-}
-
-// emit gives the chains, then the lines.
-func (e *entries) emit(text []byte, emit func([]byte) error) error {
 	var line []byte
 	for i := range e.chains {
 		c := &e.chains[i]
@@ -74,12 +54,21 @@ func (e *entries) emit(text []byte, emit func([]byte) error) error {
 			return err
 		}
 	}
-	for len(text) > 0 {
-		end := bytes.IndexByte(text, '\n')
-		if err := emit(text[:end]); err != nil {
+	for i := range e.chains {
+		c := &e.chains[i]
+		if !c.ours && !c.builtIn {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		text = text[end+1:]
+		var err error
+		line = append(append(line[:0], "-A "...), c.name...)
+		if line, err = e.printChain(line, c, emit); errors.Is(err, ErrUnreadable) {
+			return fmt.Errorf("%w: in table %s %q and then what is not known", err, r.Table, line)
+		} else if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 )
 
 // Fault is an error to inject into one Restore.
@@ -15,7 +16,8 @@ type Fault struct {
 type Faulty struct {
 	Kernel
 	OnRestore func(Restore) Fault            // asked before each Restore; a zero Fault lets it through
-	OnSave    func(f Family, t string) error // asked before each Save
+	OnSave    func(f Family, t string) error // asked before each Save and each Read
+	asking    sync.Mutex                     // Reads come from several goroutines
 }
 
 var _ Kernel = (*Faulty)(nil)
@@ -73,10 +75,17 @@ func (f *Faulty) Save(ctx context.Context, fam Family, table string, emit func([
 
 // Read implements Kernel.
 func (f *Faulty) Read(ctx context.Context, r Reading, emit func([]byte) error) error {
-	if f.OnSave != nil {
-		if err := f.OnSave(r.Family, r.Table); err != nil {
-			return err
-		}
+	if err := f.ask(r); err != nil {
+		return err
 	}
 	return f.Kernel.Read(ctx, r, emit)
+}
+
+func (f *Faulty) ask(r Reading) error {
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	if f.OnSave == nil {
+		return nil
+	}
+	return f.OnSave(r.Family, r.Table)
 }

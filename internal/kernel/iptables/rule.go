@@ -6,28 +6,28 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
 )
 
-// appendChain appends the lines of a chain that are wanted: all of one of ours, of a
-// built-in one those that lead to one of ours. It is false where one of them is not known.
-func (e *entries) appendChain(text []byte, c *xchain) ([]byte, bool) {
-	if !c.ours && !c.builtIn {
-		return text, true
-	}
+// printChain gives the lines of a chain that are wanted: all of one of ours, of a built-in
+// one those that lead to one of ours. line holds their begin; it is given back with what
+// was last put into it.
+func (e *entries) printChain(line []byte, c *xchain, emit func([]byte) error) ([]byte, error) {
+	begin := len(line)
 	for at := c.at; at < c.end; {
 		n, ok := e.at(at)
 		if !ok {
-			return text, false
+			return line, ErrUnreadable
 		}
 		next := at + uint32(len(n.bytes))
 		if c.ours || e.leadsToOurs(&n) {
-			text = append(append(text, "-A "...), c.name...)
-			if text, ok = e.appendRule(text, &n, next); !ok {
-				return text, false
+			if line, ok = e.appendRule(line[:begin], &n, next); !ok {
+				return line, ErrUnreadable
 			}
-			text = append(text, '\n')
+			if err := emit(line); err != nil {
+				return line, err
+			}
 		}
 		at = next
 	}
-	return text, true
+	return line, nil
 }
 
 func (e *entries) leadsToOurs(n *entry) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,7 +13,12 @@ import (
 
 // xtables asks x_tables, by options of raw sockets. The kernel takes no lock of the
 // programs for it: a table is replaced as a whole.
-type xtables struct{ v4, v6 int }
+type xtables struct {
+	v4, v6 int
+	// turn is held by a Restore. The kernel gives one table after the other, and takes some
+	// hundredths of a second for a large one: a reading does not begin then.
+	turn sync.RWMutex
+}
 
 func openXtables() (*xtables, error) {
 	x := &xtables{v4: -1, v6: -1}
@@ -58,6 +64,12 @@ func (x *xtables) stamp() (Stamp, error) {
 		}
 	}
 	return out, nil
+}
+
+// yield waits while a Restore is under way.
+func (x *xtables) yield() {
+	x.turn.RLock()
+	defer x.turn.RUnlock()
 }
 
 // absent tells whether there is no such table, and so nothing in it.
@@ -155,7 +167,11 @@ func (t xtable) rules() (head tableHead, rules []byte, release func(), err error
 
 // mapped gives memory that is apart from Go's.
 func mapped(size int) ([]byte, error) {
-	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err == nil {
+		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // a wish
+	}
+	return b, err
 }
 
 func unmap(b []byte) { _ = unix.Munmap(b) } // fails for memory that is none of mapped's only
