@@ -1,8 +1,11 @@
 package app
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
-// TestAnswersInUserspaceMode: there the agent's own sockets are compared.
+// TestAnswersInUserspaceMode: there the agent's own sockets are compared. The commands say where it answers, and whom an endpoint sees.
 func TestAnswersInUserspaceMode(t *testing.T) {
 	if code, out := run(t, "cleanup"); code != 0 { // what other tests left would be among the rules of others
 		t.Fatal(out)
@@ -10,11 +13,16 @@ func TestAnswersInUserspaceMode(t *testing.T) {
 	p := begin(t, agentArgs(folder(t, webService), "--proxy-mode", "userspace", "--userspace-addresses", "loopback")...)
 	p.says("in sync")
 	askAll(t, []asks{
-		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "In kernel  agrees ("}},
-		{"audit", 0, []string{" objects read in ", "0 missing, 0 different, 0 foreign"}},
+		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "In kernel  agrees (",
+			"10.244.1.5:8080; the endpoint sees this node: the agent connects to it itself", "the agent answers at 127."}},
+		{"trace --from 10.244.1.9 --to 10.96.0.10:80", 0, []string{"relay        to 10.244.1.5:8080; the endpoint sees this node", "Verdict: sent to 10.244.1.5:8080"}},
+		{"audit", 0, []string{"sockets and routes of the agent: ", " objects looked at in ", "0 missing, 0 different, 0 foreign\n"}},
 		{"audit --repair=false", 0, []string{"0 missing, 0 different, 0 foreign"}},
 		{"audit --foreign", 0, []string{"others at our hooks: nothing in nftables or iptables-legacy"}},
 		{"status", 0, []string{"mode userspace", "In kernel    yes"}},
 	})
+	if _, out := run(t, "explain", "shop/web"); strings.Contains(out, "masqueraded") {
+		t.Errorf("nothing is masqueraded in this mode:\n%s", out)
+	}
 	p.terminate()
 }

@@ -139,6 +139,9 @@ func (i *inspection) questionOf(r *http.Request) (inspect.Question, error) {
 	q := r.URL.Query()
 	subject, err := inspect.ParseSubject(q.Get("q"), q.Get("namespace"))
 	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays, Offload: i.a.offloadOf()}
+	if i.a.rootless != nil {
+		ask.Answered = i.a.rootless.plan.Sockets
+	}
 	if from := q.Get("from"); err == nil && from != "" {
 		ask.From, err = netip.ParseAddr(from)
 		ask.From = ask.From.Unmap().WithZone("")

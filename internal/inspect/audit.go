@@ -24,6 +24,7 @@ type Audit struct {
 	Different int           `json:"different"`
 	Foreign   int           `json:"foreign"`
 	Names     []string      `json:"names,omitempty"`  // the first of those
+	Relays    bool          `json:"relays,omitempty"` // the agent carries the connections: the objects are its own
 	Left      bool          `json:"left,omitempty"`   // nothing of it has been repaired
 	Others    *[]Other      `json:"others,omitempty"` // what others have at our hooks; nil: nobody asked
 	Unread    string        `json:"unread,omitempty"` // which rules of others could not be read
@@ -64,8 +65,11 @@ func (a *Audit) Text(w io.Writer) {
 	if a.Repeated {
 		age = fmt.Sprintf(" (%s ago; the next may come in %s)", a.Now.Sub(a.At).Round(time.Second), max(a.Next.Sub(a.Now), 0).Round(time.Second))
 	}
-	fmt.Fprintf(w, "kernel: %s objects read in %s, %d missing, %d different, %d foreign inside our tables%s\n",
-		number(a.Objects), a.Took.Round(time.Millisecond), a.Missing, a.Different, a.Foreign, age)
+	what := "kernel: %s objects read in %s, %d missing, %d different, %d foreign inside our tables%s\n"
+	if a.Relays {
+		what = "sockets and routes of the agent: %s objects looked at in %s, %d missing, %d different, %d foreign%s\n"
+	}
+	fmt.Fprintf(w, what, number(a.Objects), brief(a.Took), a.Missing, a.Different, a.Foreign, age)
 	for _, n := range a.Names {
 		fmt.Fprintf(w, "  %s%s\n", n, map[bool]string{false: " (repaired)"}[a.Left])
 	}
@@ -85,6 +89,15 @@ func (a *Audit) Text(w io.Writer) {
 	for _, o := range *a.Others {
 		fmt.Fprintf(w, "other: %s: %s %s\n", o.Where, o.Does, o.To)
 	}
+}
+
+// brief is a span to three figures.
+func brief(d time.Duration) time.Duration {
+	step := time.Duration(1)
+	for d/step >= 1000 {
+		step *= 10
+	}
+	return d.Round(step)
 }
 
 // Rule is a rule of somebody else, as far as it can be read.

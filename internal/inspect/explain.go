@@ -40,6 +40,8 @@ type Key struct {
 	Port string `json:"port,omitempty"`
 	// Also are Services that ask for it in vain.
 	Also []string `json:"alsoClaimedBy,omitempty"`
+	// At is where the agent answers for it, if not at that address.
+	At   []string `json:"answeredAt,omitempty"`
 	Ways []Way    `json:"ways"`
 }
 
@@ -72,7 +74,11 @@ type Question struct {
 	// DropsStrays is dataplane.Caps.DropsStrays.
 	DropsStrays bool
 	Offload     *Offload // nil: acceleration was not asked for
+	Answered    Answered // nil: rules take what is sent to the addresses of Services
 }
+
+// Answered tells where the agent itself answers for a Frontend, because its mode writes no rules.
+type Answered func(f *model.Frontend, v *model.NodeView) []netip.AddrPort
 
 // Explain answers; it belongs to the engine's goroutine.
 func Explain(q Question, v engine.View) Explanation {
@@ -264,6 +270,16 @@ func (e *explainer) key(f *model.Frontend) Key {
 		k.Ways = []Way{WayOf(f, &e.node, *e.out.From)}
 	} else {
 		k.Ways = Ways(f, &e.node)
+	}
+	if e.q.Answered != nil {
+		for i := range k.Ways {
+			k.Ways[i].relay(f)
+		}
+		for _, at := range e.q.Answered(f, &e.node) {
+			if at != netip.AddrPortFrom(f.Key.Addr, f.Key.Port) {
+				k.At = append(k.At, at.String())
+			}
+		}
 	}
 	return k
 }

@@ -161,6 +161,9 @@ func (e *Explanation) keys(w io.Writer) {
 			}
 			fmt.Fprintf(t, " %s\t%s\t%s\t%s\n", name, kind, verdict(k.Ways[j].Verdict), to)
 		}
+		if len(k.At) > 0 {
+			fmt.Fprintf(t, " \t\t\tthe agent answers at %s\n", strings.Join(k.At, " "))
+		}
 		for _, a := range k.Also {
 			fmt.Fprintf(t, " \t\t\talso claimed by %s, which does not get it\n", a)
 		}
@@ -203,7 +206,9 @@ func (y *Way) text() string {
 	if y.Choice != "" {
 		out += ", " + y.Choice
 	}
-	if y.Masquerade != "" {
+	if y.Masquerade == byAgent {
+		out += "; the endpoint sees this node: " + y.Masquerade
+	} else if y.Masquerade != "" {
 		out += "; masqueraded: " + y.Masquerade
 	}
 	return out

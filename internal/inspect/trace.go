@@ -56,7 +56,11 @@ func Simulate(q Question, v engine.View) (Trace, error) {
 		r := RefusedOf(h)
 		t.step("kernel", "not as it was decided, which is what follows: refused %s", r.text())
 	}
-	t.follow(f, WayOf(f, &node, c), c)
+	w := WayOf(f, &node, c)
+	if q.Answered != nil {
+		w.relay(f)
+	}
+	t.follow(f, w, c)
 	return t, nil
 }
 
@@ -114,6 +118,9 @@ func (t *Trace) follow(f *model.Frontend, w Way, c Client) {
 	}
 	t.Source = "client"
 	switch w.Masquerade {
+	case byAgent:
+		t.Source = "node"
+		t.step("relay", "to %s", w.text())
 	case "":
 		t.step("dnat", "to %s; the source is kept", w.text())
 	case Hairpin:

@@ -58,6 +58,17 @@ func WayOf(f *model.Frontend, v *model.NodeView, c Client) Way {
 	return w
 }
 
+// byAgent is why endpoints see this node's address where no rules translate.
+const byAgent = "the agent connects to it itself"
+
+// relay says of a Way what is so where the agent carries the connections.
+func (y *Way) relay(f *model.Frontend) {
+	y.Masquerade = ""
+	if y.Verdict == model.Forward.String() && !f.Relay.KeepSource {
+		y.Masquerade = byAgent
+	}
+}
+
 // Hairpin is why an endpoint that reaches itself sees another source.
 const Hairpin = "only when the client itself is the endpoint"
 

@@ -137,7 +137,7 @@ func (e *explainer) defaults(chosen []model.Frontend) {
 			say("NodePorts answer on %s (--nodeport-addresses)", strings.Join(at, " "))
 		}
 	}
-	if e.node.Local.Mode == model.DetectNone && has(model.ClusterIP) {
+	if e.node.Local.Mode == model.DetectNone && has(model.ClusterIP) && e.q.Answered == nil {
 		say("no cluster CIDR is known: nobody counts as a pod, and nobody is masqueraded for not being one (--cluster-cidr, --detect-local-mode)")
 	}
 	if e.svc.SourceGuarded && !has(model.LoadBalancer) && !e.guarded(chosen) {
