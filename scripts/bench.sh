@@ -9,6 +9,12 @@ case $mode in
 nftables) sizes=${SIZES:-1000 10000 50000 5000x50} ;;
 iptables-legacy | iptables-nft) sizes=${SIZES:-1000 10000} ;;
 ipvs) # this kernel may have none: under a stock kernel that counts instructions, beside kube-proxy in the same machine
+	if [ -n "${COMMANDS-10000}" ]; then
+		echo "== the answers of status, explain and audit, in a machine that counts instructions for a clock"
+		bash test/vm/fetch.sh 6.1
+		for program in test/vm/init:vm-init test/vm/run:vm-run bench/sync:bench-sync; do CGO_ENABLED=0 go build -trimpath -o "bin/${program#*:}" "./${program%:*}"; done
+		bin/vm-run -kernel 6.1 -steady -memory 2048 -limit 2h -- /bin/bash bench/sync/guest.sh "$mode" "${COMMANDS-10000}" 5
+	fi
 	file=bench/results/ipvs-$(date +%Y%m%d-%H%M%S).jsonl
 	MODES=ipvs CHANGES=${CHANGES:-10} SIZES=${SIZES:-1000 10000} FLAGS=${FLAGS:---ipvs-sync-period=24h} OUT=$file exec bash bench/modes/run.sh ;;
 *) echo "bench.sh: MODE '$mode': want nftables, iptables-legacy, iptables-nft or ipvs" >&2; exit 2 ;;

@@ -11,10 +11,6 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// pairs is how many changes are measured alone, and how many beside an audit: by turns, so that whatever else the machine
-// does falls on both alike.
-const pairs = 50
-
 // audited is how many audits are measured with no change beside them.
 const audited = 10
 
@@ -42,8 +38,8 @@ func (a *audit) do(ctx context.Context) error {
 	return nil
 }
 
-// beside measures audits, and changes alone and beside them.
-func (c *commands) beside(ctx context.Context, out io.Writer) error {
+// beside measures audits, and changes alone and beside them: by turns, so that whatever else the machine does falls on both alike.
+func (c *commands) beside(ctx context.Context, pairs int, out io.Writer) error {
 	both := bothAudits()
 	audits, alone, beside := row{what: "audit", goal: "300"}, row{what: "a change, alone"}, row{what: "a change, while an audit reads"}
 	for i := range audited {
@@ -61,7 +57,7 @@ func (c *commands) beside(ctx context.Context, out io.Writer) error {
 	for i := range pairs {
 		a := both[i%len(both)]
 		a.wait()
-		delay := typical * time.Duration(i) / pairs // so that each part of an audit meets one
+		delay := typical * time.Duration(i) / time.Duration(pairs) // so that each part of an audit meets one
 		if err := alone.sample(c.pid, func() (time.Duration, error) { return c.change(ctx) }); err != nil {
 			return err
 		}

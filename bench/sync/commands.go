@@ -32,16 +32,20 @@ const (
 	commandsLimit = 30 * time.Minute
 )
 
+// size is how many Services there are, and endpoints of each.
+type size struct{ n, e int }
+
 // commands measures a real agent's answers, over its socket, as the commands get them.
 type commands struct {
-	dir  string
-	n, e int
+	dir string
+	size
 	more int // endpoints more of the first Service
 	pid  int // of the agent
 }
 
 // measureCommands starts the agent with n Services and prints what each answer takes.
-func measureCommands(bin, mode string, n, e int, out io.Writer) error {
+func measureCommands(bin, mode string, of size, pairs int, out io.Writer) error {
+	n, e := of.n, of.e
 	ctx, cancel := context.WithTimeout(context.Background(), commandsLimit)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "fairlead-bench-")
@@ -49,7 +53,7 @@ func measureCommands(bin, mode string, n, e int, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	c := &commands{dir: dir, n: n, e: e}
+	c := &commands{dir: dir, size: of}
 	for first := 0; first < n; first += perFile {
 		if err := c.write(first); err != nil {
 			return err
@@ -74,7 +78,7 @@ func measureCommands(bin, mode string, n, e int, out io.Writer) error {
 			return fmt.Errorf("%s: %w", m.what, err)
 		}
 	}
-	if err := c.beside(ctx, out); err != nil {
+	if err := c.beside(ctx, pairs, out); err != nil {
 		return fmt.Errorf("changes beside audits: %w", err)
 	}
 	if backend, is := strings.CutPrefix(mode, "iptables-"); is {

@@ -33,6 +33,7 @@ func main() {
 	inside := flag.Bool("inside", false, "measure one changed endpoint of Services with many endpoints, ports or addresses instead")
 	asTable := flag.Bool("table", false, "print the JSON lines of standard input as a table")
 	bin := flag.String("commands", "", "measure the answers of this agent instead")
+	pairs := flag.Int("pairs", 50, "changes alone, and as many beside an audit, with -commands")
 	flag.Parse()
 	if *asTable && *inside {
 		tableInside(os.Stdin, os.Stdout)
@@ -51,7 +52,7 @@ func main() {
 		if *inside {
 			err = runInside(*mode, *profile)
 		} else {
-			err = measureCommands(*bin, *mode, *n, *e, os.Stdout)
+			err = measureCommands(*bin, *mode, size{*n, *e}, *pairs, os.Stdout)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
