@@ -116,28 +116,29 @@ type loader struct {
 	kind  dataplane.Kind
 	sum   chainSum
 	rules []string // its rules, where their text is wanted
-	head  string   // begins the IDs of a shared chain's lines
-	ids   []string // of its lines
-	found []*seen  // in the order in which they were read
-	empty []string // chains of ours that are there; of those with rules more is found
+	head  string            // begins the IDs of a shared chain's lines
+	ids   []string          // of its lines
+	found []*seen           // in the order in which they were read
+	texts map[string]string // the values of chains of their own, unless digests will do
+	empty []string          // chains of ours that are there; of those with rules more is found
 	jumps map[string]int
 	mark  iptables.Mark // when it began; zero: nothing of it need be remembered
 }
 
 // seen is what one reading found of a chain of ours that has rules. It does not change.
 type seen struct {
-	chain string
-	kind  dataplane.Kind
-	value string   // of a chain of its own
-	lines []string // of a shared one
-	ids   []string // of its lines
-	tidy  bool     // they stood in their order, each once
-	sum   uint64
-	rules int
+	chain  string
+	kind   dataplane.Kind
+	digest string   // of the value of a chain of its own
+	lines  []string // of a shared one
+	ids    []string // of its lines
+	tidy   bool     // they stood in their order, each once
+	sum    uint64
+	rules  int
 }
 
 func newLoader(r scan, f model.Family, t table) *loader {
-	return &loader{scan: r, ref: chainRef{family: f, table: t}, sum: newChainSum(), jumps: map[string]int{}}
+	return &loader{scan: r, ref: chainRef{family: f, table: t}, sum: newChainSum(), texts: map[string]string{}, jumps: map[string]int{}}
 }
 
 func (l *loader) read(line []byte) error {
@@ -234,7 +235,10 @@ func (l *loader) finish() {
 			l.tidyUp(one)
 		}
 	} else {
-		one.value = l.value()
+		one.digest = l.digest()
+		if !l.digests {
+			l.texts[l.ref.chain] = body(l.rules)
+		}
 	}
 	l.found = append(l.found, one)
 	l.rules, l.ids = nil, nil
@@ -252,12 +256,9 @@ func (l *loader) tidyUp(one *seen) {
 	}
 }
 
-// value is that of a chain of its own, which has rules.
-func (l *loader) value() string {
-	switch {
-	case !l.digests:
-		return body(l.rules)
-	case l.sum.rules == 1 && l.sum.value.Sum64() == dataplane.Sum64(""): // one rule without a word
+// digest is that of the value of a chain of its own, which has rules.
+func (l *loader) digest() string {
+	if l.sum.rules == 1 && l.sum.value.Sum64() == dataplane.Sum64("") { // one rule without a word
 		return body([]string{""})
 	}
 	return l.sum.value.Digest()
@@ -288,7 +289,11 @@ func (l *loader) end() {
 func (l *loader) tell(one *seen) {
 	l.there.set(l.ref, one.lines, one.sum, one.rules)
 	if one.kind != kindLine && one.kind != kindBucket {
-		l.put(one.kind, l.ref.id(), one.value)
+		value, whole := l.texts[l.ref.chain]
+		if !whole {
+			value = one.digest
+		}
+		l.put(one.kind, l.ref.id(), value)
 		return
 	}
 	for _, id := range one.ids {

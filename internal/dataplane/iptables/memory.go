@@ -7,11 +7,11 @@ import (
 )
 
 // To have the kernel list a rule costs three microseconds, so that a hundred thousand
-// of them cannot be read in 300 ms on two processors. What a Survey or an audit has read
-// of a chain stands until somebody writes it; where the Kernel can tell that nobody has
-// (iptables.Reading.Since), the next one takes it from here. A Load never does.
+// of them cannot be read in 300 ms on two processors. What was read of a chain stands until
+// somebody writes it; where the Kernel can tell that nobody has
+// (iptables.Reading.Since), the next one takes it from here. A Load leaves its findings too, but takes none.
 
-// memory is what was read of each table last. Surveys and audits run side by side.
+// memory is what was read of each table last. Loads, Surveys and audits run side by side.
 type memory struct {
 	mu     sync.Mutex
 	tables map[familyTable]remembered

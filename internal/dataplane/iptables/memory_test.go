@@ -117,12 +117,21 @@ func TestRemembersNothingWrong(t *testing.T) {
 	}
 }
 
-// TestLoadRemembersNothing: a Load reads all rules, however little was written.
-func TestLoadRemembersNothing(t *testing.T) {
+// TestLoadReadsAll: a Load reads all rules, however little was written. A survey behind it
+// need not.
+func TestLoadReadsAll(t *testing.T) {
 	r := newRemembering(t, iptables.NFT)
 	whole := r.survey()
+	r.d.memory = memory{}
 	*r.rules = 0
 	if drift := r.bed.Load(t); len(drift) > 0 || *r.rules != whole {
 		t.Errorf("%d rules of %d were read, %d objects drifted", *r.rules, whole, len(drift))
+	}
+	if again := r.survey(); again != 0 {
+		t.Errorf("%d rules were read after a Load", again)
+	}
+	*r.rules = 0
+	if r.bed.Load(t); *r.rules != whole {
+		t.Errorf("a second Load read %d rules of %d", *r.rules, whole)
 	}
 }

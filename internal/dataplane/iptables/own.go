@@ -55,8 +55,8 @@ func (d *Driver) readOwn(ctx context.Context, f model.Family, readers map[string
 
 func (d *Driver) readTable(ctx context.Context, l *loader) error {
 	r := oursIn(l.ref.family, l.ref.table)
+	r.Began = func(m iptables.Mark) { l.mark = m }
 	if l.digests {
-		r.Began = func(m iptables.Mark) { l.mark = m }
 		r.Since, r.Same = d.recalled(l)
 	}
 	return d.k.Read(ctx, r, l.read)

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,6 +53,53 @@ func benchSurvey(b *testing.B, backend iptables.Backend, size int) {
 		measure("survey", survey)
 		measure("survey-again", survey)
 		b.ReportMetric(float64(objects), "objects")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkChangeBesideSurvey measures how long a change of one endpoint takes alone, and while everything is read beside
+// it, in turn: medians and the ninth of ten.
+func BenchmarkChangeBesideSurvey(b *testing.B) { eachBackendAtSize(b, benchBeside) }
+
+func benchBeside(b *testing.B, backend iptables.Backend, size int) {
+	const endpoints, pairs = 10, 24
+	driver := New(Params{Kernel: ownNetns(b, backend), Families: []model.Family{model.IPv4}})
+	if caps, err := driver.Probe(b.Context()); err != nil || len(caps.Notes) > 0 {
+		b.Fatalf("probe: %q, %v", caps.Notes, err)
+	}
+	bed := dataplanetest.NewBed(driver, dataplanetest.View())
+	bed.Load(b)
+	bed.Base()
+	for i := range size {
+		bed.Want(dataplanetest.Service(i), benchFrontend(i, endpoints, 0))
+	}
+	bed.Sync(b)
+	took := map[string][]time.Duration{}
+	change := func(what string, n int) {
+		bed.Want(dataplanetest.Service(size/2), benchFrontend(size/2, endpoints, n))
+		began := time.Now()
+		bed.Sync(b)
+		took[what] = append(took[what], time.Since(began))
+	}
+	b.ResetTimer()
+	for i := range pairs * b.N {
+		change("alone", 2*i+1)
+		began, over := make(chan struct{}), make(chan error, 1)
+		driver.memory = memory{}
+		go func() {
+			close(began)
+			over <- driver.Survey(context.Background(), func(dataplane.Key, string) {})
+		}()
+		<-began
+		change("beside", 2*i+2)
+		if err := <-over; err != nil {
+			b.Fatal(err)
+		}
+	}
+	for what, list := range took {
+		slices.Sort(list)
+		b.ReportMetric(ms(list[len(list)/2]), "median-ms/"+what)
+		b.ReportMetric(ms(list[len(list)*9/10]), "p90-ms/"+what)
 	}
 	b.ReportMetric(0, "ns/op")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -66,7 +67,8 @@ func oneChain(attributes []byte) (table string, c chain, ok bool) {
 			c.builtIn = true
 		}
 	}
-	return table, c, !a.bad && c.name != ""
+	// No iptables makes a chain with a blank in its name, and its lines would say other things.
+	return table, c, !a.bad && c.name != "" && !strings.ContainsAny(c.name, " \n")
 }
 
 // generation counts the commits to nf_tables in the namespace.
