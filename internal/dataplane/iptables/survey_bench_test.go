@@ -63,7 +63,9 @@ func BenchmarkChangeBesideSurvey(b *testing.B) { eachBackendAtSize(b, benchBesid
 
 func benchBeside(b *testing.B, backend iptables.Backend, size int) {
 	const endpoints, pairs = 10, 24
-	driver := New(Params{Kernel: ownNetns(b, backend), Families: []model.Family{model.IPv4}})
+	const under = 5000 // rules read: then a Survey is well under way
+	lines := make(chan struct{}, 1)
+	driver := New(Params{Kernel: counted{ownNetns(b, backend), under, lines}, Families: []model.Family{model.IPv4}})
 	if caps, err := driver.Probe(b.Context()); err != nil || len(caps.Notes) > 0 {
 		b.Fatalf("probe: %q, %v", caps.Notes, err)
 	}
@@ -84,13 +86,10 @@ func benchBeside(b *testing.B, backend iptables.Backend, size int) {
 	b.ResetTimer()
 	for i := range pairs * b.N {
 		change("alone", 2*i+1)
-		began, over := make(chan struct{}), make(chan error, 1)
+		over := make(chan error, 1)
 		driver.memory = memory{}
-		go func() {
-			close(began)
-			over <- driver.Survey(context.Background(), func(dataplane.Key, string) {})
-		}()
-		<-began
+		go func() { over <- driver.Survey(context.Background(), func(dataplane.Key, string) {}) }()
+		<-lines
 		change("beside", 2*i+2)
 		if err := <-over; err != nil {
 			b.Fatal(err)
@@ -102,6 +101,23 @@ func benchBeside(b *testing.B, backend iptables.Backend, size int) {
 		b.ReportMetric(ms(list[len(list)*9/10]), "p90-ms/"+what)
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// counted is a Kernel that tells when so many lines of a table were read.
+type counted struct {
+	iptables.Kernel
+	under int
+	lines chan<- struct{}
+}
+
+func (k counted) Read(ctx context.Context, r iptables.Reading, emit func([]byte) error) error {
+	n := 0
+	return k.Kernel.Read(ctx, r, func(line []byte) error {
+		if n++; n == k.under && r.Table == nat.String() && r.Same != nil { // of a Survey
+			k.lines <- struct{}{}
+		}
+		return emit(line)
+	})
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
