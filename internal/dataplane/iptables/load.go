@@ -115,7 +115,7 @@ type loader struct {
 	ref   chainRef // the chain being read
 	kind  dataplane.Kind
 	sum   chainSum
-	rules []string // its rules, where their text is wanted
+	rules []string          // its rules, where their text is wanted
 	head  string            // begins the IDs of a shared chain's lines
 	ids   []string          // of its lines
 	found []*seen           // in the order in which they were read
