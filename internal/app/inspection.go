@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/control"
+	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/inspect"
@@ -139,6 +141,9 @@ func (i *inspection) questionOf(r *http.Request) (inspect.Question, error) {
 	q := r.URL.Query()
 	subject, err := inspect.ParseSubject(q.Get("q"), q.Get("namespace"))
 	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays, Offload: i.a.offloadOf()}
+	if i.a.cfg.Mode == ipvs.Name {
+		ask.Scheduler = cmp.Or(i.a.cfg.IPVS.Scheduler, ipvs.DefaultScheduler)
+	}
 	if i.a.rootless != nil {
 		ask.Answered = i.a.rootless.plan.Sockets
 	}

@@ -74,6 +74,7 @@ type Question struct {
 	// DropsStrays is dataplane.Caps.DropsStrays.
 	DropsStrays bool
 	Offload     *Offload // nil: acceleration was not asked for
+	Scheduler   string   // of IPVS, where a Service names none; "": no scheduler chooses
 	Answered    Answered // nil: rules take what is sent to the addresses of Services
 }
 
@@ -270,6 +271,9 @@ func (e *explainer) key(f *model.Frontend) Key {
 		k.Ways = []Way{WayOf(f, &e.node, *e.out.From)}
 	} else {
 		k.Ways = Ways(f, &e.node)
+	}
+	for i := range k.Ways {
+		k.Ways[i].schedule(f, e.q.Scheduler)
 	}
 	if e.q.Answered != nil {
 		for i := range k.Ways {

@@ -57,6 +57,7 @@ func Simulate(q Question, v engine.View) (Trace, error) {
 		t.step("kernel", "not as it was decided, which is what follows: refused %s", r.text())
 	}
 	w := WayOf(f, &node, c)
+	w.schedule(f, q.Scheduler)
 	if q.Answered != nil {
 		w.relay(f)
 	}

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -56,6 +57,17 @@ func WayOf(f *model.Frontend, v *model.NodeView, c Client) Way {
 		w.Masquerade = Hairpin
 	}
 	return w
+}
+
+// schedule says how IPVS chooses, which is not at random. other is its scheduler where the Service names none.
+func (y *Way) schedule(f *model.Frontend, other string) {
+	if other == "" || y.Choice == "" || f.ConsistentHash {
+		return
+	}
+	y.Choice = "by the scheduler " + cmp.Or(f.IPVSScheduler, other)
+	if f.AffinityTimeout > 0 {
+		y.Choice += fmt.Sprintf(", then the same one for %s (session affinity)", f.AffinityTimeout)
+	}
 }
 
 // byAgent is why endpoints see this node's address where no rules translate.

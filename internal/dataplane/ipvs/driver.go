@@ -16,6 +16,9 @@ import (
 // Name is the value of --proxy-mode.
 const Name = "ipvs"
 
+// DefaultScheduler chooses where neither the configuration nor the Service names another.
+const DefaultScheduler = "rr"
+
 // Params configure a Driver.
 type Params struct {
 	NFT       nft.Kernel
@@ -29,7 +32,7 @@ type Params struct {
 	Beside Sockets
 	// Families are those to serve, both if empty. Probe takes away what the kernel cannot do.
 	Families  []model.Family
-	Scheduler string // "" = rr
+	Scheduler string // "" = DefaultScheduler
 	// Exclude: virtual servers there that we did not make are not ours, even on our device.
 	Exclude []netip.Prefix
 	// Drain is how long a removed TCP or SCTP endpoint keeps its connections.
@@ -71,7 +74,7 @@ func New(p Params) *Driver {
 		p.Families = []model.Family{model.IPv4, model.IPv6}
 	}
 	if p.Scheduler == "" {
-		p.Scheduler = "rr"
+		p.Scheduler = DefaultScheduler
 	}
 	return &Driver{p: p, families: p.Families, rules: map[string]func() []rule{}}
 }

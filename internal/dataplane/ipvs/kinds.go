@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/ipvs"
@@ -147,7 +149,7 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 	}
 	for _, def := range setDefs() {
 		if def.kind == k.Kind {
-			return fmt.Sprintf("element %x of %s", k.ID, tableRef(k.Family).Set(def.name))
+			return fmt.Sprintf("element %s of %s", def.text(k.ID, k.Family), tableRef(k.Family).Set(def.name))
 		}
 	}
 	return k.String()
@@ -168,3 +170,35 @@ func nftFamily(f model.Family) nft.Family {
 
 // allFamilies are both, also where only one is served.
 func allFamilies() [2]model.Family { return [2]model.Family{model.IPv4, model.IPv6} }
+
+// text says what an element's ID is: the kernel's key, of a range both ends.
+func (d *setDef) text(id string, f model.Family) string {
+	if d.ranges {
+		first, last := d.words(id[:len(id)/2], f), d.words(id[len(id)/2:], f)
+		return strings.Join(first, " ") + " to " + last[len(last)-1]
+	}
+	return strings.Join(d.words(id, f), " ")
+}
+
+func (d *setDef) words(key string, f model.Family) (out []string) {
+	for _, part := range d.key(nftFamily(f)) {
+		n := 4 // what is shorter is filled up
+		if part == nft.Addr(nftFamily(f)) {
+			n = addrLen(f)
+		}
+		if len(key) < n {
+			return append(out, fmt.Sprintf("%x", key)) // somebody else's, in a set of that name
+		}
+		switch part {
+		case nft.L4Proto:
+			out = append(out, model.Protocol(key[0]).String())
+		case nft.Port:
+			out = append(out, strconv.Itoa(int(key[0])<<8|int(key[1])))
+		default:
+			a, _ := netip.AddrFromSlice([]byte(key[:n])) // it is as long as one
+			out = append(out, a.String())
+		}
+		key = key[n:]
+	}
+	return out
+}

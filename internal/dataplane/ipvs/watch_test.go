@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -140,5 +141,23 @@ func TestSurveyNeedsSockets(t *testing.T) {
 	w := newWorld(t, Params{})
 	if err := w.d.Survey(t.Context(), func(dataplane.Key, string) {}); !errors.Is(err, dataplane.ErrUnsupported) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestElementsReadably: an audit names elements as people know them, foreign ones too.
+func TestElementsReadably(t *testing.T) {
+	d := New(Params{})
+	vip := dataplanetest.ClusterIP(model.IPv4, 0, 1)
+	key := string(vipKey(vip.Key))
+	for want, k := range map[string]dataplane.Key{
+		"element " + vip.Key.Addr.String() + " TCP 80 of ip fairlead-ipvs services":                            {Kind: kindService, Family: model.IPv4, ID: key},
+		"element TCP 80 of ip fairlead-ipvs nodeports":                                                         {Kind: kindNodePort, Family: model.IPv4, ID: key[4:]},
+		"element fd00::7 of ip6 fairlead-ipvs addresses":                                                       {Kind: kindAddressKnown, Family: model.IPv6, ID: "\xfd" + strings.Repeat("\x00", 14) + "\x07"},
+		"element " + vip.Key.Addr.String() + " TCP 80 192.0.2.0 to 192.0.2.255 of ip fairlead-ipvs fw-allowed": {Kind: kindAllowed, Family: model.IPv4, ID: key + "\xc0\x00\x02\x00" + key + "\xc0\x00\x02\xff"},
+		"element 010203 of ip fairlead-ipvs services":                                                          {Kind: kindService, Family: model.IPv4, ID: "\x01\x02\x03"},
+	} {
+		if got := d.KeyString(k); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

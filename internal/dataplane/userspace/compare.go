@@ -2,6 +2,8 @@ package userspace
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
@@ -9,7 +11,7 @@ import (
 // Compare implements dataplane.Driver. A socket that waits for a port that somebody else
 // has is not there: connections to it go to somebody else.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
-	inKernel, err := d.inKernel() // before anything of ours is locked
+	inKernel, err := d.inKernel(want) // before anything of ours is locked
 	if err != nil {
 		return err
 	}
@@ -41,10 +43,31 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 	return ctx.Err()
 }
 
-// inKernel reads the routes and the rules for answers.
-func (d *Driver) inKernel() (map[dataplane.Key]bool, error) {
-	there, err := d.listed()
-	out := map[dataplane.Key]bool{}
-	there.each(func(k dataplane.Key, _ string) { out[k] = true })
-	return out, err
+// inKernel tells which of these routes and rules for answers are there. Routes are asked for one by one, for there may be very
+// many others; rules can only be listed.
+func (d *Driver) inKernel(want []dataplane.Object) (map[dataplane.Key]bool, error) {
+	out, listed := map[dataplane.Key]bool{}, false
+	for i := range want {
+		k := want[i].Key
+		switch {
+		case k.Kind == kindRoute && d.p.Routes != nil:
+			a, err := netip.ParseAddr(k.ID)
+			if err != nil {
+				return nil, fmt.Errorf("read a route: %w", err)
+			}
+			if out[k], err = d.p.Routes.Has(a); err != nil {
+				return nil, err
+			}
+		case k.Kind == kindReturn && d.p.Returns != nil && !listed:
+			list, err := d.p.Returns.List()
+			if err != nil {
+				return nil, err
+			}
+			for _, s := range list {
+				out[returnKey(s)] = true
+			}
+			listed = true
+		}
+	}
+	return out, nil
 }

@@ -23,6 +23,7 @@ type Routes interface {
 	Add(netip.Addr) error
 	Delete(netip.Addr) error
 	List() ([]netip.Addr, error)
+	Has(netip.Addr) (bool, error)
 	// Watch calls changed when it has begun, and after each route that has gone.
 	Watch(ctx context.Context, changed func()) error
 }

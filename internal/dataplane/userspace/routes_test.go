@@ -3,6 +3,7 @@ package userspace
 import (
 	"context"
 	"net/netip"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -71,5 +72,41 @@ func TestRouteThatGoes(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRoutesOneByOne: only what is ours alone counts, in both families.
+func TestRoutesOneByOne(t *testing.T) {
+	run := func(line string) { // in the namespace of this test
+		t.Helper()
+		if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	run("ip link set lo up && ip addr add 10.97.3.3/32 dev lo && ip route add local 10.97.0.0/16 dev lo && ip route add local fd00:97::/64 dev lo")
+	defer run("ip addr del 10.97.3.3/32 dev lo && ip route del local 10.97.0.0/16 dev lo && ip route del local fd00:97::/64 dev lo")
+	routes, err := link.OpenLocals()
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(a netip.Addr, want bool) {
+		t.Helper()
+		if is, err := routes.Has(a); is != want || err != nil {
+			t.Errorf("%s is ours: %v, %v; want %v", a, is, err, want)
+		}
+	}
+	has(netip.MustParseAddr("10.97.3.3"), false)
+	has(netip.MustParseAddr("203.0.113.1"), false)
+	for _, a := range []netip.Addr{netip.MustParseAddr("10.97.0.10"), netip.MustParseAddr("fd00:97::10")} {
+		has(a, false)
+		if err := routes.Add(a); err != nil {
+			t.Fatal(err)
+		}
+		has(a, true)
+		has(a.Next(), false)
+		if err := routes.Delete(a); err != nil {
+			t.Fatal(err)
+		}
+		has(a, false)
 	}
 }

@@ -127,6 +127,11 @@ func (r *fakeRoutes) List() ([]netip.Addr, error) {
 	return slices.Clone(r.list), nil
 }
 
+func (r *fakeRoutes) Has(a netip.Addr) (bool, error) {
+	list, err := r.List()
+	return slices.Contains(list, a), err
+}
+
 func (r *fakeRoutes) Watch(ctx context.Context, changed func()) error {
 	changed()
 	<-ctx.Done()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -67,6 +68,25 @@ func (l *Locals) List() (out []netip.Addr, err error) {
 		}
 	}
 	return out, nil
+}
+
+// Has tells whether an address is local by a route of ours. It asks for that one alone.
+func (l *Locals) Has(a netip.Addr) (bool, error) {
+	list, err := netlink.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up the local route %s: %w", a, err)
+	}
+	return slices.ContainsFunc(list, func(r netlink.Route) bool {
+		if r.Dst == nil || r.Type != unix.RTN_LOCAL || r.Protocol != localProtocol {
+			return false
+		}
+		to, _ := netip.AddrFromSlice(r.Dst.IP) // else it is no address of ours
+		ones, bits := r.Dst.Mask.Size()
+		return ones == bits && to.Unmap() == a
+	}), nil
 }
 
 // Watch calls changed when it has begun, and then after each of our routes that goes, no
