@@ -3,10 +3,12 @@
 // kernel cheaply whether anybody wrote since (Stamp). It knows tables, chains and
 // lines of text, and nothing of Services.
 //
-// The programs are the interface: the rules' binary form is private to each
-// extension of iptables. What the programs need of the host is found by Detect.
+// Rules are written by the programs: their binary form is private to each
+// extension of iptables. They are read by the programs, or from the kernel itself
+// (Read) where the forms are known. What the programs need of the host is found by
+// Detect.
 //
-// A Conn belongs to the namespace in which it was opened. Save may run beside
-// everything else, Watch runs in its own goroutine, the other methods belong to
+// A Conn belongs to the namespace in which it was opened. Save and Read may run
+// beside everything else, Watch runs in its own goroutine, the other methods belong to
 // one goroutine, the engine's.
 package iptables
