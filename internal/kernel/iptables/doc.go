@@ -8,7 +8,7 @@
 // (Read) where the forms are known. What the programs need of the host is found by
 // Detect.
 //
-// A Conn belongs to the namespace in which it was opened. Save and Read may run
+// A Conn belongs to the namespace in which it was opened. Save, SaveAll and Read may run
 // beside everything else, Watch runs in its own goroutine, the other methods belong to
 // one goroutine, the engine's.
 package iptables

@@ -20,12 +20,8 @@ import (
 
 // read implements tableReader.
 func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) error {
-	from := x.of(r.Family, r.Table)
-	if from.socket < 0 {
-		return ErrUnreadable
-	}
 	x.yield()
-	head, rules, release, err := from.rules()
+	head, rules, release, err := x.of(r.Family, r.Table).rules()
 	switch {
 	case err == nil:
 		defer release()

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // table puts a table together as the kernel gives it.
@@ -134,6 +137,59 @@ func TestOddTables(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// replaced is a kernel whose table is another one at each look, up to the last.
+type replaced struct {
+	heads []tableHead
+	looks int
+}
+
+func (r *replaced) ask(option uintptr, buf []byte) error {
+	now := &r.heads[min(r.looks, len(r.heads)-1)]
+	if option == getInfo {
+		r.looks++
+		copy(buf, unsafe.Slice((*byte)(unsafe.Pointer(now)), unsafe.Sizeof(*now)))
+		return nil
+	}
+	if u32(buf[32:]) != now.size {
+		return unix.EAGAIN
+	}
+	buf[entriesHead] = byte(now.entries)
+	return nil
+}
+
+// TestReplacedTables: rules and head are of one table, of whatever sizes those are that
+// come and go; one that never stands still is given up.
+func TestReplacedTables(t *testing.T) {
+	table := func(entries, size, begin uint32) tableHead {
+		return tableHead{hooks: 1, entries: entries, size: size, begins: [5]uint32{begin}}
+	}
+	for name, heads := range map[string][]tableHead{
+		"at rest":               {table(1, 8, 0)},
+		"another size":          {table(1, 8, 0), table(2, 16, 0)},
+		"another place":         {table(1, 8, 0), table(2, 8, 8)},
+		"one after the other":   {table(1, 8, 0), table(2, 16, 0), table(3, 16, 8), table(4, 24, 0), table(5, 8, 0)},
+		"and back to the first": {table(1, 8, 0), table(2, 16, 0), table(1, 8, 0)},
+	} {
+		k := &replaced{heads: heads}
+		head, rules, release, err := xtable{"nat", k.ask}.rules()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if last := heads[len(heads)-1]; head != last || len(rules) != int(last.size) || rules[0] != byte(last.entries) {
+			t.Errorf("%s: %d rules of the table, a head of %d entries, want %d", name, rules[0], head.entries, last.entries)
+		}
+		release()
+	}
+	never := &replaced{}
+	for i := range uint32(40) {
+		never.heads = append(never.heads, table(i, 8+i%2*8, 0))
+	}
+	if _, _, _, err := (xtable{"nat", never.ask}).rules(); !errors.Is(err, errReplaced) {
+		t.Errorf("a table that is always replaced: %v", err)
 	}
 }
 

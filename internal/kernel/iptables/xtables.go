@@ -43,18 +43,30 @@ func (x *xtables) Close() error {
 }
 
 func (x *xtables) of(f Family, table string) xtable {
+	socket, level := x.v4, unix.SOL_IP
 	if f == IPv6 {
-		return xtable{x.v6, unix.SOL_IPV6, table}
+		socket, level = x.v6, unix.SOL_IPV6
 	}
-	return xtable{x.v4, unix.SOL_IP, table}
+	return xtable{table, func(option uintptr, buf []byte) error { return getOption(socket, level, option, buf) }}
+}
+
+// getOption has the kernel write into buf, which also holds the question.
+func getOption(socket, level int, option uintptr, buf []byte) error {
+	if socket < 0 {
+		return unix.ENOPROTOOPT // this kernel has no such family
+	}
+	length := uint32(len(buf))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(socket), uintptr(level), option,
+		uintptr(unsafe.Pointer(&buf[0])), uintptr(unsafe.Pointer(&length)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func (x *xtables) stamp() (Stamp, error) {
 	var out Stamp
 	for i, t := range [...]xtable{x.of(IPv4, "nat"), x.of(IPv4, "filter"), x.of(IPv4, "mangle"), x.of(IPv6, "nat"), x.of(IPv6, "filter")} {
-		if t.socket < 0 {
-			continue
-		}
 		head, err := t.head()
 		switch {
 		case err == nil:
@@ -77,8 +89,8 @@ func absent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(er
 
 // xtable is one table, and where it is asked for.
 type xtable struct {
-	socket, level int
-	name          string
+	name string
+	ask  func(option uintptr, buf []byte) error
 }
 
 // tableHead is struct ipt_getinfo: of each hook in the mask, where its chain begins, and
@@ -113,17 +125,6 @@ func (t xtable) head() (tableHead, error) {
 	copy(h.name[:], t.name)
 	err := t.ask(getInfo, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)))
 	return h, err
-}
-
-// ask has the kernel write into buf, which also holds the question.
-func (t xtable) ask(option uintptr, buf []byte) error {
-	length := uint32(len(buf))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(t.socket), uintptr(t.level), option,
-		uintptr(unsafe.Pointer(&buf[0])), uintptr(unsafe.Pointer(&length)), 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }
 
 // readTries bounds how often a table is read that is replaced while we read.
