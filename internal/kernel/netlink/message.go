@@ -13,7 +13,6 @@ const HeaderLen = unix.SizeofNlMsghdr
 // Message is one received message. Body begins after the header and is valid until the next one is read.
 type Message struct {
 	Type, Flags uint16
-	First       bool // of its datagram
 	Seq         uint32
 	Port        uint32 // of the socket that asked
 	Body        []byte
@@ -29,7 +28,7 @@ func (m *Message) Errno() unix.Errno {
 
 // Each hands the messages of a datagram to f. What comes after a malformed one cannot be found: that is an error.
 func Each(b []byte, f func(Message)) error {
-	for first := true; len(b) > 0; first = false {
+	for len(b) > 0 {
 		n := HeaderLen + 1
 		if len(b) >= HeaderLen {
 			n = int(binary.NativeEndian.Uint32(b))
@@ -38,7 +37,7 @@ func Each(b []byte, f func(Message)) error {
 			return fmt.Errorf("a netlink message says that it has %d bytes, and %d are there", n, len(b))
 		}
 		f(Message{
-			Type: binary.NativeEndian.Uint16(b[4:]), Flags: binary.NativeEndian.Uint16(b[6:]), First: first,
+			Type: binary.NativeEndian.Uint16(b[4:]), Flags: binary.NativeEndian.Uint16(b[6:]),
 			Seq: binary.NativeEndian.Uint32(b[8:]), Port: binary.NativeEndian.Uint32(b[12:]), Body: b[HeaderLen:n],
 		})
 		b = b[min((n+3)&^3, len(b)):]

@@ -36,14 +36,11 @@ func (r *Reader) chains(ctx context.Context, f xt.Family) (map[string][]chain, e
 			return known.tables, nil
 		}
 		now := listing{d.settled, map[string][]chain{}}
-		_, err := d.dump(ctx, question{kind: unix.NFT_MSG_GETCHAIN, flags: unix.NLM_F_DUMP, family: f}, func(attributes []byte) {
+		err := d.dump(ctx, question{kind: unix.NFT_MSG_GETCHAIN, flags: unix.NLM_F_DUMP, family: f}, func(attributes []byte) {
 			if table, c, ok := oneChain(attributes); ok {
 				now.tables[table] = append(now.tables[table], c)
 			}
 		})
-		if err == nil {
-			err = d.stillSettled(ctx)
-		}
 		if err == nil {
 			r.listed[f] = now
 			return now.tables, nil

@@ -69,15 +69,15 @@ func protocolFamily(f xt.Family) byte {
 	return unix.NFPROTO_UNSPEC
 }
 
-// dump hands the attributes of each object that is listed to row, and tells in how many
-// datagrams they came. It reads on to the end whatever they are, because the socket would
-// refuse another dump. All of one list is of one generation, of which nfgenmsg carries the
-// low 16 bits, or else it was interrupted.
-func (d *dumper) dump(ctx context.Context, q question, row func(attributes []byte)) (datagrams int, err error) {
+// dump hands the attributes of each object that is listed to row. It reads on to the end
+// whatever they are, because the socket would refuse another dump. All of one list is of
+// the generation that is settled, of which nfgenmsg carries the low 16 bits, or else it was
+// interrupted.
+func (d *dumper) dump(ctx context.Context, q question, row func(attributes []byte)) error {
 	var failed error
 	var generation uint16
 	rows, interrupted := 0, false
-	err = d.ask(ctx, q, func(m netlink.Message) bool {
+	err := d.ask(ctx, q, func(m netlink.Message) bool {
 		interrupted = interrupted || m.Flags&unix.NLM_F_DUMP_INTR != 0
 		switch {
 		case m.Type == unix.NLMSG_DONE || m.Type == unix.NLMSG_ERROR:
@@ -90,20 +90,22 @@ func (d *dumper) dump(ctx context.Context, q question, row func(attributes []byt
 			interrupted = interrupted || rows > 0 && its != generation
 			generation = its
 			rows++
-			if m.First || datagrams == 0 {
-				datagrams++
-			}
 			row(body(m))
 		}
 		return false
 	})
 	switch {
 	case err != nil:
-		return datagrams, err
+		return err
+	case rows > 0 && generation != uint16(d.settled):
+		if err := d.settle(ctx); err != nil {
+			return err
+		}
+		return errInterrupted
 	case interrupted:
-		return datagrams, errInterrupted
+		return errInterrupted
 	}
-	return datagrams, failed
+	return failed
 }
 
 // chain appends the lines of a chain. One that is gone has none.
@@ -115,14 +117,11 @@ func (d *dumper) chain(ctx context.Context, q *Request, c *chain, dst []byte) ([
 			dst = append(append(append(dst, ':'), c.name...), " - [0:0]\n"...)
 		}
 		known := true
-		datagrams, err := d.dump(ctx, question{unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, q.Family, q.Table, c.name}, func(attributes []byte) {
+		err := d.dump(ctx, question{unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, q.Family, q.Table, c.name}, func(attributes []byte) {
 			var ok bool
 			dst, ok = d.line(q, c, attributes, dst)
 			known = known && ok
 		})
-		if err == nil && datagrams > 1 {
-			err = d.stillSettled(ctx)
-		}
 		switch {
 		case errors.Is(err, errInterrupted):
 		case errors.Is(err, unix.ENOENT):

@@ -22,7 +22,11 @@ func dumped(t *testing.T, f xt.Family) (list [][]byte) {
 	}
 	h.restore(f, "nat", lines...)
 	q := question{unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, f, "nat", "ALL"}
-	if _, err := h.dumpers[0].dump(context.Background(), q, func(a []byte) { list = append(list, bytes.Clone(a)) }); err != nil || len(list) != len(readable) {
+	err := h.dumpers[0].settle(context.Background())
+	if err == nil {
+		err = h.dumpers[0].dump(context.Background(), q, func(a []byte) { list = append(list, bytes.Clone(a)) })
+	}
+	if err != nil || len(list) != len(readable) {
 		t.Fatalf("%d rules, %v", len(list), err)
 	}
 	return list
