@@ -126,6 +126,22 @@ func TestLeavesToTheProgramWhatIsStrange(t *testing.T) {
 	}
 }
 
+// TestLeavesToTheProgramWhatNFTWrote: rules that no iptables writes, though each of their parts is known.
+func TestLeavesToTheProgramWhatNFTWrote(t *testing.T) {
+	h := newHost(t, Config{})
+	for _, f := range families {
+		for _, rule := range []string{`counter jump TO comment "of nft"`, "meta l4proto & 0x0f == 6 counter jump TO"} {
+			h.restore(f, "filter", ":TO - [0:0]", ":IT - [0:0]", "-A IT -j TO")
+			h.same(f, "filter")
+			args := append([]string{"add", "rule", map[xt.Family]string{xt.IPv4: "ip", xt.IPv6: "ip6"}[f], "filter", "IT"}, strings.Fields(rule)...)
+			if out, err := h.run("", "nft", args...); err != nil {
+				t.Fatalf("%s: %v: %s", rule, err, out)
+			}
+			h.unknown(f, "filter", anyChain)
+		}
+	}
+}
+
 // TestBuiltInChains: of strangers' rules there only those count that lead to a chain of ours.
 func TestBuiltInChains(t *testing.T) {
 	ours := func(chain string) bool { return strings.HasPrefix(chain, "KUBE-") }
