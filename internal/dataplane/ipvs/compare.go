@@ -23,7 +23,7 @@ type Look struct {
 }
 
 // Compare implements dataplane.Driver. IPVS has no question for one real server: those of
-// one virtual server are listed. Nor has the device one for an address.
+// one virtual server are listed.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	if d.p.Look == (Look{}) {
 		return fmt.Errorf("compare: %w: no socket to look with", dataplane.ErrUnsupported)
@@ -46,10 +46,8 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 // look remembers what one Compare has listed.
 type look struct {
 	Look
-	ctx    context.Context
-	reals  map[ipvs.VirtualKey][]ipvs.Real
-	addrs  []netip.Addr
-	listed bool
+	ctx   context.Context
+	reals map[ipvs.VirtualKey][]ipvs.Real
 }
 
 // at gives an object's value as the kernel has it; "" is absent.
@@ -146,15 +144,10 @@ func (l *look) element(k dataplane.Key) (string, error) {
 	return present, nil
 }
 
-func (l *look) address(k dataplane.Key) (_ string, err error) {
-	if !l.listed {
-		if l.addrs, err = l.Addresses.List(l.ctx); err != nil {
-			return "", err
-		}
-		l.listed = true
-	}
+func (l *look) address(k dataplane.Key) (string, error) {
 	a, _ := netip.AddrFromSlice([]byte(k.ID)) // we made it of an address
-	return presentIf(slices.Contains(l.addrs, a)), nil
+	has, err := l.Addresses.Has(l.ctx, a)
+	return presentIf(has), err
 }
 
 func (l *look) real(k dataplane.Key) (_ string, err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -19,6 +20,8 @@ type Addresses interface {
 	// RemoveDevice takes all its addresses away; that it is not there is no error.
 	RemoveDevice(ctx context.Context) error
 	List(ctx context.Context) ([]netip.Addr, error)
+	// Has tells whether it has an address, without listing those that it has.
+	Has(ctx context.Context, a netip.Addr) (bool, error)
 	// Add and Remove have no effect where they would change nothing. Add without a device is ENODEV.
 	Add(ctx context.Context, a netip.Addr) error
 	Remove(ctx context.Context, a netip.Addr) error
@@ -97,6 +100,23 @@ func (l *Link) List(context.Context) ([]netip.Addr, error) {
 		}
 	}
 	return out, nil
+}
+
+// Has implements Addresses. The kernel has no question for one address of a device, but one for the route that leads to it.
+// Where that leads by another device, which may have the address too, all are listed.
+func (l *Link) Has(ctx context.Context, a netip.Addr) (bool, error) {
+	dev, err := l.find()
+	if dev == nil || err != nil {
+		return false, err
+	}
+	routes, err := l.h.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+	if err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool {
+		return r.Type == unix.RTN_LOCAL && r.LinkIndex == dev.Attrs().Index && r.Dst != nil && r.Dst.IP.Equal(a.AsSlice())
+	}) {
+		return true, nil
+	}
+	list, err := l.List(ctx)
+	return slices.Contains(list, a), err
 }
 
 func host(a netip.Addr) *netlink.Addr {

@@ -199,6 +199,13 @@ func (f *Fake) List(ctx context.Context) ([]netip.Addr, error) {
 	return slices.SortedFunc(maps.Keys(f.addrs), netip.Addr.Compare), ctx.Err()
 }
 
+// Has implements Addresses.
+func (f *Fake) Has(ctx context.Context, a netip.Addr) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.addrs[a], ctx.Err()
+}
+
 // Add implements Addresses.
 func (f *Fake) Add(ctx context.Context, a netip.Addr) error {
 	f.mu.Lock()

@@ -1,0 +1,77 @@
+package ipvs
+
+import (
+	"net/netip"
+	"os/exec"
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
+)
+
+// TestHas: an address of the device is known as such while it has it, also where another device has it too.
+func TestHas(t *testing.T) {
+	t.Run("model", func(t *testing.T) { has(t, NewFake(), func(...string) {}) })
+	t.Run("kernel", func(t *testing.T) {
+		ns := netnstest.Enter(t)
+		ip := func(args ...string) {
+			t.Helper()
+			if err := ns.Do(func() error { return exec.Command("ip", args...).Run() }); err != nil {
+				t.Fatalf("ip %v: %v", args, err)
+			}
+		}
+		if ns.Do(func() error { return exec.Command("ip", "link", "add", "other", "type", "dummy").Run() }) != nil {
+			t.Skip("needs a kernel with dummy links: test/vm runs this test under two") // test/vm/tests.txt has it run there
+		}
+		links, err := OpenLink()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer links.Close()
+		ip("link", "set", "lo", "up")
+		ip("link", "set", "other", "up")
+		has(t, links, ip)
+	})
+}
+
+func has(t *testing.T, at Addresses, ip func(...string)) {
+	for _, vip := range []netip.Addr{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00:10:96::1")} {
+		check := func(when string, want bool) {
+			t.Helper()
+			if got, err := at.Has(t.Context(), vip); got != want || err != nil {
+				t.Errorf("%s, %s: %t, %v", vip, when, got, err)
+			}
+		}
+		check("without the device", false)
+		if err := at.MakeDevice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		check("before it is added", false)
+		if err := at.Add(t.Context(), vip); err != nil {
+			t.Fatal(err)
+		}
+		check("when it is added", true)
+		prefix := netip.PrefixFrom(vip, vip.BitLen()).String()
+		ip("addr", "add", prefix, "dev", "other")
+		check("beside another device that has it", true)
+		if err := at.Remove(t.Context(), vip); err != nil {
+			t.Fatal(err)
+		}
+		check("when only another device has it", false)
+		if err := at.RemoveDevice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		check("when the device is gone", false)
+	}
+	// other first, then ours: the route to the address is the other's
+	ip("addr", "add", "10.96.0.2/32", "dev", "other")
+	vip := netip.MustParseAddr("10.96.0.2")
+	if err := at.MakeDevice(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := at.Add(t.Context(), vip); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := at.Has(t.Context(), vip); !got || err != nil {
+		t.Errorf("an address that another device had before: %t, %v", got, err)
+	}
+}
