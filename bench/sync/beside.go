@@ -23,7 +23,7 @@ type audit struct {
 func bothAudits() []*audit { return []*audit{{path: "/audit?repair=false"}, {path: "/audit"}} }
 
 // wait waits until the next may come.
-func (a *audit) wait() { time.Sleep(time.Until(a.next)) }
+func (a *audit) wait() { time.Sleep(time.Until(a.next)) } // the agent named the time
 
 // do asks for one, which must find all as it should be. The pairs' changes go in meanwhile.
 func (a *audit) do(ctx context.Context) error {
@@ -78,7 +78,7 @@ func (c *commands) beside(ctx context.Context, pairs int, out io.Writer) error {
 func (c *commands) changeBeside(ctx context.Context, a *audit, delay time.Duration) (took time.Duration, err error) {
 	done := make(chan error, 1) // size 1: its only message
 	go func() { done <- a.do(ctx) }()
-	time.Sleep(delay)
+	time.Sleep(delay) // so long after the audit began the change is to come
 	took, err = c.change(ctx)
 	return took, errors.Join(err, <-done)
 }

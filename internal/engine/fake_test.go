@@ -127,12 +127,12 @@ func (d *memDriver) Survey(ctx context.Context, emit func(dataplane.Key, string)
 	d.surveys++
 	takes := d.loadTakes
 	d.mu.Unlock()
-	time.Sleep(takes / 2) // virtual time (synctest)
+	time.Sleep(takes / 2) // synctest's clock, no real time: a Survey takes time before it sees a key
 	seen := d.snapshot()
 	if d.during != nil {
 		d.during(seen)
 	}
-	time.Sleep(takes / 2) // virtual time (synctest)
+	time.Sleep(takes / 2) // synctest's clock, no real time: and after it
 	if err := d.loadFails(); err != nil {
 		return err
 	}

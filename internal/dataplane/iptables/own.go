@@ -108,9 +108,9 @@ func (d *Driver) tryOwn(ctx context.Context, f model.Family, wrote map[table][]s
 	}
 }
 
-// unreadNote is "" for a kernel that has no Read at all.
+// unreadNote is "" for a Kernel that has no Read at all: it gives the bare error, and to one with a reason that is wrapped.
 func unreadNote(err error) string {
-	if err == iptables.ErrUnreadable { //nolint:errorlint // without a reason it is no news
+	if err == iptables.ErrUnreadable {
 		return ""
 	}
 	return err.Error()

@@ -18,10 +18,10 @@ import (
 // nobody. FAIRLEAD_BENCH_SERVICES sets the size.
 func BenchmarkSurvey(b *testing.B) { eachBackendAtSize(b, benchSurvey) }
 
-func benchSurvey(b *testing.B, backend iptables.Backend, size int) {
-	const endpoints = 10
-	n := ownNetns(b, backend)
-	driver := New(Params{Kernel: n, Families: []model.Family{model.IPv4, model.IPv6}})
+// benchBuilt has so many Services in the kernel, and reads it without the programs.
+func benchBuilt(b *testing.B, p Params, size, endpoints int) (*Driver, *dataplanetest.Bed) {
+	b.Helper()
+	driver := New(p)
 	if caps, err := driver.Probe(b.Context()); err != nil || len(caps.Notes) > 0 {
 		b.Fatalf("probe: %q, %v", caps.Notes, err)
 	}
@@ -32,6 +32,13 @@ func benchSurvey(b *testing.B, backend iptables.Backend, size int) {
 		bed.Want(dataplanetest.Service(i), benchFrontend(i, endpoints, 0))
 	}
 	bed.Sync(b)
+	return driver, bed
+}
+
+func benchSurvey(b *testing.B, backend iptables.Backend, size int) {
+	const endpoints = 10
+	n := ownNetns(b, backend)
+	driver, _ := benchBuilt(b, Params{Kernel: n, Families: []model.Family{model.IPv4, model.IPv6}}, size, endpoints)
 	b.ResetTimer()
 	for range b.N {
 		measure := func(what string, do func()) {
@@ -65,17 +72,7 @@ func benchBeside(b *testing.B, backend iptables.Backend, size int) {
 	const endpoints, pairs = 10, 24
 	const under = 5000 // rules read: then a Survey is well under way
 	lines := make(chan struct{}, 1)
-	driver := New(Params{Kernel: counted{ownNetns(b, backend), under, lines}, Families: []model.Family{model.IPv4}})
-	if caps, err := driver.Probe(b.Context()); err != nil || len(caps.Notes) > 0 {
-		b.Fatalf("probe: %q, %v", caps.Notes, err)
-	}
-	bed := dataplanetest.NewBed(driver, dataplanetest.View())
-	bed.Load(b)
-	bed.Base()
-	for i := range size {
-		bed.Want(dataplanetest.Service(i), benchFrontend(i, endpoints, 0))
-	}
-	bed.Sync(b)
+	driver, bed := benchBuilt(b, Params{Kernel: counted{ownNetns(b, backend), under, lines}, Families: []model.Family{model.IPv4}}, size, endpoints)
 	took := map[string][]time.Duration{}
 	change := func(what string, n int) {
 		bed.Want(dataplanetest.Service(size/2), benchFrontend(size/2, endpoints, n))
@@ -89,7 +86,11 @@ func benchBeside(b *testing.B, backend iptables.Backend, size int) {
 		over := make(chan error, 1)
 		driver.memory = memory{}
 		go func() { over <- driver.Survey(context.Background(), func(dataplane.Key, string) {}) }()
-		<-lines
+		select {
+		case <-lines:
+		case err := <-over:
+			b.Fatalf("a Survey of %d Services ended before %d rules were read (%v): there are too few (FAIRLEAD_BENCH_SERVICES)", size, under, err)
+		}
 		change("beside", 2*i+2)
 		if err := <-over; err != nil {
 			b.Fatal(err)

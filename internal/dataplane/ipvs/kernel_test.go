@@ -31,7 +31,7 @@ func kernelBed(t *testing.T) bed {
 	serve := func() (ipvs.Kernel, ipvs.Addresses) {
 		servers, err := ipvs.Open(ipvs.Config{NetNS: ns.FD()})
 		if errors.Is(err, ipvs.ErrNoIPVS) {
-			t.Skip("needs a kernel with IPVS: test/vm runs this test under two") // test/vm/tests.txt has it run under kernels that do
+			t.Skip("needs a kernel with IPVS: test/vm runs this test under two") // no IPVS in this kernel; TestSuiteOnKernel stands in test/vm/tests.txt, and make test fails if it skips there
 		}
 		if err != nil {
 			t.Fatal(err)

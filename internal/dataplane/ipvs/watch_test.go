@@ -91,7 +91,7 @@ func meddle(t *testing.T, w *world) {
 func TestWatchReadsBeside(t *testing.T) {
 	watched(t, func(t *testing.T, w *world, _ *reading, rung func() int) {
 		before, _ := w.count.Counts()
-		time.Sleep(5*clock + time.Second) // virtual time (synctest)
+		time.Sleep(5*clock + time.Second) // synctest's clock, no real time: five comparisons come due
 		if n := rung(); n != 0 {
 			t.Errorf("rung %d times while nothing happens", n)
 		}
@@ -99,7 +99,7 @@ func TestWatchReadsBeside(t *testing.T) {
 			t.Errorf("IPVS is read %d times by the engine's socket", after-before)
 		}
 		meddle(t, w)
-		time.Sleep(clock) // virtual time (synctest)
+		time.Sleep(clock) // synctest's clock, no real time: the next comparison comes due
 		if n := rung(); n != 1 {
 			t.Errorf("rung %d times when somebody has meddled, want once", n)
 		}
@@ -120,16 +120,16 @@ func TestWatchBesideWrites(t *testing.T) {
 			w.Sync(t)
 		}
 		beside.set(1, nil)
-		time.Sleep(clock + straying*strayPause) // virtual time (synctest)
+		time.Sleep(clock + straying*strayPause) // synctest's clock, no real time: a comparison and all its repetitions come due
 		if n, left := rung(), beside.set(1000, nil); n != 0 || left > 0 {
 			t.Errorf("rung %d times for a write of ours; %d readings are still to be spoilt", n, left)
 		}
-		time.Sleep(clock) // virtual time (synctest)
+		time.Sleep(clock) // synctest's clock, no real time: the next comparison comes due
 		if n := rung(); n != 1 {
 			t.Errorf("rung %d times where writes never end, want once", n)
 		}
 		beside.set(0, errors.New("no memory, says the test"))
-		time.Sleep(clock) // virtual time (synctest)
+		time.Sleep(clock) // synctest's clock, no real time: the next comparison comes due
 		if n := rung(); n != 1 {
 			t.Errorf("rung %d times where IPVS cannot be read, want once", n)
 		}

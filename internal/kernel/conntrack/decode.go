@@ -4,20 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
-
-// eachAttr walks attributes without allocating: a dump has a dozen a flow.
-func eachAttr(b []byte, f func(typ uint16, data []byte)) {
-	for len(b) >= 4 {
-		n := int(binary.NativeEndian.Uint16(b))
-		if n < 4 || n > len(b) {
-			return
-		}
-		f(binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), b[4:n])
-		b = b[min((n+3)&^3, len(b)):]
-	}
-}
 
 // flow decodes the body of one message of a dump.
 func decodeFlow(body []byte) (x Flow, ok bool) {
@@ -25,7 +13,7 @@ func decodeFlow(body []byte) (x Flow, ok bool) {
 		return x, false
 	}
 	x.Family = Family(body[0])
-	eachAttr(body[nfgenLen:], func(typ uint16, d []byte) {
+	netlink.EachAttr(body[nfgenLen:], func(typ uint16, d []byte) {
 		switch typ {
 		case ctaTupleOrig:
 			x.Orig = x.decodeTuple(d, true)
@@ -53,7 +41,7 @@ func decodeFlow(body []byte) (x Flow, ok bool) {
 
 // count adds the counters of one direction.
 func (x *Flow) count(counters []byte) {
-	eachAttr(counters, func(typ uint16, d []byte) {
+	netlink.EachAttr(counters, func(typ uint16, d []byte) {
 		switch {
 		case len(d) < 8:
 		case typ == ctaCountPackets:
@@ -66,11 +54,11 @@ func (x *Flow) count(counters []byte) {
 
 // tcpIsOpen reads the state of a TCP connection.
 func tcpIsOpen(protoInfo []byte) (open bool) {
-	eachAttr(protoInfo, func(typ uint16, d []byte) {
+	netlink.EachAttr(protoInfo, func(typ uint16, d []byte) {
 		if typ != ctaProtoInfoTCP {
 			return
 		}
-		eachAttr(d, func(typ uint16, d []byte) {
+		netlink.EachAttr(d, func(typ uint16, d []byte) {
 			if typ == ctaProtoInfoTCPState && len(d) > 0 {
 				open = d[0] != tcpSynSent && d[0] != tcpClose
 			}
@@ -82,10 +70,10 @@ func tcpIsOpen(protoInfo []byte) (open bool) {
 func (x *Flow) decodeTuple(b []byte, orig bool) Tuple {
 	var src, dst netip.Addr
 	var sport, dport uint16
-	eachAttr(b, func(typ uint16, d []byte) {
+	netlink.EachAttr(b, func(typ uint16, d []byte) {
 		switch typ {
 		case ctaTupleIP:
-			eachAttr(d, func(typ uint16, d []byte) {
+			netlink.EachAttr(d, func(typ uint16, d []byte) {
 				a, ok := netip.AddrFromSlice(d)
 				switch {
 				case !ok:
@@ -96,7 +84,7 @@ func (x *Flow) decodeTuple(b []byte, orig bool) Tuple {
 				}
 			})
 		case ctaTupleProto:
-			eachAttr(d, func(typ uint16, d []byte) {
+			netlink.EachAttr(d, func(typ uint16, d []byte) {
 				switch {
 				case typ == ctaProtoNum && len(d) > 0:
 					x.Protocol = d[0]

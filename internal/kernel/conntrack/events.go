@@ -126,7 +126,7 @@ func decodeEvent(m netlink.Message) (e Event, ok bool) {
 	if e.Flow, ok = decodeFlow(m.Body); !ok || !e.Ended {
 		return e, ok
 	}
-	eachAttr(m.Body[nfgenLen:], func(typ uint16, d []byte) {
+	netlink.EachAttr(m.Body[nfgenLen:], func(typ uint16, d []byte) {
 		switch typ {
 		case ctaCountOrig:
 			e.Sent = countedBytes(d)
@@ -138,7 +138,7 @@ func decodeEvent(m netlink.Message) (e Event, ok bool) {
 }
 
 func countedBytes(counters []byte) (n uint64) {
-	eachAttr(counters, func(typ uint16, d []byte) {
+	netlink.EachAttr(counters, func(typ uint16, d []byte) {
 		if typ == ctaCountBytes && len(d) >= 8 {
 			n = binary.BigEndian.Uint64(d)
 		}

@@ -134,7 +134,7 @@ func (e *entries) appendMatches(text []byte, n *entry) ([]byte, bool) {
 		if size < extensionHead || size > len(list) {
 			return text, false
 		}
-		x := xt.Extension{Family: e.layout.family, Name: string(field(list[extensionName:extensionRevision])), Revision: list[extensionRevision], Info: list[extensionHead:size]}
+		x := xt.Extension{Family: e.layout.family, Name: xt.Name(field(list[extensionName:extensionRevision])), Revision: list[extensionRevision], Info: list[extensionHead:size]}
 		var ok bool
 		if text, ok = xt.AppendMatch(text, &x); !ok {
 			return text, false
@@ -152,7 +152,7 @@ func (e *entries) appendTarget(text []byte, n *entry, next uint32) ([]byte, bool
 		return text, false
 	case !standard:
 		b := n.bytes[n.target:]
-		x := xt.Extension{Family: e.layout.family, Name: string(n.targetName()), Revision: b[extensionRevision], Info: b[extensionHead:]}
+		x := xt.Extension{Family: e.layout.family, Name: xt.Name(n.targetName()), Revision: b[extensionRevision], Info: b[extensionHead:]}
 		return xt.AppendTarget(text, &x)
 	case verdict < 0 && goTo:
 		return text, false

@@ -12,7 +12,7 @@ type endless struct{ takes time.Duration }
 func (endless) Send([][]byte) error { return nil }
 
 func (e endless) Receive(b []byte, _ bool) (int, error) {
-	time.Sleep(e.takes) // virtual time (synctest)
+	time.Sleep(e.takes) // synctest's clock, no real time: the kernel takes so long for a datagram
 	return len(b), nil
 }
 

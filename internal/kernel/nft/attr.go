@@ -59,19 +59,6 @@ func closeNest(b []byte, off int) {
 	binary.NativeEndian.PutUint16(b[off:], uint16(len(b)-off))
 }
 
-// eachAttr walks attributes; it stops at the first malformed one and reports whether it met none. data has no padding.
-func eachAttr(b []byte, f func(typ uint16, data []byte)) bool {
-	for len(b) >= attrHdrLen {
-		n := int(binary.NativeEndian.Uint16(b))
-		if n < attrHdrLen || n > len(b) {
-			return false
-		}
-		f(binary.NativeEndian.Uint16(b[2:])&attrTypeMax, b[attrHdrLen:n])
-		b = b[min(align4(n), len(b)):]
-	}
-	return len(b) == 0
-}
-
 func be32(d []byte) uint32 {
 	if len(d) < 4 {
 		return 0

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // HookNum is NF_INET_*.
@@ -113,7 +115,7 @@ func NormalizeExprs(raw []byte) []byte {
 		if name != "counter" {
 			return
 		}
-		eachAttr(data, func(_ uint16, d []byte) {
+		netlink.EachAttr(data, func(_ uint16, d []byte) {
 			if len(d) == 8 {
 				binary.BigEndian.PutUint64(d, 0)
 			}
@@ -125,7 +127,7 @@ func NormalizeExprs(raw []byte) []byte {
 // Counted is what the counters of a dumped rule say, all together.
 func (r *Rule) Counted() (packets uint64) {
 	eachExpr(r.Exprs, func(name string, data []byte) {
-		eachAttr(data, func(typ uint16, d []byte) {
+		netlink.EachAttr(data, func(typ uint16, d []byte) {
 			if name == "counter" && typ == unix.NFTA_COUNTER_PACKETS {
 				packets += be64(d)
 			}

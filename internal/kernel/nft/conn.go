@@ -101,7 +101,7 @@ func (c *Conn) Generation(ctx context.Context) (Generation, error) {
 
 func genOf(m nlmsg) Generation {
 	var g Generation
-	eachAttr(m.attrs(), func(typ uint16, d []byte) {
+	netlink.EachAttr(m.attrs(), func(typ uint16, d []byte) {
 		if typ == unix.NFTA_GEN_ID {
 			g = Generation(be32(d))
 		}

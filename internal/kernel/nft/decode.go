@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // The decoders read the kernel's dumps and, because the formats are one, the messages of a Batch (for the Fake).
 
 func decodeTable(f Family, attrs []byte) Table {
 	t := Table{Ref: TableRef{Family: f}}
-	eachAttr(attrs, func(typ uint16, d []byte) {
+	netlink.EachAttr(attrs, func(typ uint16, d []byte) {
 		switch typ {
 		case unix.NFTA_TABLE_NAME:
 			t.Ref.Name = string(cstr(d))
@@ -32,7 +34,7 @@ func decodeTable(f Family, attrs []byte) Table {
 
 func decodeSet(f Family, attrs []byte) Set {
 	s := Set{Ref: SetRef{Table: TableRef{Family: f}}}
-	eachAttr(attrs, func(typ uint16, d []byte) {
+	netlink.EachAttr(attrs, func(typ uint16, d []byte) {
 		switch typ {
 		case unix.NFTA_SET_TABLE:
 			s.Ref.Table.Name = string(cstr(d))
@@ -64,13 +66,13 @@ func decodeSet(f Family, attrs []byte) Set {
 }
 
 func decodeSetDesc(d []byte) (size uint32, fields []uint8) {
-	eachAttr(d, func(typ uint16, d []byte) {
+	netlink.EachAttr(d, func(typ uint16, d []byte) {
 		switch typ {
 		case unix.NFTA_SET_DESC_SIZE:
 			size = be32(d)
 		case nftaSetDescConcat:
-			eachAttr(d, func(_ uint16, d []byte) {
-				eachAttr(d, func(typ uint16, d []byte) {
+			netlink.EachAttr(d, func(_ uint16, d []byte) {
+				netlink.EachAttr(d, func(typ uint16, d []byte) {
 					if typ == nftaSetFieldLen {
 						fields = append(fields, uint8(be32(d)))
 					}
@@ -84,7 +86,7 @@ func decodeSetDesc(d []byte) (size uint32, fields []uint8) {
 func decodeChain(f Family, attrs []byte) Chain {
 	c := Chain{Ref: ChainRef{Table: TableRef{Family: f}}}
 	var h Hook
-	eachAttr(attrs, func(typ uint16, d []byte) {
+	netlink.EachAttr(attrs, func(typ uint16, d []byte) {
 		switch typ {
 		case unix.NFTA_CHAIN_TABLE:
 			c.Ref.Table.Name = string(cstr(d))
@@ -111,7 +113,7 @@ func decodeChain(f Family, attrs []byte) Chain {
 }
 
 func decodeHook(d []byte, h *Hook) {
-	eachAttr(d, func(typ uint16, d []byte) {
+	netlink.EachAttr(d, func(typ uint16, d []byte) {
 		switch typ {
 		case unix.NFTA_HOOK_HOOKNUM:
 			h.Num = HookNum(be32(d))
@@ -125,7 +127,7 @@ func decodeHook(d []byte, h *Hook) {
 
 func decodeRule(f Family, attrs []byte) Rule {
 	r := Rule{Chain: ChainRef{Table: TableRef{Family: f}}}
-	eachAttr(attrs, func(typ uint16, d []byte) {
+	netlink.EachAttr(attrs, func(typ uint16, d []byte) {
 		switch typ {
 		case unix.NFTA_RULE_TABLE:
 			r.Chain.Table.Name = string(cstr(d))

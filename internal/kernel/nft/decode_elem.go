@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // elementDecoder decodes element lists into one reused Element. Chain names of verdicts repeat, so each is allocated once.
@@ -15,11 +17,11 @@ type elementDecoder struct {
 // list emits the elements of one message; their slices lie in it.
 func (d *elementDecoder) list(attrs []byte, emit func(*Element) error) error {
 	var err error
-	eachAttr(attrs, func(typ uint16, list []byte) {
+	netlink.EachAttr(attrs, func(typ uint16, list []byte) {
 		if typ != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 			return
 		}
-		eachAttr(list, func(_ uint16, elem []byte) {
+		netlink.EachAttr(list, func(_ uint16, elem []byte) {
 			if err != nil {
 				return
 			}
@@ -33,7 +35,7 @@ func (d *elementDecoder) list(attrs []byte, emit func(*Element) error) error {
 func (d *elementDecoder) element(attrs []byte) {
 	d.e = Element{}
 	e := &d.e
-	eachAttr(attrs, func(typ uint16, v []byte) {
+	netlink.EachAttr(attrs, func(typ uint16, v []byte) {
 		switch typ {
 		case unix.NFTA_SET_ELEM_KEY:
 			e.Key = dataValue(v)
@@ -60,11 +62,11 @@ func (d *elementDecoder) element(attrs []byte) {
 
 // countedPackets reads the expression of an element, which is a counter where we put one.
 func countedPackets(expr []byte) (n uint64) {
-	eachAttr(expr, func(typ uint16, data []byte) {
+	netlink.EachAttr(expr, func(typ uint16, data []byte) {
 		if typ != unix.NFTA_EXPR_DATA {
 			return
 		}
-		eachAttr(data, func(typ uint16, v []byte) {
+		netlink.EachAttr(data, func(typ uint16, v []byte) {
 			if typ == unix.NFTA_COUNTER_PACKETS && len(v) >= 8 {
 				n = binary.BigEndian.Uint64(v)
 			}
@@ -75,7 +77,7 @@ func countedPackets(expr []byte) (n uint64) {
 
 func dataValue(d []byte) []byte {
 	var out []byte
-	eachAttr(d, func(typ uint16, v []byte) {
+	netlink.EachAttr(d, func(typ uint16, v []byte) {
 		if typ == unix.NFTA_DATA_VALUE {
 			out = v
 		}
@@ -85,11 +87,11 @@ func dataValue(d []byte) []byte {
 
 func (d *elementDecoder) verdict(data []byte) Verdict {
 	var v Verdict
-	eachAttr(data, func(typ uint16, nest []byte) {
+	netlink.EachAttr(data, func(typ uint16, nest []byte) {
 		if typ != unix.NFTA_DATA_VERDICT {
 			return
 		}
-		eachAttr(nest, func(typ uint16, b []byte) {
+		netlink.EachAttr(nest, func(typ uint16, b []byte) {
 			switch typ {
 			case unix.NFTA_VERDICT_CODE:
 				v.Code = verdictOf(int32(be32(b)))

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // Effect is what a rule of anybody can do to a packet, as far as it can be read without
@@ -23,10 +25,10 @@ type Effect struct {
 // EffectOf reads a rule.
 func EffectOf(r *Rule) Effect {
 	e := effects{regs: map[uint32]field{}}
-	eachAttr(r.Exprs, func(_ uint16, expr []byte) {
+	netlink.EachAttr(r.Exprs, func(_ uint16, expr []byte) {
 		var name string
 		var data []byte
-		eachAttr(expr, func(typ uint16, d []byte) {
+		netlink.EachAttr(expr, func(typ uint16, d []byte) {
 			switch typ {
 			case unix.NFTA_EXPR_NAME:
 				name = string(cstr(d))
@@ -52,7 +54,7 @@ type effects struct {
 
 func (e *effects) expr(name string, data []byte) {
 	at := map[uint16][]byte{}
-	eachAttr(data, func(typ uint16, d []byte) { at[typ] = d })
+	netlink.EachAttr(data, func(typ uint16, d []byte) { at[typ] = d })
 	switch name {
 	case "payload":
 		e.regs[be32(at[unix.NFTA_PAYLOAD_DREG])] = field{base: be32(at[unix.NFTA_PAYLOAD_BASE]), offset: be32(at[unix.NFTA_PAYLOAD_OFFSET]), length: be32(at[unix.NFTA_PAYLOAD_LEN])}

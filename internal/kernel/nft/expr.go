@@ -1,6 +1,10 @@
 package nft
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
+)
 
 // Expr is one encoded expression of a rule, in the order and form in which the kernel dumps it, so that a rule read back
 // compares byte for byte (RuleSpec.Matches). Treat it as immutable; one Expr may serve many rules.
@@ -50,10 +54,10 @@ func u32s(name string, pairs ...uint32) Expr {
 
 // eachExpr walks a list of encoded expressions.
 func eachExpr(raw []byte, f func(name string, data []byte)) bool {
-	return eachAttr(raw, func(_ uint16, elem []byte) {
+	return netlink.EachAttr(raw, func(_ uint16, elem []byte) {
 		var name string
 		var data []byte
-		eachAttr(elem, func(typ uint16, d []byte) {
+		netlink.EachAttr(elem, func(typ uint16, d []byte) {
 			switch typ {
 			case unix.NFTA_EXPR_NAME:
 				name = string(cstr(d))

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // fakeFlow is a flowtable. Rows are replaced, never changed, so that undoing is putting the old one back.
@@ -108,7 +110,7 @@ func (tx *fakeTx) replaceDevices(flow *fakeFlow, devices []string, counter bool)
 
 func (tx *fakeTx) resolveFlow(r *fakeRule, data []byte) unix.Errno {
 	var flow *fakeFlow
-	eachAttr(data, func(typ uint16, d []byte) {
+	netlink.EachAttr(data, func(typ uint16, d []byte) {
 		if t := tx.tables[r.row.Chain.Table]; typ == nftaFlowTable && t != nil {
 			flow = t.flows[string(cstr(d))]
 		}

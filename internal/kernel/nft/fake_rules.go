@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // newChain accepts an existing chain unless it would become another kind; the kernel counts that as a change.
@@ -152,7 +154,7 @@ func (tx *fakeTx) resolve(r *fakeRule) unix.Errno {
 
 func (tx *fakeTx) resolveSet(r *fakeRule, data []byte, attr uint16) unix.Errno {
 	var s *fakeSet
-	eachAttr(data, func(typ uint16, d []byte) {
+	netlink.EachAttr(data, func(typ uint16, d []byte) {
 		if typ == attr {
 			s = tx.set(r.row.Chain.Table.Set(string(cstr(d))))
 		}
@@ -166,7 +168,7 @@ func (tx *fakeTx) resolveSet(r *fakeRule, data []byte, attr uint16) unix.Errno {
 
 func (tx *fakeTx) resolveVerdict(r *fakeRule, data []byte) unix.Errno {
 	var v Verdict
-	eachAttr(data, func(typ uint16, d []byte) {
+	netlink.EachAttr(data, func(typ uint16, d []byte) {
 		if typ == unix.NFTA_IMMEDIATE_DATA {
 			v = (&elementDecoder{chains: map[string]string{}}).verdict(d)
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // Attributes of flowtables, of linux/netfilter/nf_tables.h.
@@ -92,7 +94,7 @@ func (c *Conn) Flowtables(ctx context.Context, t TableRef) ([]Flowtable, error) 
 
 func decodeFlowtable(f Family, attrs []byte) Flowtable {
 	ft := Flowtable{Ref: SetRef{Table: TableRef{Family: f}}}
-	eachAttr(attrs, func(typ uint16, d []byte) {
+	netlink.EachAttr(attrs, func(typ uint16, d []byte) {
 		switch typ {
 		case nftaFlowtableTable:
 			ft.Ref.Table.Name = string(cstr(d))
@@ -105,7 +107,7 @@ func decodeFlowtable(f Family, attrs []byte) Flowtable {
 		case nftaFlowtableFlags:
 			ft.Counter = be32(d)&flowtableCounter != 0
 		case nftaFlowtableHook:
-			eachAttr(d, ft.decodeHook)
+			netlink.EachAttr(d, ft.decodeHook)
 		}
 	})
 	slices.Sort(ft.Devices)
@@ -117,6 +119,6 @@ func (ft *Flowtable) decodeHook(typ uint16, d []byte) {
 	case nftaFlowtableHookPriority:
 		ft.Priority = int32(be32(d))
 	case nftaFlowtableHookDevs:
-		eachAttr(d, func(_ uint16, name []byte) { ft.Devices = append(ft.Devices, string(cstr(name))) })
+		netlink.EachAttr(d, func(_ uint16, name []byte) { ft.Devices = append(ft.Devices, string(cstr(name))) })
 	}
 }

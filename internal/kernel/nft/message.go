@@ -35,7 +35,7 @@ func (m nlmsg) ack() ack {
 		rest = rest[min(max(n, 0), len(rest)):]
 	}
 	var a ack
-	eachAttr(rest, func(typ uint16, d []byte) {
+	netlink.EachAttr(rest, func(typ uint16, d []byte) {
 		switch {
 		case typ == nlmsgerrMsg:
 			a.msg = string(cstr(d))

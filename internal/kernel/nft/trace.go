@@ -155,7 +155,7 @@ func receiveTraces(ctx context.Context, s *netlink.Socket, emit func(TraceEvent)
 func decodeTrace(m nlmsg) TraceEvent {
 	e := TraceEvent{Chain: ChainRef{Table: TableRef{Family: m.family()}}}
 	var network, transport []byte
-	eachAttr(m.attrs(), func(typ uint16, d []byte) {
+	netlink.EachAttr(m.attrs(), func(typ uint16, d []byte) {
 		switch typ {
 		case unix.NFTA_TRACE_ID:
 			e.Packet = be32(d)
@@ -180,7 +180,7 @@ func decodeTrace(m nlmsg) TraceEvent {
 }
 
 func traceVerdict(d []byte) (v Verdict) {
-	eachAttr(d, func(typ uint16, b []byte) {
+	netlink.EachAttr(d, func(typ uint16, b []byte) {
 		switch typ {
 		case unix.NFTA_VERDICT_CODE:
 			v.Code = verdictOf(int32(be32(b)))

@@ -53,19 +53,19 @@ func (r *Reader) chains(ctx context.Context, f xt.Family) (map[string][]chain, e
 }
 
 func oneChain(attributes []byte) (table string, c chain, ok bool) {
-	a := attrs{rest: attributes}
-	for a.next() {
-		switch a.typ {
+	a := netlink.Attrs{Rest: attributes}
+	for a.Next() {
+		switch a.Type {
 		case unix.NFTA_CHAIN_TABLE:
-			table = string(name(a.data))
+			table = string(name(a.Data))
 		case unix.NFTA_CHAIN_NAME:
-			c.name = string(name(a.data))
+			c.name = string(name(a.Data))
 		case unix.NFTA_CHAIN_HOOK:
 			c.builtIn = true
 		}
 	}
 	// No iptables makes a chain with a blank in its name, and its lines would say other things.
-	return table, c, !a.bad && c.name != "" && !strings.ContainsAny(c.name, " \n")
+	return table, c, !a.Bad && c.name != "" && !strings.ContainsAny(c.name, " \n")
 }
 
 // generation counts the commits to nf_tables in the namespace.
@@ -75,10 +75,10 @@ func (d *dumper) generation(ctx context.Context) (generation uint32, err error) 
 			err = m.Errno()
 			return true
 		}
-		a := attrs{rest: body(m)}
-		for a.next() {
-			if a.typ == unix.NFTA_GEN_ID && len(a.data) == 4 {
-				generation = binary.BigEndian.Uint32(a.data)
+		a := netlink.Attrs{Rest: body(m)}
+		for a.Next() {
+			if a.Type == unix.NFTA_GEN_ID && len(a.Data) == 4 {
+				generation = binary.BigEndian.Uint32(a.Data)
 			}
 		}
 		return true

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // compare reads a comparison of the register with a value. The register is used up by it.
@@ -15,20 +16,20 @@ func (r *rule) compare(data []byte) bool {
 	var with []byte
 	f, ok := r.reg, true
 	r.reg = field{}
-	a := attrs{rest: data}
-	for ok && a.next() {
-		switch a.typ {
+	a := netlink.Attrs{Rest: data}
+	for ok && a.Next() {
+		switch a.Type {
 		case unix.NFTA_CMP_SREG:
-			ok = isNumber(a.data, f.number)
+			ok = isNumber(a.Data, f.number)
 		case unix.NFTA_CMP_OP:
-			op, ok = number(a.data)
+			op, ok = number(a.Data)
 		case unix.NFTA_CMP_DATA:
-			with, ok = value(a.data)
+			with, ok = value(a.Data)
 		default:
 			ok = false
 		}
 	}
-	if !ok || a.bad || len(with) == 0 {
+	if !ok || a.Bad || len(with) == 0 {
 		return false
 	}
 	switch op {
@@ -134,22 +135,22 @@ func (r *rule) between(data []byte) bool {
 	var from, to []byte
 	f, ok := r.reg, true
 	r.reg = field{}
-	a := attrs{rest: data}
-	for ok && a.next() {
-		switch a.typ {
+	a := netlink.Attrs{Rest: data}
+	for ok && a.Next() {
+		switch a.Type {
 		case unix.NFTA_RANGE_SREG:
-			ok = isNumber(a.data, f.number)
+			ok = isNumber(a.Data, f.number)
 		case unix.NFTA_RANGE_OP:
-			op, ok = number(a.data)
+			op, ok = number(a.Data)
 		case unix.NFTA_RANGE_FROM_DATA:
-			from, ok = value(a.data)
+			from, ok = value(a.Data)
 		case unix.NFTA_RANGE_TO_DATA:
-			to, ok = value(a.data)
+			to, ok = value(a.Data)
 		default:
 			ok = false
 		}
 	}
-	return ok && !a.bad && (op == unix.NFT_RANGE_EQ || op == unix.NFT_RANGE_NEQ) && r.port(&f, from, to, op == unix.NFT_RANGE_NEQ)
+	return ok && !a.Bad && (op == unix.NFT_RANGE_EQ || op == unix.NFT_RANGE_NEQ) && r.port(&f, from, to, op == unix.NFT_RANGE_NEQ)
 }
 
 // port notes a test of a port for the match of x_tables that iptables-save prints.

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // carried reads an expression that carries a match or target of x_tables: both have
@@ -13,23 +14,23 @@ import (
 // that was loaded before it would be lost.
 func (r *rule) carried(data []byte) (e xt.Extension, ok bool) {
 	ok = r.reg.what == nothing
-	a := attrs{rest: data}
-	for ok && a.next() {
-		switch a.typ {
+	a := netlink.Attrs{Rest: data}
+	for ok && a.Next() {
+		switch a.Type {
 		case unix.NFTA_MATCH_NAME:
-			e.Name = known(name(a.data))
+			e.Name = xt.Name(name(a.Data))
 		case unix.NFTA_MATCH_REV:
 			var n uint32
-			n, ok = number(a.data)
+			n, ok = number(a.Data)
 			ok = ok && n <= 0xff
 			e.Revision = uint8(n)
 		case unix.NFTA_MATCH_INFO:
-			e.Info = a.data
+			e.Info = a.Data
 		default:
 			ok = false
 		}
 	}
-	return e, ok && !a.bad
+	return e, ok && !a.Bad
 }
 
 func (r *rule) match(data []byte) bool {
@@ -48,17 +49,6 @@ func (r *rule) target(data []byte) (ok bool) {
 	return ok
 }
 
-// known gives the name as a constant, so that no string is made for each rule.
-func known(kind []byte) string {
-	for _, k := range [...]string{"DNAT", "statistic", "comment", "recent", "MARK", "MASQUERADE", "REJECT", "conntrack", "addrtype",
-		"sctp", "cluster", "nfacct", "mark", "tcp", "udp"} {
-		if string(kind) == k {
-			return k
-		}
-	}
-	return ""
-}
-
 // Verdicts as nf_tables numbers them (NF_ACCEPT, NFT_JUMP and their like).
 const (
 	drop    = 0
@@ -74,41 +64,41 @@ func (r *rule) verdict(data []byte) bool {
 	var to []byte
 	var code int32
 	ok, some := r.reg.what == nothing, false
-	a := attrs{rest: data}
-	for ok && a.next() {
-		switch a.typ {
+	a := netlink.Attrs{Rest: data}
+	for ok && a.Next() {
+		switch a.Type {
 		case unix.NFTA_IMMEDIATE_DREG:
-			ok = isNumber(a.data, unix.NFT_REG_VERDICT)
+			ok = isNumber(a.Data, unix.NFT_REG_VERDICT)
 		case unix.NFTA_IMMEDIATE_DATA:
-			code, to, ok = decide(a.data)
+			code, to, ok = decide(a.Data)
 			some = ok
 		default:
 			ok = false
 		}
 	}
 	r.done = true
-	return ok && some && !a.bad && r.leadsTo(code, to)
+	return ok && some && !a.Bad && r.leadsTo(code, to)
 }
 
 func decide(data []byte) (code int32, to []byte, ok bool) {
-	outer := attrs{rest: data}
-	if !outer.next() || outer.typ != unix.NFTA_DATA_VERDICT || len(outer.rest) > 0 {
+	outer := netlink.Attrs{Rest: data}
+	if !outer.Next() || outer.Type != unix.NFTA_DATA_VERDICT || len(outer.Rest) > 0 {
 		return 0, nil, false
 	}
-	a := attrs{rest: outer.data}
-	for a.next() {
-		switch a.typ {
+	a := netlink.Attrs{Rest: outer.Data}
+	for a.Next() {
+		switch a.Type {
 		case unix.NFTA_VERDICT_CODE:
 			var n uint32
-			n, ok = number(a.data)
+			n, ok = number(a.Data)
 			code = int32(n)
 		case unix.NFTA_VERDICT_CHAIN:
-			to = name(a.data)
+			to = name(a.Data)
 		default:
 			return 0, nil, false
 		}
 	}
-	return code, to, ok && !a.bad
+	return code, to, ok && !a.Bad
 }
 
 func (r *rule) leadsTo(code int32, to []byte) bool {
@@ -138,20 +128,20 @@ func (r *rule) leadsTo(code int32, to []byte) bool {
 
 // leadsToOne tells whether a rule, of whatever it is made, jumps or goes to a chain of those.
 func leadsToOne(expressions []byte, ours func(string) bool) bool {
-	list := attrs{rest: expressions}
-	for list.next() {
-		kind, data := expression(list.data)
+	list := netlink.Attrs{Rest: expressions}
+	for list.Next() {
+		kind, data := expression(list.Data)
 		if string(kind) != "immediate" {
 			continue
 		}
-		for a := (attrs{rest: data}); a.next(); {
-			if a.typ != unix.NFTA_IMMEDIATE_DATA {
+		for a := (netlink.Attrs{Rest: data}); a.Next(); {
+			if a.Type != unix.NFTA_IMMEDIATE_DATA {
 				continue
 			}
-			if _, to, ok := decide(a.data); ok && len(to) > 0 && ours(string(to)) {
+			if _, to, ok := decide(a.Data); ok && len(to) > 0 && ours(string(to)) {
 				return true
 			}
 		}
 	}
-	return list.bad
+	return list.Bad
 }

@@ -143,21 +143,21 @@ func (d *dumper) line(q *Request, c *chain, attributes, dst []byte) ([]byte, boo
 	begin := len(dst)
 	var expressions []byte
 	plain := true
-	a := attrs{rest: attributes}
-	for a.next() {
-		switch a.typ {
+	a := netlink.Attrs{Rest: attributes}
+	for a.Next() {
+		switch a.Type {
 		case unix.NFTA_RULE_EXPRESSIONS:
-			expressions = a.data
+			expressions = a.Data
 		case unix.NFTA_RULE_USERDATA: // nft's comment, and what other releases of iptables keep there
 			plain = false
 		}
 	}
-	if c.builtIn && !a.bad && !leadsToOne(expressions, q.Ours) {
+	if c.builtIn && !a.Bad && !leadsToOne(expressions, q.Ours) {
 		return dst, true
 	}
 	r := &d.rule
 	r.reset(q.Family)
-	if a.bad || !plain || !r.read(expressions) {
+	if a.Bad || !plain || !r.read(expressions) {
 		return dst, false
 	}
 	dst, ok := r.appendTo(append(append(dst, "-A "...), c.name...))

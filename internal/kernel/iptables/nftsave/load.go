@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // source is what a register can hold.
@@ -41,11 +42,11 @@ func (r *rule) loaded(f field) bool {
 
 func (r *rule) meta(data []byte) bool {
 	f, ok := field{size: 4}, true
-	a := attrs{rest: data}
-	for ok && a.next() {
+	a := netlink.Attrs{Rest: data}
+	for ok && a.Next() {
 		var n uint32
-		n, ok = number(a.data)
-		switch a.typ {
+		n, ok = number(a.Data)
+		switch a.Type {
 		case unix.NFTA_META_DREG:
 			f.number = n
 		case unix.NFTA_META_KEY:
@@ -63,17 +64,17 @@ func (r *rule) meta(data []byte) bool {
 			ok = false
 		}
 	}
-	return ok && !a.bad && r.loaded(f)
+	return ok && !a.Bad && r.loaded(f)
 }
 
 func (r *rule) payload(data []byte) bool {
 	var base, offset, size uint32
 	f, ok := field{}, true
-	a := attrs{rest: data}
-	for ok && a.next() {
+	a := netlink.Attrs{Rest: data}
+	for ok && a.Next() {
 		var n uint32
-		n, ok = number(a.data)
-		switch a.typ {
+		n, ok = number(a.Data)
+		switch a.Type {
 		case unix.NFTA_PAYLOAD_DREG:
 			f.number = n
 		case unix.NFTA_PAYLOAD_BASE:
@@ -87,7 +88,7 @@ func (r *rule) payload(data []byte) bool {
 		}
 	}
 	f.what, f.size = r.inPacket(base, offset, size), int(size)
-	return ok && !a.bad && r.loaded(f)
+	return ok && !a.Bad && r.loaded(f)
 }
 
 // inPacket tells what lies at an offset behind a header. Of an address fewer bytes are
@@ -128,11 +129,11 @@ func (r *rule) hasPorts() bool {
 
 func (r *rule) bitwise(data []byte) bool {
 	ok := r.reg.what != nothing && !r.reg.masked
-	a := attrs{rest: data}
-	for ok && a.next() {
-		ok = r.reg.masking(a.typ, a.data)
+	a := netlink.Attrs{Rest: data}
+	for ok && a.Next() {
+		ok = r.reg.masking(a.Type, a.Data)
 	}
-	return ok && !a.bad && r.reg.masked
+	return ok && !a.Bad && r.reg.masked
 }
 
 // masking takes one attribute of the expression that lays a mask over the register.
@@ -169,9 +170,9 @@ const (
 
 // value unwraps NFTA_DATA_VALUE.
 func value(data []byte) ([]byte, bool) {
-	a := attrs{rest: data}
-	ok := a.next() && a.typ == unix.NFTA_DATA_VALUE && len(a.rest) == 0
-	return a.data, ok
+	a := netlink.Attrs{Rest: data}
+	ok := a.Next() && a.Type == unix.NFTA_DATA_VALUE && len(a.Rest) == 0
+	return a.Data, ok
 }
 
 func zero(b []byte) bool {

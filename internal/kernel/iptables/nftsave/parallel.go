@@ -23,7 +23,7 @@ type part struct {
 
 // lane is what one dumper reads: each part that is its turn.
 type lane struct {
-	read chan part   // size 0: spare bounds how far it is ahead
+	read chan part   // size 0: free bounds how far it is ahead
 	free chan []byte // buffers to read into; size partsAhead
 }
 

@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // iptables-nft turns each part of a rule into expressions of nf_tables. The head of a rule
@@ -59,28 +60,28 @@ func (r *rule) reset(f xt.Family) {
 
 // read takes the expressions of a rule. It is false if something in it is not known.
 func (r *rule) read(expressions []byte) bool {
-	list := attrs{rest: expressions}
-	for list.next() {
-		kind, data := expression(list.data)
+	list := netlink.Attrs{Rest: expressions}
+	for list.Next() {
+		kind, data := expression(list.Data)
 		if !r.takes(kind, data) {
 			return false
 		}
 	}
-	return !list.bad && r.closePorts()
+	return !list.Bad && r.closePorts()
 }
 
 // expression gives its kind, nil for a malformed one, and what belongs to it.
 func expression(b []byte) (kind, data []byte) {
-	a := attrs{rest: b}
-	for a.next() {
-		switch a.typ {
+	a := netlink.Attrs{Rest: b}
+	for a.Next() {
+		switch a.Type {
 		case unix.NFTA_EXPR_NAME:
-			kind = name(a.data)
+			kind = name(a.Data)
 		case unix.NFTA_EXPR_DATA:
-			data = a.data
+			data = a.Data
 		}
 	}
-	if a.bad {
+	if a.Bad {
 		return nil, nil
 	}
 	return kind, data

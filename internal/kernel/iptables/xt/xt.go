@@ -23,6 +23,17 @@ type Extension struct {
 	Info     []byte // the struct behind xt_entry_match or xt_entry_target, or what NFTA_MATCH_INFO or NFTA_TARGET_INFO carries
 }
 
+// Name gives the name of a match or target that is known here, without making a string for each rule; "" for another.
+func Name(kernels []byte) string {
+	for _, k := range [...]string{"DNAT", "statistic", "comment", "recent", "MARK", "MASQUERADE", "REJECT", "conntrack", "addrtype",
+		"sctp", "cluster", "nfacct", "mark", "tcp", "udp"} {
+		if string(kernels) == k {
+			return k
+		}
+	}
+	return ""
+}
+
 // AppendMatch appends " -m NAME ...". It is false, and dst as long as it was, for all that
 // is not known in full.
 func AppendMatch(dst []byte, e *Extension) ([]byte, bool) {
