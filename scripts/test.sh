@@ -6,6 +6,7 @@ set -uo pipefail
 [ "$(id -u)" = 0 ] || { echo "make test needs root: it makes network namespaces" >&2; exit 1; }
 failed=0
 go build -o bin/summary ./test/summary || exit 1
+rm -f bin/{unit,kernel,apiserver,deploy-*,vm-*}.{txt,owed,passed} # of an earlier run
 # What is said in -timeout ends a test that hangs; on a machine with load 16 an ordinary run takes six times what it takes on a quiet one.
 group() { # name, go test arguments...
 	local name=$1; shift
@@ -17,7 +18,13 @@ kernel='internal/kernel/|internal/dataplane/|internal/conntrack|internal/node|in
 mapfile -t all < <(go list ./...)
 mapfile -t unit < <(printf '%s\n' "${all[@]}" | grep -vE "$kernel")
 mapfile -t real < <(printf '%s\n' "${all[@]}" | grep -E "$kernel")
+# beside LOG COMMAND...: starts a command that wants processors and no answers while tests mostly wait; its process is $!.
+beside() { nice -n 15 "${@:2}" >"$1" 2>&1 & }
+upstream=(etcd kube-apiserver kube-proxy)
 bash scripts/lint.sh || failed=1
+beside bin/upstream.log bash test/cluster/build.sh "${upstream[@]}"
+building=$!
+trap 'kill "$building" ${machines:+"$machines"} 2>/dev/null' EXIT
 group unit -race -count=1 -timeout 45m "${unit[@]}"
 group kernel -count=1 -timeout 45m "${real[@]}"
 bash test/deploy/prometheus.sh || failed=1
@@ -29,20 +36,29 @@ for nested in scripts/image test/deploy; do # modules of their own: what they ne
 	[ "${PIPESTATUS[1]}" = 0 ] || failed=1
 	popd >/dev/null
 done
-echo "== building etcd, kube-apiserver and kube-proxy (once; about 6 minutes)"
-bash test/cluster/build.sh etcd kube-apiserver kube-proxy && {
+kernels=(6.1 6.12)
+if [ -z "${SKIP_VM:-}" ]; then
+	beside bin/vm.log bash test/vm/tests.sh "${kernels[@]}"
+	machines=$!
+fi
+echo "== building ${upstream[*]}: started before the tests"
+wait "$building"
+built=$?
+cat bin/upstream.log
+if [ "$built" = 0 ]; then
 	pushd test/cluster >/dev/null || exit 1
 	group_dir=$OLDPWD
 	echo "== apiserver"
 	go test -json -mod=mod -count=1 -timeout 45m ./... | "$group_dir/bin/summary" -lists "$group_dir/bin/apiserver" apiserver | tee "$group_dir/bin/apiserver.txt"
 	[ "${PIPESTATUS[1]}" = 0 ] || failed=1
 	popd >/dev/null
-} || failed=1
-kernels=(6.1 6.12)
-rm -f bin/vm-*.txt bin/vm-*.passed
-if [ -z "${SKIP_VM:-}" ]; then
+else
+	failed=1
+fi
+if [ -n "${machines:-}" ]; then
 	echo "== stock kernels, in emulated machines"
-	bash test/vm/tests.sh "${kernels[@]}" || failed=1
+	wait "$machines" || failed=1
+	cat bin/vm.log
 fi
 echo
 # What this machine's kernel is too poor for must have passed under each of the others.
