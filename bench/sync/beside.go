@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
@@ -57,12 +58,21 @@ func (c *commands) beside(ctx context.Context, pairs int, out io.Writer) error {
 	for i := range pairs {
 		a := both[i%len(both)]
 		a.wait()
-		delay := typical * time.Duration(i) / time.Duration(pairs) // so that each part of an audit meets one
-		if err := alone.sample(c.pid, func() (time.Duration, error) { return c.change(ctx) }); err != nil {
+		if _, err := c.change(ctx); err != nil { // not counted: each one that is comes as long after another
 			return err
 		}
-		if err := beside.sample(c.pid, func() (time.Duration, error) { return c.changeBeside(ctx, a, delay) }); err != nil {
-			return err
+		delay := typical * time.Duration(i) / time.Duration(pairs) // so that each part of an audit meets one
+		one := func() error { return alone.afterRest(c.pid, func() (time.Duration, error) { return c.change(ctx) }) }
+		two := func() error {
+			return beside.afterRest(c.pid, func() (time.Duration, error) { return c.changeBeside(ctx, a, delay) })
+		}
+		if i%2 == 1 {
+			one, two = two, one
+		}
+		for _, measure := range []func() error{one, two} {
+			if err := measure(); err != nil {
+				return err
+			}
 		}
 	}
 	for _, r := range []row{audits, alone, beside} {
@@ -72,6 +82,15 @@ func (c *commands) beside(ctx context.Context, pairs int, out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, "%-34s a change takes from its file until it is in the kernel; the last row's CPU has the audit's in it\n", "")
 	return err
+}
+
+// restBefore is more than the engine makes a change wait for the one before it.
+const restBefore = engine.MaxPause + engine.MaxPause/4
+
+// afterRest adds a try to which neither the pause after the last change nor what that left to clean up adds anything.
+func (r *row) afterRest(pid int, do func() (time.Duration, error)) error {
+	time.Sleep(restBefore) // what is measured begins after it
+	return r.sample(pid, do)
 }
 
 // changeBeside makes a change some time after an audit was asked for.

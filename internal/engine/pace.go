@@ -7,15 +7,15 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// maxPause is the longest pause that Pace makes, kube-proxy's minSyncPeriod; and how
+// MaxPause is the longest pause that Pace makes, kube-proxy's minSyncPeriod; and how
 // far ahead of its pauses a change may go that takes endpoints away. Packets to these
 // are lost until it is in: it must not wait because another change went in just
 // before, as that of the other family does. Over time the pauses are the same.
-const maxPause = time.Second
+const MaxPause = time.Second
 
 // rest notes the end of a write, and the pause that it asks for.
 func (e *Engine) rest(now time.Time) {
-	pause := max(e.p.MinSync, min(time.Duration(e.p.Pace)*e.turn.Phases[PhaseApply], maxPause))
+	pause := max(e.p.MinSync, min(time.Duration(e.p.Pace)*e.turn.Phases[PhaseApply], MaxPause))
 	e.lastEnd = now
 	if e.rested.Before(now) {
 		e.rested = now
@@ -28,7 +28,7 @@ func (e *Engine) resume(now time.Time) time.Time {
 	if e.p.Pace == 0 || !e.hurry && !e.departureDue(now) {
 		return e.rested
 	}
-	early, least := e.rested.Add(-maxPause), e.lastEnd.Add(e.p.MinSync)
+	early, least := e.rested.Add(-MaxPause), e.lastEnd.Add(e.p.MinSync)
 	if early.After(least) {
 		return early
 	}
