@@ -3,8 +3,10 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,5 +83,10 @@ func TestSilentAgent(t *testing.T) {
 	defer cancel()
 	if w, err := Ask(ctx); err != nil || w.PID != os.Getpid() || w.Version != "" {
 		t.Errorf("got %+v, %v", w, err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := Get(ctx, "/status"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("pid %d, which runs as the agent here, has not answered in time", os.Getpid())) {
+		t.Errorf("asked for its status: %v", err)
 	}
 }

@@ -97,12 +97,16 @@ func Get(ctx context.Context, path string) ([]byte, error) { return call(ctx, ht
 func Post(ctx context.Context, path string) ([]byte, error) { return call(ctx, http.MethodPost, path) }
 
 func call(ctx context.Context, method, path string) ([]byte, error) {
-	c, _, err := dial(ctx)
+	c, cred, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = c.Close() }()
-	return put(ctx, c, method, path)
+	body, err := put(ctx, c, method, path)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("pid %d, which runs as the agent here, has not answered in time: it is stopped, hangs, or gets no CPU: %w", cred.Pid, ctx.Err())
+	}
+	return body, err
 }
 
 // dial connects to the agent, here and not in the HTTP client, on the caller's own
