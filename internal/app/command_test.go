@@ -35,6 +35,7 @@ func TestWrongUsage(t *testing.T) {
 		{"version --no-such-flag", "unknown flag: --no-such-flag"},
 		{"cleanup now", `fairlead cleanup takes no arguments and got "now"`},
 		{"cleanup --no-such-flag", "unknown flag: --no-such-flag"},
+		{"probe --services=-1", "--services is -1, and cannot be less than 0"},
 		{"wait", "wait takes one argument"},
 		{"wait --no-such-flag", "unknown flag: --no-such-flag"},
 	} {
@@ -64,6 +65,20 @@ func TestHelpIsInGroups(t *testing.T) {
 	}
 	if out, _ := execute(t, "--help"); !strings.Contains(out, "completion ") || !strings.Contains(out, "cleanup ") {
 		t.Errorf("not every command is named:\n%s", out)
+	}
+}
+
+// The help of a command tells its exit codes once, and gives examples where it has some.
+func TestHelpTellsExitCodes(t *testing.T) {
+	for line, want := range map[string]string{"status": "3: no agent runs here.", "explain": "3: no agent runs here.", "trace": "3: no agent runs here.", "audit": "3: no agent runs here.",
+		"probe": "0: a mode is recommended.", "cleanup": "1: failed.", "wait": "1: not in time."} {
+		out, err := execute(t, line, "--help")
+		if err != nil || strings.Count(strings.ToLower(out), "exit code 0:") != 1 || !strings.Contains(out, want) {
+			t.Errorf("%s --help: %v: not one line of exit codes with %q:\n%s", line, err, want, out)
+		}
+	}
+	if out, _ := execute(t, "explain", "--help"); !strings.Contains(out, "Examples:\n  fairlead explain shop/web\n") {
+		t.Errorf("no examples:\n%s", out)
 	}
 }
 

@@ -27,6 +27,9 @@ its own. The kernel may load modules for it.
 Exit code 0: a mode is recommended. 1: none works. 2: wrong usage.`,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if services < 0 {
+				return usageError{fmt.Errorf("--services is %d, and cannot be less than 0", services)}
+			}
 			r := report(cmd.Context(), services)
 			if err := cli.Print(cmd.OutOrStdout(), format, r); err != nil {
 				return err

@@ -31,7 +31,12 @@ func groupedUsage(cmd *cobra.Command) error {
 			fmt.Fprintf(&b, "\n%s:\n%s", g.Title, usages)
 		}
 	}
-	b.WriteString("\nExit code 0: well. 1: failed. 2: wrong usage.\n")
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if !strings.Contains(cmd.Long, "Exit code") { // a command with codes of its own has told them
+		b.WriteString("\nExit code 0: well. 1: failed. 2: wrong usage.\n")
+	}
 	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
 	return err
 }
