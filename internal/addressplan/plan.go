@@ -66,6 +66,23 @@ func (p Plan) Sockets(f *model.Frontend, v *model.NodeView) []netip.AddrPort {
 	return slices.Compact(out)
 }
 
+// Asked gives the address and port of a Service that is answered at a socket, if one is; of NodePorts it knows nothing.
+func (p Plan) Asked(here netip.AddrPort, svc *model.Service) (netip.AddrPort, bool) {
+	for _, list := range [...][]netip.Addr{svc.ClusterIPs, svc.ExternalIPs, svc.LoadBalancerIPs} {
+		for _, a := range list {
+			if p.Addr(a) != here.Addr() {
+				continue
+			}
+			for i := range svc.Ports {
+				if n := svc.Ports[i].Port; p.Port(n) == here.Port() {
+					return netip.AddrPortFrom(a, n), true
+				}
+			}
+		}
+	}
+	return netip.AddrPort{}, false
+}
+
 // Service gives a Service as its clients here must see it: with the addresses and
 // ports on which it is answered. Of two addresses that are of one family then, the
 // first stays.

@@ -47,6 +47,21 @@ func TestPort(t *testing.T) {
 	}
 }
 
+// TestAsked: who finds a socket finds the Service that is answered there, and who asks for another port of it nobody.
+func TestAsked(t *testing.T) {
+	svc := &model.Service{ClusterIPs: []netip.Addr{addr("10.96.0.10"), addr("fd00:10:96::a")}, ExternalIPs: []netip.Addr{addr("198.51.100.1")},
+		LoadBalancerIPs: []netip.Addr{addr("203.0.113.7")}, Ports: []model.ServicePort{{Port: 8080}, {Port: 80}}}
+	for here, want := range map[string]string{
+		"127.96.0.10:10080": "10.96.0.10:80", "127.96.0.10:8080": "10.96.0.10:8080", "127.240.0.10:8080": "[fd00:10:96::a]:8080",
+		"127.51.100.1:10080": "198.51.100.1:80", "127.239.113.7:8080": "203.0.113.7:8080", "127.96.0.10:80": "", "127.96.0.11:8080": "", "10.96.0.10:8080": "",
+	} {
+		got, is := Plan{FirstPort: 1024}.Asked(netip.MustParseAddrPort(here), svc)
+		if is != (want != "") || is && got != netip.MustParseAddrPort(want) {
+			t.Errorf("%s answers for %s, %t, want %q", here, got, is, want)
+		}
+	}
+}
+
 func TestSockets(t *testing.T) {
 	view := &model.NodeView{NodePortAddrs: []netip.Addr{addr("127.0.0.1"), addr("192.0.2.1"), addr("2001:db8::1")}}
 	vip := &model.Frontend{Kind: model.ClusterIP, Key: model.FrontendKey{Family: model.IPv4, Addr: addr("10.96.0.10"), Port: 80}}

@@ -10,11 +10,15 @@ func TestAnswersInUserspaceMode(t *testing.T) {
 	if code, out := run(t, "cleanup"); code != 0 { // what other tests left would be among the rules of others
 		t.Fatal(out)
 	}
-	p := begin(t, agentArgs(folder(t, webService), "--proxy-mode", "userspace", "--userspace-addresses", "loopback")...)
+	p := begin(t, agentArgs(folder(t, webService+brokenService), "--proxy-mode", "userspace", "--userspace-addresses", "loopback")...)
 	p.says("in sync")
 	askAll(t, []asks{
 		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "In kernel  agrees (",
 			"10.244.1.5:8080; the endpoint sees this node: the agent connects to it itself", "the agent answers at 127."}},
+		{"explain 127.96.0.10:80", 0, []string{"Service shop/web is forwarded, to 1 endpoint", " 10.96.0.10:80/TCP"}},
+		{"trace --from 127.0.0.1 --to 127.96.0.10:80", 0, []string{"To   10.96.0.10:80/TCP", "Verdict: sent to 10.244.1.5:8080"}},
+		{"explain 127.0.0.1:30080", 1, []string{"Service shop/pay: *4:30080/TCP is refused", "NodePorts answer on 127.0.0.1 (--userspace-addresses)"}},
+		{"explain 192.0.2.1:30080", 1, []string{"no Service has 192.0.2.1:30080"}},
 		{"trace --from 10.244.1.9 --to 10.96.0.10:80", 0, []string{"relay        to 10.244.1.5:8080; the endpoint sees this node", "Verdict: sent to 10.244.1.5:8080"}},
 		{"audit", 0, []string{"sockets and routes of the agent: ", " objects looked at in ", "0 missing, 0 different, 0 foreign\n"}},
 		{"audit --repair=false", 0, []string{"0 missing, 0 different, 0 foreign"}},

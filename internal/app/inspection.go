@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
+	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/takeover"
 )
 
@@ -140,16 +142,20 @@ func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
 func (i *inspection) questionOf(r *http.Request) (inspect.Question, error) {
 	q := r.URL.Query()
 	subject, err := inspect.ParseSubject(q.Get("q"), q.Get("namespace"))
-	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays, Offload: i.a.offloadOf()}
+	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays, Offload: i.a.offloadOf(),
+		OnlyProxied: !i.a.readsHeadless()}
 	if i.a.cfg.Mode == ipvs.Name {
 		ask.Scheduler = cmp.Or(i.a.cfg.IPVS.Scheduler, ipvs.DefaultScheduler)
 	}
 	if i.a.rootless != nil {
-		ask.Answered = i.a.rootless.plan.Sockets
+		ask.Answered, ask.Asked = i.a.rootless.plan.Sockets, i.a.rootless.plan.Asked
 	}
 	if from := q.Get("from"); err == nil && from != "" {
 		ask.From, err = netip.ParseAddr(from)
 		ask.From = ask.From.Unmap().WithZone("")
+	}
+	if to := subject.To.Addr(); err == nil && ask.From.IsValid() && to.IsValid() && model.FamilyOf(to) != model.FamilyOf(ask.From) {
+		err = fmt.Errorf("from %s to %s: they are of different families", ask.From, subject.To)
 	}
 	return ask, err
 }

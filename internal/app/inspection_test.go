@@ -49,7 +49,7 @@ func TestStatusAndExplain(t *testing.T) {
 		{"explain 10.96.0.10:80", 0, []string{"Service shop/web is forwarded"}},
 		{"explain shop/pay", 1, []string{"Service shop/pay: 10.96.0.11:80/TCP is refused: no endpoint may be used (the one endpoint is not ready)", "10.244.1.6:8080", "not ready", `z\x1b[31m`}},
 		{"explain :30080", 1, []string{"Service shop/pay: *4:30080/TCP is refused"}},
-		{"explain 10.96.0.10:81/TCP", 1, []string{"10.96.0.10 is the ClusterIP of a Service that has no port 81: refused"}},
+		{"explain 10.96.0.10:81/TCP", 1, []string{"10.96.0.10 is the ClusterIP of Service shop/web, which has no port 81/TCP: refused"}},
 		{"explain 192.0.2.1:80", 1, []string{"no Service has 192.0.2.1:80: fairlead leaves such packets alone"}},
 		{"explain shop/nothing", 1, []string{"no Service shop/nothing is known"}},
 		{"explain shop/web:https", 1, []string{`Service shop/web has no port "https"`}},

@@ -27,7 +27,7 @@ func (a *agent) addExclusions() []string {
 // sources that must be in before anything is written.
 func (a *agent) addSource(version string) ([]string, error) {
 	cfg := a.cfg
-	headless := len(cfg.DNS.Addrs) > 0 // only DNS wants them
+	headless := a.readsHeadless()
 	if cfg.Manifests != "" {
 		s := file.New(file.Config{Dir: cfg.Manifests, EmptyDeletes: cfg.ManifestsEmptyDeletes, NodeName: cfg.NodeName, Headless: headless,
 			LocalEndpoints: a.rootless != nil, Log: a.log.Logger})
@@ -55,6 +55,9 @@ func (a *agent) addSource(version string) ([]string, error) {
 	a.add("watch metrics", func(ctx context.Context) error { return a.reportWatch(ctx, s) })
 	return append([]string{k8s.Name, node.Name}, a.addExclusions()...), nil
 }
+
+// readsHeadless tells whether headless Services and those of other proxies are read: only DNS wants them.
+func (a *agent) readsHeadless() bool { return len(a.cfg.DNS.Addrs) > 0 }
 
 // reportFolder tells metrics whether the folder of manifests, if there is one, can be read.
 func (a *agent) reportFolder() {

@@ -34,9 +34,10 @@ func (v View) Holder(k model.FrontendKey) (holder model.ServiceKey, losers []mod
 	return v.e.services.Holder(k)
 }
 
-// IsClusterIP tells whether any Service that has Frontends has the address as its
-// ClusterIP. It looks at all Services.
-func (v View) IsClusterIP(a netip.Addr) bool { return v.e.services.IsClusterIP(a) }
+// ClusterIPOf gives the Service that has Frontends and the address as its ClusterIP. It looks at all Services.
+func (v View) ClusterIPOf(a netip.Addr) (owner model.ServiceKey, is bool) {
+	return v.e.services.ClusterIPOf(a)
+}
 
 // Held is a Service that the kernel refused, and that keeps its last good state.
 type Held struct {

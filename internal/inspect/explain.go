@@ -74,9 +74,14 @@ type Question struct {
 	// DropsStrays is dataplane.Caps.DropsStrays.
 	DropsStrays bool
 	Offload     *Offload // nil: acceleration was not asked for
+	OnlyProxied bool     // headless Services and those of other proxies are not read
 	Scheduler   string   // of IPVS, where a Service names none; "": no scheduler chooses
 	Answered    Answered // nil: rules take what is sent to the addresses of Services
+	Asked       Asked    // nil where Answered is
 }
+
+// Asked turns round what Answered tells: the address that a client of the cluster would ask, from where it is answered here.
+type Asked func(here netip.AddrPort, svc *model.Service) (netip.AddrPort, bool)
 
 // Answered tells where the agent itself answers for a Frontend, because its mode writes no rules.
 type Answered func(f *model.Frontend, v *model.NodeView) []netip.AddrPort
@@ -123,7 +128,12 @@ func (e *explainer) byName() {
 		e.out.Service, e.out.Summary = key.String(), fmt.Sprintf("Service %s has no port %q", key, e.q.Subject.Port)
 		return
 	}
-	e.service(svc, &res, chosen)
+	reached := slices.DeleteFunc(slices.Clone(chosen), func(f model.Frontend) bool { return e.foreign(&f) })
+	if len(reached) == 0 && len(chosen) > 0 {
+		e.out.Service, e.out.Summary = key.String(), fmt.Sprintf("Service %s has no address of %s here, so %s cannot reach it", key, model.FamilyOf(e.q.From), e.q.From)
+		return
+	}
+	e.service(svc, &res, reached)
 }
 
 func (e *explainer) unknown(key model.ServiceKey) {
@@ -133,6 +143,8 @@ func (e *explainer) unknown(key model.ServiceKey) {
 	}
 	if waiting := e.v.Waiting(); len(waiting) > 0 {
 		e.out.Summary += " yet: still waiting for " + list(waiting)
+	} else if e.q.OnlyProxied {
+		e.out.Summary += "; headless ones, and those of another proxy, are not read here"
 	}
 }
 
@@ -152,88 +164,6 @@ func (e *explainer) wanted(f *model.Frontend) bool {
 	return p == "" || p == f.Port || p == fmt.Sprint(f.Key.Port)
 }
 
-// byAddress explains what a packet is sent to.
-func (e *explainer) byAddress() {
-	for _, proto := range e.q.Subject.protocols() {
-		if f := Find(e.v, &e.node, e.q.Subject.To, proto); f != nil {
-			svc, _ := e.v.State().Service(f.Service)
-			res := e.v.Decide(f.Service)
-			e.service(svc, &res, []model.Frontend{*f})
-			return
-		}
-	}
-	to := e.q.Subject.To
-	e.out.Outcome, e.out.Summary = e.q.nobodys(e.v, &e.node, to)
-}
-
-// Find gives the Frontend that a packet meets; nil if there is none. Of an invalid
-// address, the NodePort.
-func Find(v engine.View, node *model.NodeView, to netip.AddrPort, proto model.Protocol) *model.Frontend {
-	a := to.Addr()
-	key := model.FrontendKey{Protocol: proto, Port: to.Port()}
-	if !a.IsValid() {
-		for _, key.Family = range [...]model.Family{model.IPv4, model.IPv6} {
-			if f := decided(v, key, to.Port()); f != nil {
-				return f
-			}
-		}
-		return nil
-	}
-	key.Family = model.FamilyOf(a)
-	exact, wide := key, key
-	exact.Addr, wide.Addr = a, a
-	wide.Port, wide.LastPort = 0, 1 // whichever range the address has
-	f := decided(v, exact, to.Port())
-	if f == nil && slices.Contains(node.NodePortAddrs, a) {
-		f = decided(v, key, to.Port())
-	}
-	if f == nil {
-		f = decided(v, wide, to.Port())
-	}
-	return f
-}
-
-// decided gives the Frontend of a key, or the range that has the port; nil if nobody
-// holds it.
-func decided(v engine.View, key model.FrontendKey, port uint16) *model.Frontend {
-	holder, _, held := v.Holder(key)
-	if !held {
-		return nil
-	}
-	res := v.Decide(holder)
-	for i := range res.Frontends {
-		k := &res.Frontends[i].Key
-		inRange := key.Range() && k.Range() && k.Addr == key.Addr && k.Protocol == key.Protocol && k.Port <= port && port <= k.LastPort
-		if *k == key || inRange {
-			return &res.Frontends[i]
-		}
-	}
-	return nil
-}
-
-// nobodys tells what becomes of a packet that meets no Frontend.
-func (q *Question) nobodys(v engine.View, node *model.NodeView, to netip.AddrPort) (outcome, why string) {
-	a := to.Addr()
-	here := slices.Contains(node.NodeAddrs, a)
-	switch waiting := v.Waiting(); {
-	case len(waiting) > 0: // the kernel may hold what an earlier run wrote
-		what := to.String()
-		if !a.IsValid() {
-			what = fmt.Sprintf("the NodePort %d", to.Port())
-		}
-		return "none", fmt.Sprintf("no Service with %s is known yet, and until then rules stay as they were: still waiting for %s", what, list(waiting))
-	case !a.IsValid():
-		return "none", fmt.Sprintf("no Service has the NodePort %d", to.Port())
-	case v.IsClusterIP(a):
-		return model.Reject.String(), fmt.Sprintf("%s is the ClusterIP of a Service that has no port %d: refused", a, to.Port())
-	case here:
-		return "none", fmt.Sprintf("no Service has %s: it is this node's own address, and what listens there answers", to)
-	case q.DropsStrays && slices.ContainsFunc(node.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(a) }):
-		return model.Drop.String(), fmt.Sprintf("%s is in the cluster's Service ranges, and no Service has it: dropped", a)
-	}
-	return "none", fmt.Sprintf("no Service has %s: fairlead leaves such packets alone", to)
-}
-
 // service fills in the answer about some Frontends of a Service.
 func (e *explainer) service(svc *model.Service, res *policy.Result, chosen []model.Frontend) {
 	e.svc = svc
@@ -246,7 +176,7 @@ func (e *explainer) service(svc *model.Service, res *policy.Result, chosen []mod
 		e.out.Problems = append(e.out.Problems, p.String())
 	}
 	e.notes(res, chosen)
-	e.endpoints(chosen)
+	e.endpoints(res, chosen)
 	e.defaults(chosen)
 	if h, held := e.v.HeldOf(svc.Key); held {
 		r := RefusedOf(h)

@@ -36,18 +36,15 @@ type Step struct {
 // mistake in the question.
 func Simulate(q Question, v engine.View) (Trace, error) {
 	node := v.Node()
-	to, proto, err := destination(q.Subject, v)
+	to, proto, err := destination(&q, v)
 	if err != nil {
 		return Trace{}, err
 	}
-	if to.Addr().IsValid() && model.FamilyOf(to.Addr()) != model.FamilyOf(q.From) {
-		return Trace{}, fmt.Errorf("from %s to %s: they are of different families", q.From, to)
-	}
 	c := ClientOf(q.From, &node, q.Device)
 	t := Trace{From: c.String(), To: to.String() + "/" + proto.String(), Outcome: "none"}
-	f := Find(v, &node, to, proto)
+	f := q.find(v, &node, to, proto)
 	if f == nil {
-		t.Outcome, t.Verdict = q.nobodys(v, &node, to)
+		t.Outcome, t.Verdict = q.nobodys(v, &node, to, proto)
 		t.step("dispatch", "no Service has %s", t.To)
 		t.step("verdict", "%s", t.Verdict)
 		return t, nil
@@ -66,8 +63,9 @@ func Simulate(q Question, v engine.View) (Trace, error) {
 }
 
 // destination turns a Service's name into the address that clients inside the cluster
-// use.
-func destination(s Subject, v engine.View) (netip.AddrPort, model.Protocol, error) {
+// use, of the family of the one who connects.
+func destination(q *Question, v engine.View) (netip.AddrPort, model.Protocol, error) {
+	s := &q.Subject
 	if !s.ByName() {
 		if !s.To.Addr().IsValid() {
 			return s.To, 0, fmt.Errorf("name the address too: a NodePort answers on the addresses of this node")
@@ -76,16 +74,20 @@ func destination(s Subject, v engine.View) (netip.AddrPort, model.Protocol, erro
 		if proto == 0 {
 			proto = model.TCP
 		}
-		return s.To, proto, nil
+		return q.translated(v), proto, nil
 	}
 	res := v.Decide(s.Service)
 	for i := range res.Frontends {
 		f := &res.Frontends[i]
-		if f.Key.Addr.IsValid() && !f.Key.Range() && (s.Port == "" || s.Port == f.Port || s.Port == fmt.Sprint(f.Key.Port)) {
+		if f.Key.Addr.IsValid() && f.Key.Family == model.FamilyOf(q.From) && !f.Key.Range() && (s.Port == "" || s.Port == f.Port || s.Port == fmt.Sprint(f.Key.Port)) {
 			return netip.AddrPortFrom(f.Key.Addr, f.Key.Port), f.Key.Protocol, nil
 		}
 	}
-	return s.To, 0, fmt.Errorf("no port %q of Service %s has an address here: fairlead explain %s says why", s.Port, s.Service, s.Service)
+	what := "Service " + s.Service.String()
+	if s.Port != "" {
+		what = fmt.Sprintf("port %q of %s", s.Port, what)
+	}
+	return s.To, 0, fmt.Errorf("%s has no address of %s here: fairlead explain %s says why", what, model.FamilyOf(q.From), s.Service)
 }
 
 func (t *Trace) step(name, format string, args ...any) {

@@ -35,7 +35,7 @@ func (e *explainer) notes(res *policy.Result, chosen []model.Frontend) {
 }
 
 // endpoints lists what the slices have for the ports that were asked for.
-func (e *explainer) endpoints(chosen []model.Frontend) {
+func (e *explainer) endpoints(res *policy.Result, chosen []model.Frontend) {
 	type place struct {
 		port string
 		at   netip.AddrPort
@@ -72,11 +72,27 @@ func (e *explainer) endpoints(chosen []model.Frontend) {
 				row := Endpoint{Addr: at.at.String(), State: e.state(ep), New: used[at], Port: p.Name, Slice: sl.Key.Name, at: flowEnd{p.Protocol, at.at}}
 				if w := why[at]; !row.New && w != 0 {
 					row.Why = w.String()
+				} else if !row.New {
+					row.Why = otherFamily(res, chosen, model.FamilyOf(ep.Addr))
 				}
 				e.endpoint(row)
 			}
 		}
 	}
+}
+
+// otherFamily says why endpoints of a family get no connection that was asked about; "" if the family is not why.
+func otherFamily(res *policy.Result, chosen []model.Frontend, fam model.Family) string {
+	has := func(list []model.Frontend) bool {
+		return slices.ContainsFunc(list, func(f model.Frontend) bool { return f.Key.Family == fam })
+	}
+	switch {
+	case has(chosen):
+		return ""
+	case has(res.Frontends):
+		return fmt.Sprintf("not asked about: it gets what comes by %s", fam)
+	}
+	return fmt.Sprintf("the Service has no address of %s here", fam)
 }
 
 func (e *explainer) endpoint(row Endpoint) {
@@ -127,14 +143,15 @@ func (e *explainer) defaults(chosen []model.Frontend) {
 		return slices.ContainsFunc(chosen, func(f model.Frontend) bool { return f.Kind == kind })
 	}
 	if has(model.NodePort) {
-		var at []string
-		for _, a := range e.node.NodePortAddrs {
-			at = append(at, a.String())
-		}
+		at := e.nodePortAddrs(chosen)
 		if len(at) == 0 {
 			say("NodePorts answer on no address: --nodeport-addresses matches none of this node's")
 		} else {
-			say("NodePorts answer on %s (--nodeport-addresses)", strings.Join(at, " "))
+			flag := "--nodeport-addresses"
+			if e.q.Answered != nil {
+				flag = "--userspace-addresses"
+			}
+			say("NodePorts answer on %s (%s)", strings.Join(at, " "), flag)
 		}
 	}
 	if e.node.Local.Mode == model.DetectNone && has(model.ClusterIP) && e.q.Answered == nil {
@@ -143,6 +160,29 @@ func (e *explainer) defaults(chosen []model.Frontend) {
 	if e.svc.SourceGuarded && !has(model.LoadBalancer) && !e.guarded(chosen) {
 		say("loadBalancerSourceRanges hold for load balancer addresses only, and the Service has none here")
 	}
+}
+
+// nodePortAddrs gives the addresses on which the NodePorts of the answer can be reached.
+func (e *explainer) nodePortAddrs(chosen []model.Frontend) (out []string) {
+	addrs := e.node.NodePortAddrs
+	if e.node.ListenLocalhost {
+		addrs = append(slices.Clone(addrs), netip.IPv6Loopback())
+	}
+	if e.q.Answered != nil {
+		addrs = nil
+		for i := range chosen {
+			if f := &chosen[i]; f.Kind == model.NodePort {
+				for _, at := range e.q.Answered(f, &e.node) {
+					addrs = append(addrs, at.Addr())
+				}
+			}
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	for _, a := range slices.Compact(addrs) {
+		out = append(out, a.String())
+	}
+	return out
 }
 
 func (e *explainer) guarded(chosen []model.Frontend) bool {

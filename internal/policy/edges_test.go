@@ -101,8 +101,11 @@ func TestServicesOfAnAddress(t *testing.T) {
 	for _, name := range []string{"s1", "s2"} {
 		svc := service(external(name, 1, "1.2.3.4"))
 		table.Update(svc.Key, &svc)
-		if !table.IsClusterIP(svc.ClusterIPs[0]) || table.IsClusterIP(netip.MustParseAddr("1.2.3.4")) {
-			t.Errorf("%s has the ClusterIP %v, and no other", name, svc.ClusterIPs)
+		if owner, is := table.ClusterIPOf(svc.ClusterIPs[0]); !is || owner != svc.Key {
+			t.Errorf("%s has the ClusterIP %v, and it is said to be of %s", name, svc.ClusterIPs, owner)
+		}
+		if owner, is := table.ClusterIPOf(netip.MustParseAddr("1.2.3.4")); is {
+			t.Errorf("an external IP is said to be the ClusterIP of %s", owner)
 		}
 	}
 	if res := table.Decide(model.ServiceKey{Namespace: "default", Name: "gone"}, nil); len(res.Frontends)+len(res.Problems) != 0 {

@@ -72,15 +72,18 @@ func (s *Services) Served(key model.ServiceKey) *model.Service { return s.known[
 // Keys iterates over all Services, in no order.
 func (s *Services) Keys() iter.Seq[model.ServiceKey] { return maps.Keys(s.known) }
 
-// IsClusterIP tells whether any Service that has Frontends has the address as its
-// ClusterIP. It looks at all Services.
-func (s *Services) IsClusterIP(a netip.Addr) bool {
-	for _, x := range s.known {
-		if x.served != nil && x.served.Proxied && slices.Contains(x.served.ClusterIPs, a) {
-			return true
+// ClusterIPOf gives the Service that has Frontends and the address as its ClusterIP; of
+// several the lowest name. It looks at all Services.
+func (s *Services) ClusterIPOf(a netip.Addr) (owner model.ServiceKey, is bool) {
+	for k, x := range s.known {
+		if x.served == nil || !x.served.Proxied || !slices.Contains(x.served.ClusterIPs, a) {
+			continue
+		}
+		if !is || k.Compare(owner) < 0 {
+			owner, is = k, true
 		}
 	}
-	return false
+	return owner, is
 }
 
 // Decide gives the whole decision for one Service as it was last updated.
