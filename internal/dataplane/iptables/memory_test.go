@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
+	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
 // tally counts the rules that a Kernel reads of chains that are ours.
@@ -85,9 +86,52 @@ func TestRemembersWhatNobodyWrote(t *testing.T) {
 	if again := r.survey(); again != 0 {
 		t.Errorf("%d rules were read", again)
 	}
-	r.sh(t, "nft add table ip elsewhere")
-	if again := r.survey(); again != whole {
-		t.Errorf("%d rules of %d were read after a commit of somebody else's", again, whole)
+}
+
+// TestRemembersBesideOthers: what a CNI plug-in writes for a pod, and what our own acceleration writes in its table, makes
+// no rule of ours be read again; what somebody writes into one of our chains, those of that chain.
+func TestRemembersBesideOthers(t *testing.T) {
+	r := newRemembering(t, iptables.NFT)
+	whole := r.survey()
+	k, err := nft.Open(nft.Config{NetNS: r.FD()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close() })
+	table := nft.TableRef{Family: nft.IPv4, Name: "fairlead-offload"}
+	services := table.Set("services")
+	commit := func(fill func(*nft.Batch)) {
+		var b nft.Batch
+		fill(&b)
+		if _, err := k.Commit(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		does string
+		do   func()
+		most int
+	}{
+		{"a pod comes", func() {
+			r.sh(t, "$IPT -t nat -N CNI-A; $IPT -t nat -A CNI-A -d 10.1.1.1 -j ACCEPT; $IPT -t nat -A POSTROUTING -s 10.1.1.1 -j CNI-A; $IPT -I FORWARD -s 10.1.1.1 -j ACCEPT")
+		}, 0},
+		{"it goes", func() {
+			r.sh(t, "$IPT -t nat -D POSTROUTING -s 10.1.1.1 -j CNI-A; $IPT -t nat -F CNI-A; $IPT -t nat -X CNI-A")
+		}, 0},
+		{"acceleration begins", func() {
+			commit(func(b *nft.Batch) {
+				b.NewTable(table, []byte("layout"))
+				b.NewSet(nft.SetSpec{Ref: services, Key: []nft.Part{nft.Addr4}})
+			})
+		}, 0},
+		{"it takes a Service", func() { commit(func(b *nft.Batch) { b.AddElement(services, &nft.Element{Key: []byte{10, 96, 0, 1}}) }) }, 0},
+		{"it ends", func() { commit(func(b *nft.Batch) { b.DelTable(table) }) }, 0},
+		{"somebody adds a rule to ours", func() { r.sh(t, "$IPT -t nat -I KUBE-POSTROUTING -j RETURN") }, 10},
+	} {
+		c.do()
+		if again := r.survey(); again > c.most || c.most > 0 && again == 0 {
+			t.Errorf("%s: %d rules of %d were read", c.does, again, whole)
+		}
 	}
 }
 

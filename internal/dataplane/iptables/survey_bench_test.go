@@ -59,6 +59,11 @@ func benchSurvey(b *testing.B, backend iptables.Backend, size int) {
 		driver.memory = memory{}
 		measure("survey", survey)
 		measure("survey-again", survey)
+		if backend == iptables.NFT {
+			n.sh(b, "$IPT -t nat -N CNI-A; $IPT -t nat -A CNI-A -j ACCEPT; $IPT -t nat -A POSTROUTING -s 10.1.1.1 -j CNI-A")
+			measure("survey-after-stranger", survey)
+			n.sh(b, "$IPT -t nat -D POSTROUTING -s 10.1.1.1 -j CNI-A; $IPT -t nat -F CNI-A; $IPT -t nat -X CNI-A")
+		}
 		b.ReportMetric(float64(objects), "objects")
 	}
 	b.ReportMetric(0, "ns/op")

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/iptables/nftsave"
 )
 
 // restoreLimit bounds one run of iptables-restore. It is not cut short when the
@@ -51,11 +53,13 @@ type Conn struct {
 var _ Kernel = (*Conn)(nil)
 
 // Open makes a Conn in the network namespace of cfg.
-func Open(cfg Config) (*Conn, error) {
+func Open(cfg Config) (*Conn, error) { return open(cfg, nftsave.Config{NetNS: cfg.Namespace}) }
+
+func open(cfg Config, reader nftsave.Config) (*Conn, error) {
 	c := &Conn{cfg: cfg}
 	err := c.inside(func() (err error) {
 		if cfg.Backend == NFT {
-			n, err := openNFTables(cfg.Namespace)
+			n, err := openNFTables(reader)
 			if err == nil {
 				c.stamps, c.reader, c.turn, c.nft = n, n, &n.turn, n
 			}
@@ -114,6 +118,9 @@ func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
 	defer cancel()
+	if c.nft != nil {
+		defer c.nft.aside(ctx)()
+	}
 	err = c.run(ctx, r)
 	done := r.Commits
 	if refused := (*RestoreError)(nil); errors.As(err, &refused) {
@@ -127,8 +134,7 @@ func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
 	if c.nft != nil { // each COMMIT is one transaction
 		after := nextGeneration(before.Generation, done)
 		c.nft.ledger.wrote(&r, before.Generation, after)
-		before.Generation = after
-		return before, err
+		return c.nft.ended(before, after), err
 	}
 	after, stampErr := c.stamps.stamp() // the lock is still ours: it was we
 	return after, errors.Join(err, stampErr)

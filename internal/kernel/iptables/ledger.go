@@ -3,6 +3,8 @@ package iptables
 import (
 	"bytes"
 	"sync"
+
+	"github.com/fairlead/fairlead/internal/kernel/iptables/nftsave"
 )
 
 // Mark is a moment in what is known of a Kernel's rules; it means something to that Kernel
@@ -10,9 +12,9 @@ import (
 type Mark uint64
 
 // ledger knows of nf_tables which chains were written since a Mark. What we write it is
-// told by name, and that nobody else wrote it sees by the generation, which each commit in
-// the namespace moves by one. After a commit of somebody else's, whatever it was about, it
-// knows nothing of any chain.
+// told by name, and so what others write while a nftsave.Listener hears them. That nothing
+// is missing it sees by the generation, which each commit in the namespace moves by one.
+// After a commit of which it was told nothing, it knows nothing of any chain.
 type ledger struct {
 	mu      sync.Mutex
 	now     Mark
@@ -33,7 +35,19 @@ const maxWritten = 1 << 16
 func (l *ledger) at(generation uint32) Mark {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if generation != l.stands || l.now == 0 || len(l.written) > maxWritten {
+	return l.moment(generation == l.stands, generation)
+}
+
+// heardTo gives the present moment, when all was told that others have written up to a
+// generation, and maybe more.
+func (l *ledger) heardTo(generation uint32) Mark {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.moment(l.stands != 0 && int32(l.stands-generation) >= 0, generation)
+}
+
+func (l *ledger) moment(whole bool, generation uint32) Mark {
+	if !whole || l.now == 0 || len(l.written) > maxWritten {
 		l.forget(generation)
 	}
 	return l.now
@@ -61,6 +75,22 @@ func (l *ledger) wrote(r *Restore, before, after uint32) {
 	}
 }
 
+// heard notes a commit of somebody else's. Of one that does not follow on what is known,
+// another one is missing.
+func (l *ledger) heard(c nftsave.Commit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stands == 0 || c.Opaque || c.Generation != nextGeneration(l.stands, 1) || len(l.written) > maxWritten {
+		l.forget(c.Generation)
+		return
+	}
+	l.now++
+	l.stands = c.Generation
+	for _, p := range c.Places {
+		l.written[writtenChain{Family(p.Family), p.Table, p.Chain}] = l.now
+	}
+}
+
 // untouched tells whether nobody has written a chain since a mark.
 func (l *ledger) untouched(c writtenChain, since Mark) bool {
 	l.mu.Lock()
@@ -69,15 +99,22 @@ func (l *ledger) untouched(c writtenChain, since Mark) bool {
 }
 
 // eachWritten names the chains that the input of iptables-restore is about. It is false
-// for a line that does not name one.
+// for a line that does not name one, and for a table in which no rule or chain is added or
+// taken away for certain: its COMMIT may change nothing, not even the generation, so that
+// somebody else's commit would be taken for it.
 func eachWritten(input []byte, f func(table, chain []byte)) bool {
 	var table []byte
+	changes := false
 	for line := range bytes.Lines(input) {
 		line = bytes.TrimRight(line, "\n")
 		switch {
-		case len(line) == 0 || line[0] == '#' || string(line) == "COMMIT":
+		case len(line) == 0 || line[0] == '#':
+		case string(line) == "COMMIT":
+			if !changes {
+				return false
+			}
 		case line[0] == '*':
-			table = line[1:]
+			table, changes = line[1:], false
 		case line[0] == ':':
 			chain, _, _ := bytes.Cut(line[1:], []byte(" "))
 			f(table, chain)
@@ -87,6 +124,7 @@ func eachWritten(input []byte, f func(table, chain []byte)) bool {
 			if len(chain) == 0 || chain[0] == '-' {
 				return false
 			}
+			changes = true
 			f(table, chain)
 		default:
 			return false

@@ -18,26 +18,35 @@ type nftables struct {
 	// and has the processors for itself.
 	turn   sync.RWMutex
 	ledger ledger
+	// others are heard from the first reading on, but for the time of a Restore.
+	others  *nftsave.Listener
+	hearing sync.Mutex // held by whoever uses others
 }
 
-func openNFTables(namespace int) (*nftables, error) {
+func openNFTables(cfg nftsave.Config) (*nftables, error) {
 	g, err := openGeneration()
 	if err != nil {
 		return nil, err
 	}
-	r, err := nftsave.Open(nftsave.Config{NetNS: namespace})
+	r, err := nftsave.Open(cfg)
 	if err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
-	return &nftables{generation: g, reader: r}, nil
+	l, err := nftsave.OpenListener(cfg)
+	if err != nil {
+		return nil, errors.Join(err, r.Close(), g.Close())
+	}
+	return &nftables{generation: g, reader: r, others: l}, nil
 }
 
 // Close implements stamper.
-func (n *nftables) Close() error { return errors.Join(n.reader.Close(), n.generation.Close()) }
+func (n *nftables) Close() error {
+	return errors.Join(n.others.Close(), n.reader.Close(), n.generation.Close())
+}
 
 // read implements tableReader. Whatever keeps it from reading, the programs may still be able to.
 func (n *nftables) read(ctx context.Context, r Reading, emit func([]byte) error) error {
-	now, err := n.mark()
+	now, err := n.mark(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
@@ -65,20 +74,18 @@ func (n *nftables) request(r *Reading) nftsave.Request {
 	return q
 }
 
-// mark gives the present moment of the ledger.
-func (n *nftables) mark() (Mark, error) {
-	n.turn.RLock() // a Restore that is under way has not been noted
-	defer n.turn.RUnlock()
-	s, err := n.stamp()
-	if err != nil {
-		return 0, err
-	}
-	return n.ledger.at(s.Generation), nil
-}
-
 // yield waits while a Restore is under way.
 func (n *nftables) yield(ctx context.Context) error {
 	n.turn.RLock()
 	defer n.turn.RUnlock()
 	return ctx.Err()
+}
+
+// ended gives the stamp after a Restore that should have made a generation. A COMMIT that
+// changes nothing makes none: then nobody has written only if the one before still stands.
+func (n *nftables) ended(before Stamp, after uint32) Stamp {
+	if now, err := n.stamp(); err == nil && int32(now.Generation-after) < 0 {
+		return before
+	}
+	return Stamp{Generation: after}
 }

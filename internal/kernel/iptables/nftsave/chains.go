@@ -2,7 +2,6 @@ package nftsave
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"strings"
 
@@ -75,12 +74,7 @@ func (d *dumper) generation(ctx context.Context) (generation uint32, err error) 
 			err = m.Errno()
 			return true
 		}
-		a := netlink.Attrs{Rest: body(m)}
-		for a.Next() {
-			if a.Type == unix.NFTA_GEN_ID && len(a.Data) == 4 {
-				generation = binary.BigEndian.Uint32(a.Data)
-			}
-		}
+		generation = generationOf(m)
 		return true
 	})
 	if err == nil && generation == 0 {
