@@ -16,48 +16,46 @@ type elementDecoder struct {
 
 // list emits the elements of one message; their slices lie in it.
 func (d *elementDecoder) list(attrs []byte, emit func(*Element) error) error {
-	var err error
-	netlink.EachAttr(attrs, func(typ uint16, list []byte) {
-		if typ != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-			return
+	for list := (netlink.Attrs{Rest: attrs}); list.Next(); {
+		if list.Type != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+			continue
 		}
-		netlink.EachAttr(list, func(_ uint16, elem []byte) {
-			if err != nil {
-				return
+		for elem := (netlink.Attrs{Rest: list.Data}); elem.Next(); {
+			d.element(elem.Data)
+			if err := emit(&d.e); err != nil {
+				return err
 			}
-			d.element(elem)
-			err = emit(&d.e)
-		})
-	})
-	return err
+		}
+	}
+	return nil
 }
 
 func (d *elementDecoder) element(attrs []byte) {
 	d.e = Element{}
 	e := &d.e
-	netlink.EachAttr(attrs, func(typ uint16, v []byte) {
-		switch typ {
+	for a := (netlink.Attrs{Rest: attrs}); a.Next(); {
+		switch a.Type {
 		case unix.NFTA_SET_ELEM_KEY:
-			e.Key = dataValue(v)
+			e.Key = dataValue(a.Data)
 		case nftaElemKeyEnd:
-			e.KeyEnd = dataValue(v)
+			e.KeyEnd = dataValue(a.Data)
 		case unix.NFTA_SET_ELEM_DATA:
-			e.Data = dataValue(v)
+			e.Data = dataValue(a.Data)
 			if e.Data == nil {
-				e.Verdict = d.verdict(v)
+				e.Verdict = d.verdict(a.Data)
 			}
 		case unix.NFTA_SET_ELEM_FLAGS:
-			e.Flags = ElementFlags(be32(v))
+			e.Flags = ElementFlags(be32(a.Data))
 		case unix.NFTA_SET_ELEM_TIMEOUT:
-			e.Timeout = duration(v)
+			e.Timeout = duration(a.Data)
 		case unix.NFTA_SET_ELEM_EXPIRATION:
-			e.Expiration = duration(v)
+			e.Expiration = duration(a.Data)
 		case unix.NFTA_SET_ELEM_USERDATA:
-			e.UserData = v
+			e.UserData = a.Data
 		case unix.NFTA_SET_ELEM_EXPR:
-			e.Packets = countedPackets(v)
+			e.Packets = countedPackets(a.Data)
 		}
-	})
+	}
 }
 
 // countedPackets reads the expression of an element, which is a counter where we put one.
@@ -75,31 +73,29 @@ func countedPackets(expr []byte) (n uint64) {
 	return n
 }
 
-func dataValue(d []byte) []byte {
-	var out []byte
-	netlink.EachAttr(d, func(typ uint16, v []byte) {
-		if typ == unix.NFTA_DATA_VALUE {
-			out = v
+func dataValue(d []byte) (value []byte) {
+	for a := (netlink.Attrs{Rest: d}); a.Next(); {
+		if a.Type == unix.NFTA_DATA_VALUE {
+			value = a.Data
 		}
-	})
-	return out
+	}
+	return value
 }
 
-func (d *elementDecoder) verdict(data []byte) Verdict {
-	var v Verdict
-	netlink.EachAttr(data, func(typ uint16, nest []byte) {
-		if typ != unix.NFTA_DATA_VERDICT {
-			return
+func (d *elementDecoder) verdict(data []byte) (v Verdict) {
+	for a := (netlink.Attrs{Rest: data}); a.Next(); {
+		if a.Type != unix.NFTA_DATA_VERDICT {
+			continue
 		}
-		netlink.EachAttr(nest, func(typ uint16, b []byte) {
-			switch typ {
+		for part := (netlink.Attrs{Rest: a.Data}); part.Next(); {
+			switch part.Type {
 			case unix.NFTA_VERDICT_CODE:
-				v.Code = verdictOf(int32(be32(b)))
+				v.Code = verdictOf(int32(be32(part.Data)))
 			case unix.NFTA_VERDICT_CHAIN:
-				v.Chain = d.intern(cstr(b))
+				v.Chain = d.intern(cstr(part.Data))
 			}
-		})
-	})
+		}
+	}
 	return v
 }
 
