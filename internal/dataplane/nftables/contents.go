@@ -12,16 +12,16 @@ import (
 func (l *loader) contents(ctx context.Context) error {
 	c := contents{loader: l}
 	for _, def := range ownSets() {
-		c.begin(def)
-		for _, c.part = range def.parts() {
-			if !l.sets[c.part] {
+		for _, part := range def.parts() {
+			if !l.sets[part] {
 				continue
 			}
-			if err := l.d.seen.Tolerate(l.k.Elements(ctx, tableRef(l.f).Set(c.part), c.element)); err != nil {
+			c.begin(def, part)
+			if err := l.d.seen.Tolerate(l.k.Elements(ctx, tableRef(l.f).Set(part), c.element)); err != nil {
 				return err
 			}
+			c.end()
 		}
-		c.end()
 	}
 	return nil
 }
@@ -34,17 +34,17 @@ type contents struct {
 	buf    []byte
 	bounds []bound             // of a set of ranges
 	ranges map[string][]string // of guarded Frontends
-	pool   *poolReader
-	hashed *poolReader       // the tables of consistent hash in the same set
+	pool   poolReader
+	hashed poolReader        // the tables of consistent hash in the same set
 	live   map[string][]byte // endpoints of Frontends with affinity
 }
 
-func (c *contents) begin(def *setDef) {
-	c.def, c.bounds, c.ranges, c.pool, c.live = def, nil, nil, nil, nil
+func (c *contents) begin(def *setDef, part string) {
+	c.def, c.part, c.bounds, c.ranges, c.live = def, part, nil, nil, nil
 	switch def.shape {
 	case shapePool:
-		c.pool = &poolReader{at: map[string]int{}, width: def.slotWidth(c.f)}
-		c.hashed = &poolReader{at: map[string]int{}, width: c.pool.width}
+		c.pool.begin(def, c.f)
+		c.hashed.begin(def, c.f)
 	case shapeAllowed:
 		c.ranges = map[string][]string{}
 	case shapeLive:
@@ -116,9 +116,9 @@ func (c *contents) slot(e *nft.Element) bool {
 		return false
 	}
 	n := binary.NativeEndian.Uint32(e.Key[len(e.Key)-4:])
-	pool := c.pool
+	pool := &c.pool
 	if n >= hashBase {
-		n, pool = n-hashBase, c.hashed
+		n, pool = n-hashBase, &c.hashed
 	}
 	if n >= maxSlots || hole(string(e.Data[:c.pool.width])) || c.def.split && shardNames[shardOf(c.buf)] != c.part {
 		return false
@@ -155,12 +155,8 @@ func (c *contents) endpoint(e *nft.Element) bool {
 func (c *contents) end() {
 	switch c.def.shape {
 	case shapePool:
-		for id, i := range c.pool.at {
-			c.put(c.def.kind, id, string(c.pool.slots[i]))
-		}
-		for id, i := range c.hashed.at {
-			c.put(hashedKind(c.def.kind), id, string(c.hashed.slots[i]))
-		}
+		c.pool.end(func(id, value string) { c.put(c.def.kind, id, value) })
+		c.hashed.end(func(id, value string) { c.put(hashedKind(c.def.kind), id, value) })
 	case shapeLive:
 		for id, list := range c.live {
 			c.put(c.def.kind, id, string(list))
@@ -174,24 +170,4 @@ func (c *contents) end() {
 			c.put(c.def.kind, "", v)
 		}
 	}
-}
-
-// poolReader gathers slots, which come in the order of the kernel's hash.
-type poolReader struct {
-	width int
-	at    map[string]int
-	slots [][]byte
-}
-
-func (p *poolReader) add(id []byte, n int, data []byte) {
-	i, known := p.at[string(id)]
-	if !known {
-		i = len(p.slots)
-		p.at[string(id)] = i
-		p.slots = append(p.slots, nil)
-	}
-	if need := (n + 1) * p.width; len(p.slots[i]) < need {
-		p.slots[i] = append(p.slots[i], make([]byte, need-len(p.slots[i]))...)
-	}
-	copy(p.slots[i][n*p.width:], data[:p.width])
 }
