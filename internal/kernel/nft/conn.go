@@ -83,7 +83,14 @@ func (c *Conn) Generation(ctx context.Context) (Generation, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	var g Generation
+	if err := c.settle(); err != nil {
+		return 0, err
+	}
+	return c.present()
+}
+
+// present is the generation, perhaps of a commit that is still at work.
+func (c *Conn) present() (g Generation, _ error) {
 	err := c.request(unix.NFT_MSG_GETGEN, 0, nil, func(m nlmsg) error {
 		if m.isNft(unix.NFT_MSG_NEWGEN) {
 			g = genOf(m)
@@ -97,6 +104,13 @@ func (c *Conn) Generation(ctx context.Context) (Generation, error) {
 		return 0, fmt.Errorf("read rule set generation: %w", err)
 	}
 	return g, nil
+}
+
+func (c *Conn) settle() error {
+	if err := c.cmd.Settle(); err != nil {
+		return fmt.Errorf("wait for the end of a commit: %w", err)
+	}
+	return nil
 }
 
 func genOf(m nlmsg) Generation {

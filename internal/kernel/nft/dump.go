@@ -25,10 +25,14 @@ func dumpRequest(f Family, names ...string) []byte {
 // so or if the rows come from different generations: nfgenmsg.res_id carries the low 16 bits of the generation, also where the
 // kernel does not flag.
 func (c *Conn) dump(ctx context.Context, get uint16, body []byte, f func(nlmsg) error) error {
-	if err := ctx.Err(); err != nil {
+	return c.run(&dumping{ctx: ctx, row: get - 1, f: f}, body)
+}
+
+func (c *Conn) run(d *dumping, body []byte) error {
+	if err := d.ctx.Err(); err != nil {
 		return err
 	}
-	d := dumping{ctx: ctx, row: get - 1, f: f}
+	get := d.row + 1
 	if err := c.cmd.Ask(c.question(get, unix.NLM_F_DUMP, body), d.take); err != nil {
 		return fmt.Errorf("read dump: %w", errors.Join(err, d.err))
 	}
@@ -42,8 +46,8 @@ type dumping struct {
 	ctx         context.Context
 	row         uint16
 	f           func(nlmsg) error
-	gen         uint16
-	rows        int
+	gen         uint16 // the low bits of the generation of what comes
+	known       bool   // gen is
 	interrupted bool
 	err         error // the first one
 }
@@ -62,9 +66,8 @@ func (d *dumping) take(msg netlink.Message) (done bool) {
 		return true
 	case m.isNft(d.row):
 		gen := binary.BigEndian.Uint16(m.Body[2:])
-		d.interrupted = d.interrupted || d.rows > 0 && gen != d.gen
-		d.gen = gen
-		d.rows++
+		d.interrupted = d.interrupted || d.known && gen != d.gen
+		d.gen, d.known = gen, true
 		if d.err == nil {
 			d.err = d.f(m)
 		}
@@ -75,11 +78,20 @@ func (d *dumping) take(msg netlink.Message) (done bool) {
 // quietTries bounds how often a short dump is repeated for being interrupted: one takes less than a millisecond.
 const quietTries = 16
 
-// quietly repeats a dump that goes by position in a list of all tables' objects, where anybody's commit shifts ours.
-func quietly(dump func() error) error {
-	err := dump()
-	for n := 1; n < quietTries && errors.Is(err, ErrInterrupted); n++ {
-		err = dump()
+// dumpSettled dumps what was there before it, whole: nothing is missing that somebody's commit does not delete (netlink.Conn.Settle).
+// It repeats the dump if it is interrupted, as one that goes by position in a list of all tables' objects is by
+// anybody's commit. again is called before each.
+func (c *Conn) dumpSettled(ctx context.Context, get uint16, body []byte, again func(), f func(nlmsg) error) (err error) {
+	for n := 0; n < quietTries && (n == 0 || errors.Is(err, ErrInterrupted)); n++ {
+		gen, asked := c.present()
+		if asked != nil {
+			return asked
+		}
+		if err := c.settle(); err != nil {
+			return err
+		}
+		again()
+		err = c.run(&dumping{ctx: ctx, row: get - 1, f: f, gen: uint16(gen), known: true}, body)
 	}
 	return err
 }
@@ -87,12 +99,9 @@ func quietly(dump func() error) error {
 // Tables implements Kernel.
 func (c *Conn) Tables(ctx context.Context) ([]Table, error) {
 	var out []Table
-	err := quietly(func() error {
-		out = out[:0]
-		return c.dump(ctx, unix.NFT_MSG_GETTABLE, nil, func(m nlmsg) error {
-			out = append(out, decodeTable(m.family(), m.attrs()))
-			return nil
-		})
+	err := c.dumpSettled(ctx, unix.NFT_MSG_GETTABLE, nil, func() { out = out[:0] }, func(m nlmsg) error {
+		out = append(out, decodeTable(m.family(), m.attrs()))
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dump tables: %w", err)
@@ -118,14 +127,11 @@ func (c *Conn) Sets(ctx context.Context, t TableRef) ([]Set, error) {
 // Chains implements Kernel. Kernels differ in whether they filter by table, so the rows are filtered here.
 func (c *Conn) Chains(ctx context.Context, t TableRef) ([]Chain, error) {
 	var out []Chain
-	err := quietly(func() error {
-		out = out[:0]
-		return c.dump(ctx, unix.NFT_MSG_GETCHAIN, dumpRequest(t.Family, t.Name), func(m nlmsg) error {
-			if r := decodeChain(m.family(), m.attrs()); r.Ref.Table == t {
-				out = append(out, r)
-			}
-			return nil
-		})
+	err := c.dumpSettled(ctx, unix.NFT_MSG_GETCHAIN, dumpRequest(t.Family, t.Name), func() { out = out[:0] }, func(m nlmsg) error {
+		if r := decodeChain(m.family(), m.attrs()); r.Ref.Table == t {
+			out = append(out, r)
+		}
+		return nil
 	})
 	if err != nil && !isAbsent(err) {
 		return nil, fmt.Errorf("dump chains of table %s: %w", t, err)

@@ -86,14 +86,11 @@ func (c *Conn) Chain(ctx context.Context, ref ChainRef) (row Chain, found bool, 
 // ChainRules implements Finder: the kernel dumps the rules of that chain alone.
 func (c *Conn) ChainRules(ctx context.Context, ref ChainRef) ([]Rule, error) {
 	var out []Rule
-	err := quietly(func() error {
-		out = out[:0]
-		return c.dump(ctx, unix.NFT_MSG_GETRULE, dumpRequest(ref.Table.Family, ref.Table.Name, ref.Name), func(m nlmsg) error {
-			if r := decodeRule(m.family(), m.attrs()); r.Chain == ref {
-				out = append(out, r)
-			}
-			return nil
-		})
+	err := c.dumpSettled(ctx, unix.NFT_MSG_GETRULE, dumpRequest(ref.Table.Family, ref.Table.Name, ref.Name), func() { out = out[:0] }, func(m nlmsg) error {
+		if r := decodeRule(m.family(), m.attrs()); r.Chain == ref {
+			out = append(out, r)
+		}
+		return nil
 	})
 	if err != nil && !isAbsent(err) {
 		return nil, fmt.Errorf("read the rules of chain %s: %w", ref, err)

@@ -9,9 +9,12 @@ type Kernel interface {
 	// operations, [ErrGeneration] when b.Expect is no longer the current generation (nothing was applied), else transport
 	// errors after which the caller must read the kernel again. b may be committed again as it is.
 	Commit(ctx context.Context, b *Batch) (Generation, error)
-	// Generation returns the current generation of the namespace's rule set; any write of anybody moves it.
+	// Generation returns the current generation of the namespace's rule set; any write of anybody moves it. It waits for a
+	// commit that is at work.
 	Generation(ctx context.Context) (Generation, error)
-	// Tables returns the tables of all families.
+	// Tables returns the tables of all families. It waits as Generation does. Who reads much asks for the generation, the tables,
+	// the rest, and the generation again: if that is the same, he has read all, and once, because no commit was
+	// at work meanwhile (netlink.Conn.Settle).
 	Tables(ctx context.Context) ([]Table, error)
 	// Sets, Chains and Rules return what one table holds. Anonymous sets are included. A missing table is an empty list.
 	// Sets, Rules and Elements deliver everything also when they end with [ErrInterrupted]: see there.
