@@ -32,8 +32,7 @@ func (c *Conn) run(d *dumping, body []byte) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
-	get := d.row + 1
-	if err := c.cmd.Ask(c.question(get, unix.NLM_F_DUMP, body), d.take); err != nil {
+	if err := c.cmd.Ask(c.question(d.row+1, unix.NLM_F_DUMP, body), d.take); err != nil {
 		return fmt.Errorf("read dump: %w", errors.Join(err, d.err))
 	}
 	if d.err == nil && d.interrupted {
@@ -78,30 +77,39 @@ func (d *dumping) take(msg netlink.Message) (done bool) {
 // quietTries bounds how often a short dump is repeated for being interrupted: one takes less than a millisecond.
 const quietTries = 16
 
-// dumpSettled dumps what was there before it, whole: nothing is missing that somebody's commit does not delete (netlink.Conn.Settle).
-// It repeats the dump if it is interrupted, as one that goes by position in a list of all tables' objects is by
-// anybody's commit. again is called before each.
-func (c *Conn) dumpSettled(ctx context.Context, get uint16, body []byte, again func(), f func(nlmsg) error) (err error) {
+// asked is a dump: what for, and the body of the request.
+type asked struct {
+	get  uint16
+	body []byte
+}
+
+// settled gives the rows of a dump that are to be had, of what was there before it, whole: nothing is missing that somebody's
+// commit does not delete (netlink.Conn.Settle). It repeats the dump if it is interrupted, as one that goes by position in
+// a list of all tables' objects is by anybody's commit.
+func settled[T any](ctx context.Context, c *Conn, q asked, row func(nlmsg) (T, bool)) (out []T, err error) {
 	for n := 0; n < quietTries && (n == 0 || errors.Is(err, ErrInterrupted)); n++ {
-		gen, asked := c.present()
-		if asked != nil {
-			return asked
+		gen, failed := c.present()
+		if failed == nil {
+			failed = c.settle()
 		}
-		if err := c.settle(); err != nil {
-			return err
+		if failed != nil {
+			return nil, failed
 		}
-		again()
-		err = c.run(&dumping{ctx: ctx, row: get - 1, f: f, gen: uint16(gen), known: true}, body)
+		out = out[:0]
+		err = c.run(&dumping{ctx: ctx, row: q.get - 1, gen: uint16(gen), known: true, f: func(m nlmsg) error {
+			if r, wanted := row(m); wanted {
+				out = append(out, r)
+			}
+			return nil
+		}}, q.body)
 	}
-	return err
+	return out, err
 }
 
 // Tables implements Kernel.
 func (c *Conn) Tables(ctx context.Context) ([]Table, error) {
-	var out []Table
-	err := c.dumpSettled(ctx, unix.NFT_MSG_GETTABLE, nil, func() { out = out[:0] }, func(m nlmsg) error {
-		out = append(out, decodeTable(m.family(), m.attrs()))
-		return nil
+	out, err := settled(ctx, c, asked{get: unix.NFT_MSG_GETTABLE}, func(m nlmsg) (Table, bool) {
+		return decodeTable(m.family(), m.attrs()), true
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dump tables: %w", err)
@@ -126,12 +134,9 @@ func (c *Conn) Sets(ctx context.Context, t TableRef) ([]Set, error) {
 
 // Chains implements Kernel. Kernels differ in whether they filter by table, so the rows are filtered here.
 func (c *Conn) Chains(ctx context.Context, t TableRef) ([]Chain, error) {
-	var out []Chain
-	err := c.dumpSettled(ctx, unix.NFT_MSG_GETCHAIN, dumpRequest(t.Family, t.Name), func() { out = out[:0] }, func(m nlmsg) error {
-		if r := decodeChain(m.family(), m.attrs()); r.Ref.Table == t {
-			out = append(out, r)
-		}
-		return nil
+	out, err := settled(ctx, c, asked{unix.NFT_MSG_GETCHAIN, dumpRequest(t.Family, t.Name)}, func(m nlmsg) (Chain, bool) {
+		r := decodeChain(m.family(), m.attrs())
+		return r, r.Ref.Table == t
 	})
 	if err != nil && !isAbsent(err) {
 		return nil, fmt.Errorf("dump chains of table %s: %w", t, err)

@@ -85,12 +85,10 @@ func (c *Conn) Chain(ctx context.Context, ref ChainRef) (row Chain, found bool, 
 
 // ChainRules implements Finder: the kernel dumps the rules of that chain alone.
 func (c *Conn) ChainRules(ctx context.Context, ref ChainRef) ([]Rule, error) {
-	var out []Rule
-	err := c.dumpSettled(ctx, unix.NFT_MSG_GETRULE, dumpRequest(ref.Table.Family, ref.Table.Name, ref.Name), func() { out = out[:0] }, func(m nlmsg) error {
-		if r := decodeRule(m.family(), m.attrs()); r.Chain == ref {
-			out = append(out, r)
-		}
-		return nil
+	q := asked{unix.NFT_MSG_GETRULE, dumpRequest(ref.Table.Family, ref.Table.Name, ref.Name)}
+	out, err := settled(ctx, c, q, func(m nlmsg) (Rule, bool) {
+		r := decodeRule(m.family(), m.attrs())
+		return r, r.Chain == ref
 	})
 	if err != nil && !isAbsent(err) {
 		return nil, fmt.Errorf("read the rules of chain %s: %w", ref, err)
