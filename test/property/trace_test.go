@@ -24,7 +24,7 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-var pairs = flag.Int("trace.pairs", 1000, "how many pairs of a source and a destination are traced and sent, in all modes together")
+var pairs = flag.Int("trace.pairs", 1050, "how many pairs of a source and a destination are traced and sent, in all modes together")
 
 // pairsOfWorld is how many pairs one random world has.
 const pairsOfWorld = 50
@@ -32,21 +32,17 @@ const pairsOfWorld = 50
 // TestTraceAgreesWithPackets: of random sources and destinations in random worlds, what trace says without a packet is what
 // becomes of the packet.
 func TestTraceAgreesWithPackets(t *testing.T) {
-	for name, open := range map[string]func(*testing.T, *netnstest.Namespace) dataplane.Driver{
+	opens := map[string]func(*testing.T, *netnstest.Namespace) dataplane.Driver{
 		nftables.Name: func(t *testing.T, _ *netnstest.Namespace) dataplane.Driver {
 			return nftables.New(nftables.Params{Kernel: open(t)})
 		},
-		"iptables-nft": func(t *testing.T, ns *netnstest.Namespace) dataplane.Driver {
-			programs, err := kernel.Installed(kernel.NFT)
-			check(t, err)
-			k, err := kernel.Open(kernel.Config{Backend: kernel.NFT, Programs: programs, Namespace: ns.FD()})
-			check(t, err)
-			return iptables.New(iptables.Params{Kernel: k})
-		},
-	} {
+		"iptables-nft":    func(t *testing.T, ns *netnstest.Namespace) dataplane.Driver { return byIPTables(t, ns, kernel.NFT) },
+		"iptables-legacy": func(t *testing.T, ns *netnstest.Namespace) dataplane.Driver { return byIPTables(t, ns, kernel.Legacy) },
+	}
+	for name, open := range opens {
 		outcomes := map[string]int{}
 		t.Run(name, func(t *testing.T) {
-			for n := range max(1, *pairs/pairsOfWorld/2) {
+			for n := range max(1, *pairs/pairsOfWorld/len(opens)) {
 				t.Run(fmt.Sprint(n), func(t *testing.T) { traced(t, uint64(n), open(t, netnstest.Enter(t)), outcomes) })
 			}
 		})
@@ -57,6 +53,14 @@ func TestTraceAgreesWithPackets(t *testing.T) {
 			}
 		}
 	}
+}
+
+func byIPTables(t *testing.T, ns *netnstest.Namespace, backend kernel.Backend) dataplane.Driver {
+	programs, err := kernel.Installed(backend)
+	check(t, err)
+	k, err := kernel.Open(kernel.Config{Backend: backend, Programs: programs, Namespace: ns.FD()})
+	check(t, err)
+	return iptables.New(iptables.Params{Kernel: k})
 }
 
 func traced(t *testing.T, seed uint64, d dataplane.Driver, outcomes map[string]int) {
