@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -68,6 +69,24 @@ func TestWords(t *testing.T) {
 		if got := (&TakenError{w}).Error(); got != want+" already manages this network namespace" {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestAgentEndsMeanwhile: who has asked is told so, and not of a connection.
+func TestAgentEndsMeanwhile(t *testing.T) {
+	netnstest.Enter(t)
+	s := take(t)
+	s.Handle("GET /status", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = c.Close()
+	}))
+	want := fmt.Sprintf("pid %d, which ran as the agent here, ended before it had answered", os.Getpid())
+	if _, err := Get(t.Context(), "/status"); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

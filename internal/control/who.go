@@ -103,7 +103,11 @@ func call(ctx context.Context, method, path string) ([]byte, error) {
 	}
 	defer func() { _ = c.Close() }()
 	body, err := put(ctx, c, method, path)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
+		err = fmt.Errorf("pid %d, which ran as the agent here, ended before it had answered", cred.Pid)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("pid %d, which runs as the agent here, has not answered in time: it is stopped, hangs, or gets no CPU: %w", cred.Pid, ctx.Err())
 	}
 	return body, err
