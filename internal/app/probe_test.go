@@ -2,10 +2,13 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/internal/choose"
 	kerneliptables "github.com/fairlead/fairlead/internal/kernel/iptables"
@@ -98,4 +101,16 @@ func tables(t *testing.T) string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return string(out)
+}
+
+// TestNoFlowtables: who may not try does not learn that the kernel has none.
+func TestNoFlowtables(t *testing.T) {
+	for err, want := range map[error]string{
+		unix.EPERM:  "whether the kernel has flowtables cannot be tried here: apply: operation not permitted",
+		unix.ENOENT: "the kernel has no flowtables (CONFIG_NF_FLOW_TABLE): apply: no such file or directory",
+	} {
+		if got := noFlowtables(fmt.Errorf("apply: %w", err)); got != want {
+			t.Errorf("%v: %s", err, got)
+		}
+	}
 }

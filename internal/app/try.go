@@ -131,9 +131,17 @@ func (t *trial) accelerate(ctx context.Context) choose.Try {
 	}
 	switch {
 	case err != nil:
-		out.Why = "the kernel has no flowtables (CONFIG_NF_FLOW_TABLE): " + oneLine(err)
+		out.Why = noFlowtables(err)
 	case out.Why == "":
 		out.Works, out.Why = true, "in nftables and iptables modes, with --feature-gates=KubeProxyAcceleration=true"
 	}
 	return out
+}
+
+// noFlowtables says what the error of the attempt to make a flowtable means.
+func noFlowtables(err error) string {
+	if errors.Is(err, unix.EPERM) {
+		return "whether the kernel has flowtables cannot be tried here: " + oneLine(err)
+	}
+	return "the kernel has no flowtables (CONFIG_NF_FLOW_TABLE): " + oneLine(err)
 }
