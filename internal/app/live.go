@@ -36,6 +36,9 @@ func (i *inspection) follow(ctx context.Context, ask inspect.Question, wait time
 	if err != nil {
 		return err
 	}
+	if !ask.Subject.ByName() { // in userspace mode the trace speaks of the Service's own address, and packets go where the agent answers
+		to.To = ask.Subject.To
+	}
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
 		t.Live = &inspect.Live{Note: "packets cannot be traced here: " + err.Error()}

@@ -15,8 +15,9 @@ func auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Have the agent compare the kernel with what it should hold",
 		Long: `audit does now what the agent does every hour: it reads everything that is ours in the
-kernel and repairs what is not as it should be. Changes of Services go first, and there
-is at most one audit a minute: asked again, the last one is told.
+kernel and repairs what is not as it should be. Changes of Services go first, and the next
+audit comes after twenty times what the last one took, a minute at most: asked before,
+the last one's answer is told again.
 
 With --repair=false nothing is repaired by it. The agent still repairs what it notices in
 other ways: in nftables mode every change of its tables, at once; else with the next
