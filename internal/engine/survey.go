@@ -48,17 +48,18 @@ func (e *Engine) survey(ctx context.Context) (Audited, error) {
 	defer over()
 	began := e.p.Now()
 	s := &survey{written: map[dataplane.Key]struct{}{}, over: ctx.Done()}
+	var all objects
 	err := e.between(ctx, func() error {
 		if !e.comparable() {
 			return errNothingRead
 		}
 		e.surveys = append(e.surveys, s)
+		all = make(objects, 0, e.tr.Len()) // mostly as many are there
 		return nil
 	})
 	if err != nil {
 		return Audited{}, err
 	}
-	var all objects
 	err = e.p.Driver.Survey(ctx, func(k dataplane.Key, v string) { all = append(all, dataplane.Object{Key: k, Value: v}) })
 	var rebuild *dataplane.RebuildError
 	if errors.As(err, &rebuild) {

@@ -28,8 +28,9 @@ type Config struct {
 type Conn struct {
 	cmd      *netlink.Conn
 	watching sync.Mutex
-	failed   bool   // the last Watch did, by no wish of ours; guarded by watching
-	head     []byte // scratch: the messages before and after a batch's own
+	failed   bool       // the last Watch did, by no wish of ours; guarded by watching
+	head     []byte     // scratch: the messages before and after a batch's own
+	inPlace  Generation // the last one of which all was in place; 0: none yet
 	wrap     func(netlink.Wire) netlink.Wire
 
 	changing sync.Mutex // guards what is below

@@ -77,10 +77,13 @@ func (d *dumping) take(msg netlink.Message) (done bool) {
 // quietTries bounds how often a short dump is repeated for being interrupted: one takes less than a millisecond.
 const quietTries = 16
 
-// asked is a dump: what for, and the body of the request.
+// asked is a dump.
 type asked struct {
 	get  uint16
 	body []byte
+	// short: what is listed is little, and nothing else relies on the wait before it. So if it is of the generation for which an
+	// earlier one has waited, none is needed.
+	short bool
 }
 
 // settled gives the rows of a dump that are to be had, of what was there before it, whole: nothing is missing that somebody's
@@ -88,15 +91,13 @@ type asked struct {
 // a list of all tables' objects is by anybody's commit.
 func settled[T any](ctx context.Context, c *Conn, q asked, row func(nlmsg) (T, bool)) (out []T, err error) {
 	for n := 0; n < quietTries && (n == 0 || errors.Is(err, ErrInterrupted)); n++ {
-		gen, failed := c.present()
-		if failed == nil {
-			failed = c.settle()
-		}
-		if failed != nil {
-			return nil, failed
+		if n > 0 || !q.short || c.inPlace == 0 {
+			if err := c.await(); err != nil {
+				return nil, err
+			}
 		}
 		out = out[:0]
-		err = c.run(&dumping{ctx: ctx, row: q.get - 1, gen: uint16(gen), known: true, f: func(m nlmsg) error {
+		err = c.run(&dumping{ctx: ctx, row: q.get - 1, gen: uint16(c.inPlace), known: true, f: func(m nlmsg) error {
 			if r, wanted := row(m); wanted {
 				out = append(out, r)
 			}
@@ -104,6 +105,14 @@ func settled[T any](ctx context.Context, c *Conn, q asked, row func(nlmsg) (T, b
 		}}, q.body)
 	}
 	return out, err
+}
+
+// await waits until all of the present generation is in place.
+func (c *Conn) await() (err error) {
+	if c.inPlace, err = c.present(); err != nil {
+		return err
+	}
+	return c.settle()
 }
 
 // Tables implements Kernel.
@@ -134,7 +143,7 @@ func (c *Conn) Sets(ctx context.Context, t TableRef) ([]Set, error) {
 
 // Chains implements Kernel. Kernels differ in whether they filter by table, so the rows are filtered here.
 func (c *Conn) Chains(ctx context.Context, t TableRef) ([]Chain, error) {
-	out, err := settled(ctx, c, asked{unix.NFT_MSG_GETCHAIN, dumpRequest(t.Family, t.Name)}, func(m nlmsg) (Chain, bool) {
+	out, err := settled(ctx, c, asked{get: unix.NFT_MSG_GETCHAIN, body: dumpRequest(t.Family, t.Name)}, func(m nlmsg) (Chain, bool) {
 		r := decodeChain(m.family(), m.attrs())
 		return r, r.Ref.Table == t
 	})

@@ -85,7 +85,7 @@ func (c *Conn) Chain(ctx context.Context, ref ChainRef) (row Chain, found bool, 
 
 // ChainRules implements Finder: the kernel dumps the rules of that chain alone.
 func (c *Conn) ChainRules(ctx context.Context, ref ChainRef) ([]Rule, error) {
-	q := asked{unix.NFT_MSG_GETRULE, dumpRequest(ref.Table.Family, ref.Table.Name, ref.Name)}
+	q := asked{get: unix.NFT_MSG_GETRULE, body: dumpRequest(ref.Table.Family, ref.Table.Name, ref.Name), short: true}
 	out, err := settled(ctx, c, q, func(m nlmsg) (Rule, bool) {
 		r := decodeRule(m.family(), m.attrs())
 		return r, r.Chain == ref

@@ -200,3 +200,28 @@ func readBeside(t *testing.T, k *Conn, c *besideCase, over <-chan error) {
 		}
 	}
 }
+
+// TestRulesOfOneChain: the first look waits for a commit that is at work, the next ones only after another commit.
+func TestRulesOfOneChain(t *testing.T) {
+	w, commands, _ := onFaultySockets(t)
+	k, chain := w.k.(*Conn), w.table.Chain("one-rule")
+	write := func() {
+		b := &Batch{}
+		b.NewTable(w.table, nil)
+		b.NewChain(ChainSpec{Ref: chain})
+		b.NewRule(RuleSpec{Chain: chain, Exprs: Does(Accept())})
+		if _, err := k.Commit(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for rules, questions := range []int{3, 4, 4} { // a generation, to wait, the dump; and a dump before that
+		write()
+		for _, questions := range []int{questions, 1} {
+			commands.Plan(nil, nil)
+			list, err := k.ChainRules(t.Context(), chain)
+			if _, sent, _ := commands.Calls(); err != nil || len(list) != rules+1 || sent != questions {
+				t.Errorf("%d rules of %d after %d questions, not %d: %v", len(list), rules+1, sent, questions, err)
+			}
+		}
+	}
+}
