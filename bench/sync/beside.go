@@ -128,7 +128,7 @@ func (c *commands) change(ctx context.Context) (time.Duration, error) {
 		if err := c.explain(ctx, 0, &e); err != nil {
 			return 0, err
 		}
-		if len(e.Endpoints) == c.e+c.more && e.Kernel.Pending == 0 {
+		if len(e.Endpoints)+e.More == c.e+c.more && e.Kernel.Pending == 0 {
 			return s.Kernel.Synced.Sub(t0), nil
 		}
 	}
