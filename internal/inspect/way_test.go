@@ -30,3 +30,44 @@ func TestChoiceOfScheduler(t *testing.T) {
 		}
 	}
 }
+
+// TestWayOfAClient: who asks decides which endpoints he gets, whether at all, and which source these see. The node itself sends no
+// packet that the property test could hold this against.
+func TestWayOfAClient(t *testing.T) {
+	addr := netip.MustParseAddr
+	here, there := model.Backend{Addr: addr("10.244.0.5"), Port: 80, Weight: 1, Local: true}, model.Backend{Addr: addr("10.244.9.5"), Port: 80, Weight: 1}
+	view := model.NodeView{NodeAddrs: []netip.Addr{addr("192.0.2.1")}, Local: model.LocalDetector{Mode: model.DetectCIDR, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}}
+	cluster := model.Frontend{Kind: model.ClusterIP, Key: model.FrontendKey{Family: model.IPv4}, Verdict: model.Forward, Backends: []model.Backend{here, there}}
+	local := cluster
+	local.Kind, local.LocalOnly, local.LocalVerdict, local.LocalBackends = model.LoadBalancer, true, model.Forward, []model.Backend{here}
+	empty := local
+	empty.LocalVerdict, empty.LocalBackends = model.Drop, nil
+	guarded := cluster
+	guarded.Kind, guarded.Masquerade, guarded.Guarded, guarded.SourceRanges = model.LoadBalancer, true, true, []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+	for _, c := range []struct {
+		name       string
+		f          *model.Frontend
+		from       string
+		verdict    string
+		count      int
+		masquerade string
+	}{
+		{"a pod", &cluster, "10.244.0.9", "forward", 2, ""},
+		{"the endpoint itself", &cluster, "10.244.0.5", "forward", 2, Hairpin},
+		{"an endpoint on another node", &cluster, "10.244.9.5", "forward", 2, ""},
+		{"a stranger", &cluster, "198.51.100.7", "forward", 2, "it does not come from a pod"},
+		{"a pod, policy Local", &local, "10.244.0.9", "forward", 2, ""},
+		{"the node, policy Local", &local, "192.0.2.1", "forward", 2, "it comes from this node"},
+		{"localhost, policy Local", &local, "127.0.0.1", "forward", 2, "it comes from this node"},
+		{"a stranger, policy Local", &local, "198.51.100.7", "forward", 1, ""},
+		{"a stranger, policy Local and nothing here", &empty, "198.51.100.7", "drop", 0, ""},
+		{"the node, policy Local and nothing here", &empty, "192.0.2.1", "forward", 2, "it comes from this node"},
+		{"let in", &guarded, "198.51.100.7", "forward", 2, "external traffic under policy Cluster"},
+		{"shut out", &guarded, "10.244.0.9", "drop", 0, ""},
+	} {
+		w := WayOf(c.f, &view, ClientOf(addr(c.from), &view, func(netip.Addr) string { return "" }))
+		if w.Verdict != c.verdict || w.Count != c.count || w.Masquerade != c.masquerade || (w.Why == "") == (c.verdict == "drop") {
+			t.Errorf("%s: %+v, want %s to %d, masqueraded %q", c.name, w, c.verdict, c.count, c.masquerade)
+		}
+	}
+}
