@@ -18,9 +18,9 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Explainer is a Subject that says what becomes of a connection, as `fairlead explain --from` does.
+// Explainer is a Subject that says what becomes of a connection, as `fairlead explain --from` does; without from, of everybody's.
 type Explainer interface {
-	Explain(ctx context.Context, from netip.Addr, to netip.AddrPort, proto netlab.Protocol) (*inspect.Explanation, error)
+	Explain(ctx context.Context, about string, from netip.Addr) (*inspect.Explanation, error)
 }
 
 var _ Explainer = (*Fairlead)(nil)
@@ -29,10 +29,13 @@ var _ Explainer = (*Fairlead)(nil)
 const explainLimit = 5 * time.Second
 
 // Explain implements Explainer, over the agent's socket.
-func (f *Fairlead) Explain(ctx context.Context, from netip.Addr, to netip.AddrPort, proto netlab.Protocol) (*inspect.Explanation, error) {
+func (f *Fairlead) Explain(ctx context.Context, about string, from netip.Addr) (*inspect.Explanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(explainLimit))
 	defer cancel()
-	q := url.Values{"q": {to.String() + "/" + string(proto)}, "from": {from.String()}}
+	q := url.Values{"q": {about}}
+	if from.IsValid() {
+		q.Set("from", from.String())
+	}
 	var body []byte
 	if err := f.setup.Lab.Node().Do(func() (err error) {
 		body, err = control.Get(ctx, "/explain?"+q.Encode())
@@ -57,7 +60,7 @@ func (e *fromExpectation) explained(ctx context.Context, r *run, replies []netla
 			from = rep.Own
 		}
 	}
-	said, err := asker.Explain(ctx, from, e.to, e.proto)
+	said, err := asker.Explain(ctx, e.to.String()+"/"+string(e.proto), from)
 	if errors.Is(err, control.ErrNoAgent) { // ended by the scenario itself
 		return nil
 	}
@@ -148,4 +151,32 @@ func isNamed(lab *netlab.Lab, named map[string]bool, rep netlab.Reply) error {
 		}
 	}
 	return fmt.Errorf("%s:%d answered and is not named", rep.Backend, rep.Port)
+}
+
+// explainExpectation wants an outcome, and words that stand together in a line of the answer.
+type explainExpectation struct {
+	text, about, outcome string
+	words                []string
+}
+
+func (e *explainExpectation) String() string { return e.text }
+
+func (e *explainExpectation) check(ctx context.Context, r *run) error {
+	asker, can := r.subject.(Explainer)
+	if !can { // kube-proxy cannot be asked
+		return nil
+	}
+	said, err := asker.Explain(ctx, e.about, netip.Addr{})
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	said.Text(&text)
+	if said.Outcome != e.outcome {
+		return fmt.Errorf("it says %s, want %s: %s", said.Outcome, e.outcome, text.String())
+	}
+	if err := findLine(text.String(), e.words, false); err != nil {
+		return fmt.Errorf("%w: %s", err, text.String())
+	}
+	return nil
 }

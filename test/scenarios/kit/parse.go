@@ -22,6 +22,7 @@ type sentence struct {
 func parsers() map[string]func(sentence) ([]expectation, error) {
 	return map[string]func(sentence) ([]expectation, error){
 		"from": parseFrom, "flow": parseFlow, "traffic": parseTraffic, "http": parseHTTP, "log": parseLog, "metric": parseMetric, "prints": parsePrints,
+		"explain": parseExplain,
 	}
 }
 
@@ -144,4 +145,12 @@ func parsePrints(s sentence) ([]expectation, error) {
 		return nil, errBadLine
 	}
 	return []expectation{&printsExpectation{text: s.text, host: s.head[0], command: s.head[1], lacks: s.tail[0] == "lacks", words: s.tail[1:]}}, nil
+}
+
+// parseExplain reads `explain SERVICE: OUTCOME contains WORD...`.
+func parseExplain(s sentence) ([]expectation, error) {
+	if len(s.head) != 1 || len(s.tail) < 3 || s.tail[1] != "contains" || !slices.Contains([]string{"forward", "reject", "drop", "none"}, s.tail[0]) {
+		return nil, errBadLine
+	}
+	return []expectation{&explainExpectation{text: s.text, about: s.head[0], outcome: s.tail[0], words: s.tail[2:]}}, nil
 }
