@@ -60,6 +60,7 @@ func TestAllThatIsAskedAbout(t *testing.T) {
 		{"explain :30081", 1, []string{"*6:30081/TCP is refused", "*4:30081/TCP  NodePort  forward"}},
 		{"explain :30081 --from 192.0.2.7", 0, []string{"*4:30081/TCP  NodePort  forward"}},
 		{"explain 203.0.113.7:53", 1, []string{"Service shop/first: 203.0.113.7:53/TCP is refused", "Why        203.0.113.7:53/UDP is not among this: it is of Service shop/second"}},
+		{"explain 203.0.113.7:30053", 1, []string{"no Service has 203.0.113.7:30053"}}, // a NodePort is not on every address
 		{"explain [fd00:96::12]:80", 1, []string{"[fd00:96::12]:80/TCP is refused", "no   <- not asked about: it gets what comes by IPv4"}},
 		{"explain shop/two:http --from fd00::7", 1, []string{"[fd00:96::12]:80/TCP is refused"}},
 		{"explain shop/web --from fd00::7", 1, []string{"Service shop/web has no address of IPv6 here, so fd00::7 cannot reach it"}},

@@ -1,6 +1,7 @@
 package property
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -150,7 +151,7 @@ func (w *world) pair(port uint16) (netip.AddrPort, target) {
 			list = append(list, a)
 		}
 	}
-	number := []uint16{p.Port, p.Port, p.Port, p.Port, 75, 8500, 81}[w.r.IntN(7)]
+	number := []uint16{p.Port, p.Port, p.Port, p.Port, 75, 8500, 81, cmp.Or(p.NodePort, 81)}[w.r.IntN(8)]
 	to.at = netip.AddrPortFrom(list[w.r.IntN(len(list))], number)
 	if p.NodePort > 0 && w.r.IntN(4) == 0 {
 		to.at = netip.AddrPortFrom(netip.MustParseAddr(map[bool]string{true: nodeV6, false: nodeV4}[v6too]), p.NodePort)
