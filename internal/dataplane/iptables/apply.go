@@ -44,7 +44,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	n := 0
 	for _, f := range bothFamilies {
 		p := newPlan(f, &d.there)
-		p.batch = b.Ops
+		p.batch, p.begun = b.Ops, n > 0
 		for i := range b.Ops {
 			if b.Ops[i].Key.Family == f {
 				p.take(i, &b.Ops[i])
@@ -91,6 +91,7 @@ func (d *Driver) write(ctx context.Context, p *plan) error {
 		if err := d.restore(ctx, p, s); err != nil {
 			return err
 		}
+		p.begun = true
 		for t, n := range s.written {
 			written[t] += n
 		}
@@ -221,9 +222,10 @@ func (p *plan) jumpsOf(t table) []jumpOp {
 func (d *Driver) restore(ctx context.Context, p *plan, s *script) error {
 	r := iptables.Restore{Family: kernelFamily(p.family), Input: s.Bytes(), Commits: s.commits, Expect: d.stamp}
 	stamp, err := d.k.Restore(ctx, r)
-	if errors.Is(err, iptables.ErrMoved) && !d.affordable() {
-		// Others write all the time and to read everything is dear: each chain is
-		// written whole, so write, and compare later.
+	if errors.Is(err, iptables.ErrMoved) && (p.begun || !d.affordable()) {
+		// Others write all the time and to read everything is dear, or it would find what is
+		// written of this batch and take it for their doing: each chain is written whole, so
+		// write, and compare later.
 		d.doubt()
 		r.Expect = iptables.Stamp{}
 		stamp, err = d.k.Restore(ctx, r)

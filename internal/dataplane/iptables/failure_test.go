@@ -228,3 +228,37 @@ func TestForeignWritesWhenReadingIsDear(t *testing.T) {
 		}
 	})
 }
+
+// TestStrangerBetweenParts: somebody writes between two runs of one batch. All of it goes in, what is there is
+// read soon, and nothing of ours is taken for his doing.
+func TestStrangerBetweenParts(t *testing.T) {
+	for name, want := range map[string][]model.Frontend{
+		"one for each family": {dataplanetest.ClusterIP(model.IPv4, 4000, 2), dataplanetest.ClusterIP(model.IPv6, 4000, 2)},
+		"both for one":        {dataplanetest.ClusterIP(model.IPv4, 4000, partRules), dataplanetest.ClusterIP(model.IPv4, 4001, partRules)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := iptables.NewFake()
+			k := &iptables.Faulty{Kernel: fake}
+			d := New(Params{Kernel: k})
+			bed := builtOn(t, d)
+			bed.Sync(t)
+			bed.Want(dataplanetest.Service(4000), want...)
+			runs := 0
+			k.OnRestore = func(iptables.Restore) iptables.Fault {
+				if runs++; runs == 2 {
+					foreign(t, fake, "*nat", "-A INPUT -p tcp -j RETURN", "COMMIT")
+				}
+				return iptables.Fault{}
+			}
+			if _, err := bed.Apply(t.Context(), bed.Pending()); err != nil || runs < 3 {
+				t.Fatalf("%d runs, %v", runs, err)
+			}
+			if changed, err := d.Changed(t.Context()); !changed || err != nil {
+				t.Errorf("Changed says %t, %v", changed, err)
+			}
+			if drift := bed.Load(t); len(drift) > 0 {
+				t.Errorf("%d objects drifted, such as %s", len(drift), d.KeyString(drift[0].Key))
+			}
+		})
+	}
+}

@@ -18,6 +18,7 @@ type plan struct {
 	writes map[chainRef]*write
 	jumps  []jumpOp
 	ops    int
+	begun  bool // a part of the batch is written
 }
 
 // write is what becomes of one chain.
