@@ -80,6 +80,30 @@ func TestStrangerInPlaceOfOurs(t *testing.T) {
 	w.isTrue("beside ours")
 }
 
+// TestHeardAtWork: a commit that is at work when a reading begins is waited for, and makes nothing be read.
+func TestHeardAtWork(t *testing.T) {
+	w := newCrowd(t)
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.try(`nft add table ip his; nft add chain ip his c; for n in 1 2 3 4; do { for i in $(seq 4000); do echo "add rule ip his c ip saddr 10.1.1.1 counter return"; done; } | nft -f -; nft flush chain ip his c; done`)
+		done <- err
+	}()
+	for n := 0; ; n++ {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d readings", n)
+			return
+		default:
+			if read := w.warm(); len(read) > 0 {
+				t.Fatalf("%q were read", read)
+			}
+		}
+	}
+}
+
 // TestTooMuchToHear: what does not fit into the buffer makes everything be read.
 func TestTooMuchToHear(t *testing.T) {
 	w := newCrowd(t)

@@ -66,13 +66,12 @@ func (l *Listener) note(kind uint16, m netlink.Message) {
 // about is what a message is about.
 type about struct {
 	table, chain []byte
-	hook         bool // the chain has one
+	hook         bool // a chain has one; it means nothing of a rule
 }
 
 func aboutOf(kind uint16, m netlink.Message) (b about, ok bool) {
-	isChain := kind == unix.NFT_MSG_NEWCHAIN || kind == unix.NFT_MSG_DELCHAIN || kind == msgDestroyChain
 	named := uint16(unix.NFTA_RULE_CHAIN)
-	if isChain {
+	if kind == unix.NFT_MSG_NEWCHAIN || kind == unix.NFT_MSG_DELCHAIN || kind == msgDestroyChain {
 		named = unix.NFTA_CHAIN_NAME
 	}
 	a := netlink.Attrs{Rest: body(m)}
@@ -82,7 +81,7 @@ func aboutOf(kind uint16, m netlink.Message) (b about, ok bool) {
 			b.table = name(a.Data)
 		case a.Type == named:
 			b.chain = name(a.Data)
-		case isChain && a.Type == unix.NFTA_CHAIN_HOOK:
+		case a.Type == unix.NFTA_CHAIN_HOOK:
 			b.hook = true
 		}
 	}

@@ -135,6 +135,24 @@ func TestWhatIsUnderstood(t *testing.T) {
 	}
 }
 
+// TestPlacesOfOneName: chains of one name in several tables are several chains, and each is told once.
+func TestPlacesOfOneName(t *testing.T) {
+	var l Listener
+	var told []Place
+	rule := func(family byte, table string) {
+		l.take(notification(unix.NFT_MSG_NEWRULE, 0, family, appendName(nil, unix.NFTA_RULE_TABLE, table), appendName(nil, unix.NFTA_RULE_CHAIN, "C")), nil)
+	}
+	for range 2 {
+		rule(unix.NFPROTO_IPV4, "nat")
+	}
+	rule(unix.NFPROTO_IPV6, "nat")
+	rule(unix.NFPROTO_IPV6, "filter")
+	l.take(notification(unix.NFT_MSG_NEWGEN, 0, 0, generationAttr(7)), func(c Commit) { told = slices.Clone(c.Places) })
+	if want := []Place{{xt.IPv4, "nat", "C"}, {xt.IPv6, "nat", "C"}, {xt.IPv6, "filter", "C"}}; !slices.Equal(told, want) {
+		t.Errorf("told %v, not %v", told, want)
+	}
+}
+
 // TestVeryManyPlaces: what one commit names is bounded.
 func TestVeryManyPlaces(t *testing.T) {
 	var l Listener
@@ -173,6 +191,20 @@ func TestHearsNoMore(t *testing.T) {
 		if err == nil || l.Listening() {
 			t.Errorf("%s: %v, listening: %t", fault, err, l.Listening())
 		}
+	}
+	if _, err := l.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.restore(xt.IPv4, "nat", ":B - [0:0]")
+	_, _, received := faults.Calls()
+	faults.OnReceive = func(call int) netlink.Fault {
+		if call == received+1 {
+			return netlink.Interrupted
+		}
+		return netlink.None
+	}
+	if told := heard(t, l); !slices.Equal(told, []string{"false [{4 nat B}]"}) {
+		t.Errorf("told %q where a signal came", told)
 	}
 	ended, stop := context.WithCancel(t.Context())
 	stop()
