@@ -47,7 +47,7 @@ func (l *ledger) heardTo(generation uint32) Mark {
 }
 
 func (l *ledger) moment(whole bool, generation uint32) Mark {
-	if !whole || l.now == 0 || len(l.written) > maxWritten {
+	if !whole || l.now == 0 {
 		l.forget(generation)
 	}
 	return l.now
@@ -68,10 +68,15 @@ func (l *ledger) wrote(r *Restore, before, after uint32) {
 	}
 	l.now++
 	l.stands = after
-	if !eachWritten(r.Input, func(table, chain []byte) {
-		l.written[writtenChain{r.Family, string(table), string(chain)}] = l.now
-	}) {
+	if !eachWritten(r.Input, func(table, chain []byte) { l.note(writtenChain{r.Family, string(table), string(chain)}) }) {
 		l.forget(after)
+	}
+}
+
+// note notes a chain of the present moment, if there is room.
+func (l *ledger) note(c writtenChain) {
+	if l.written[c] = l.now; len(l.written) > maxWritten {
+		l.forget(l.stands)
 	}
 }
 
@@ -80,14 +85,14 @@ func (l *ledger) wrote(r *Restore, before, after uint32) {
 func (l *ledger) heard(c nftsave.Commit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stands == 0 || c.Opaque || c.Generation != nextGeneration(l.stands, 1) || len(l.written) > maxWritten {
+	if l.stands == 0 || c.Opaque || c.Generation != nextGeneration(l.stands, 1) {
 		l.forget(c.Generation)
 		return
 	}
 	l.now++
 	l.stands = c.Generation
 	for _, p := range c.Places {
-		l.written[writtenChain{Family(p.Family), p.Table, p.Chain}] = l.now
+		l.note(writtenChain{Family(p.Family), p.Table, p.Chain})
 	}
 }
 

@@ -25,6 +25,7 @@ func commitOf(generation uint32, chains ...string) nftsave.Commit {
 }
 
 func TestLedger(t *testing.T) {
+	mostly := 0 // chains in a ledger
 	for name, c := range map[string]struct {
 		happens func(l *ledger) (generation uint32) // from 7 on, after the mark
 		same    bool
@@ -67,6 +68,7 @@ func TestLedger(t *testing.T) {
 		"he writes very many": {func(l *ledger) uint32 {
 			for i := range maxWritten + 2 {
 				l.heard(commitOf(8+uint32(i), fmt.Sprint("C", i)))
+				mostly = max(mostly, len(l.written))
 			}
 			return 8 + maxWritten + 1
 		}, false},
@@ -77,6 +79,7 @@ func TestLedger(t *testing.T) {
 		"very many are written": {func(l *ledger) uint32 {
 			for i := range maxWritten + 1 {
 				l.wrote(restoreOf(fmt.Sprint("C", i)), 7, 7)
+				mostly = max(mostly, len(l.written))
 			}
 			return 7
 		}, false},
@@ -84,14 +87,26 @@ func TestLedger(t *testing.T) {
 		var l ledger
 		mark := l.at(7)
 		now := l.at(c.happens(&l))
-		if len(l.written) > maxWritten {
-			t.Errorf("%s: %d chains are remembered", name, len(l.written))
-		}
 		if got := l.untouched(inNat, mark); got != c.same {
 			t.Errorf("%s: the same: %t", name, got)
 		}
 		if now < mark || !l.untouched(inNat, now) || l.untouched(inNat, 0) {
 			t.Errorf("%s: nothing has happened since: %d, %d", name, mark, now)
+		}
+	}
+	if mostly != maxWritten {
+		t.Errorf("%d chains were remembered, of %d at the most", mostly, maxWritten)
+	}
+}
+
+// TestLedgerKnowsNoGeneration: after a write of which nobody knows how it ended nothing is known, whatever is heard to.
+func TestLedgerKnowsNoGeneration(t *testing.T) {
+	for _, generation := range []uint32{8, 1 << 31, 1<<32 - 1} {
+		var l ledger
+		mark := l.at(generation)
+		l.wrote(restoreOf("B"), generation, 0)
+		if l.heardTo(generation); l.untouched(inNat, mark) {
+			t.Errorf("nothing is known, and at %d that nobody has written", generation)
 		}
 	}
 }

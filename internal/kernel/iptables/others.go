@@ -37,9 +37,7 @@ func (n *nftables) aside(ctx context.Context) (over func()) {
 	if !n.others.Listening() {
 		return func() {}
 	}
-	if now, err := n.others.Hear(ctx, n.ledger.heard); err == nil {
-		n.ledger.heardTo(now)
-	}
+	_, _ = n.others.Hear(ctx, n.ledger.heard) // what is not heard shows in the generation too
 	n.others.Stop()
 	return func() {
 		n.hearing.Lock()

@@ -59,6 +59,37 @@ func TestStrangerBesideRestore(t *testing.T) {
 	}
 }
 
+// TestStrangersAroundRestore: who writes before and behind a Restore is heard, and during it nobody listens.
+func TestStrangersAroundRestore(t *testing.T) {
+	w := newCrowd(t)
+	const members = `awk '$2 == 12 && $4 != "00000000"' /proc/net/netlink > ` // sockets of netfilter's in a group
+	dir := t.TempDir()
+	listens := func(file string) bool {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(text) > 0
+	}
+	w.beside(members+dir+"/beside", "")
+	w.sh(members + dir + "/before")
+	for n := range 3 { // more than once in a row: it is heard each time
+		w.sh("$IPT -t nat -A OURS-3 -j RETURN; nft add table ip his")
+		w.restore("*nat", fmt.Sprintf("-A OURS-4 -s 10.0.0.%d -j ACCEPT", n), "COMMIT")
+		w.sh("$IPT -t nat -A OURS-5 -j RETURN; nft delete table ip his")
+		if n == 1 {
+			w.sh(members + dir + "/behind")
+		}
+	}
+	if read := w.warm(); !slices.Equal(read, []string{"OURS-3", "OURS-4", "OURS-5"}) {
+		t.Errorf("%q were read", read)
+	}
+	w.isTrue("around")
+	if !listens("before") || listens("beside") || !listens("behind") {
+		t.Errorf("listening before a Restore: %t, beside: %t, behind: %t", listens("before"), listens("beside"), listens("behind"))
+	}
+}
+
 // TestStrangerInPlaceOfOurs: a COMMIT of ours that changes nothing makes no generation. A stranger's is not taken for it.
 func TestStrangerInPlaceOfOurs(t *testing.T) {
 	w := newCrowd(t)
