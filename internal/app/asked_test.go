@@ -44,6 +44,11 @@ spec: {clusterIP: 10.96.0.14, clusterIPs: [10.96.0.14], externalIPs: [203.0.113.
 ---
 apiVersion: v1
 kind: Service
+metadata: {name: third, namespace: shop}
+spec: {clusterIP: 10.96.0.15, clusterIPs: [10.96.0.15], externalIPs: [203.0.113.7], ports: [{port: 53, protocol: TCP}]}
+---
+apiVersion: v1
+kind: Service
 metadata: {name: pods, namespace: shop}
 spec: {clusterIP: None, clusterIPs: [None], ports: [{name: http, port: 80, protocol: TCP}]}
 `
@@ -59,7 +64,8 @@ func TestAllThatIsAskedAbout(t *testing.T) {
 		{"explain :30053", 1, []string{"*4:30053/UDP is refused", "*4:30053/TCP  NodePort  forward"}},
 		{"explain :30081", 1, []string{"*6:30081/TCP is refused", "*4:30081/TCP  NodePort  forward"}},
 		{"explain :30081 --from 192.0.2.7", 0, []string{"*4:30081/TCP  NodePort  forward"}},
-		{"explain 203.0.113.7:53", 1, []string{"Service shop/first: 203.0.113.7:53/TCP is refused", "Why        203.0.113.7:53/UDP is not among this: it is of Service shop/second"}},
+		{"explain 203.0.113.7:53", 1, []string{"Service shop/first: 203.0.113.7:53/TCP is refused", "Why        203.0.113.7:53/UDP is not among this: it is of Service shop/second",
+			"also claimed by shop/third, which does not get it"}},
 		{"explain 203.0.113.7:30053", 1, []string{"no Service has 203.0.113.7:30053"}}, // a NodePort is not on every address
 		{"explain [fd00:96::12]:80", 1, []string{"[fd00:96::12]:80/TCP is refused", "no   <- not asked about: it gets what comes by IPv4"}},
 		{"explain shop/two:http --from fd00::7", 1, []string{"[fd00:96::12]:80/TCP is refused"}},

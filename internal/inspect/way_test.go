@@ -71,3 +71,29 @@ func TestWayOfAClient(t *testing.T) {
 		}
 	}
 }
+
+// TestClientByDevice: where pods are told by the device that they are reached by, the node's own addresses are no pods whatever the device.
+func TestClientByDevice(t *testing.T) {
+	addr := netip.MustParseAddr
+	device := func(a netip.Addr) string {
+		return map[string]string{"10.244.0.9": "cali7", "192.0.2.1": "cali7", "198.51.100.7": "eth0"}[a.String()]
+	}
+	for _, c := range []struct {
+		mode      model.LocalMode
+		link      string
+		from      string
+		pod, node bool
+	}{
+		{model.DetectInterfaceNamePrefix, "cali", "10.244.0.9", true, false},
+		{model.DetectInterfaceNamePrefix, "cali", "198.51.100.7", false, false},
+		{model.DetectInterfaceNamePrefix, "cali", "192.0.2.1", false, true},
+		{model.DetectInterfaceNamePrefix, "", "203.0.113.7", false, false}, // reached by no device
+		{model.DetectBridgeInterface, "cali", "10.244.0.9", false, false},
+		{model.DetectBridgeInterface, "cali7", "10.244.0.9", true, false},
+	} {
+		v := model.NodeView{NodeAddrs: []netip.Addr{addr("192.0.2.1")}, Local: model.LocalDetector{Mode: c.mode, Interface: c.link}}
+		if got := ClientOf(addr(c.from), &v, device); got.Pod != c.pod || got.Node != c.node {
+			t.Errorf("%s, device %q: %+v, want pod %t, node %t", c.from, c.link, got, c.pod, c.node)
+		}
+	}
+}
