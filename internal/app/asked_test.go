@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -81,5 +82,24 @@ func TestAllThatIsAskedAbout(t *testing.T) {
 	if _, out := run(t, "explain", "shop/two", "--from", "fd00::7"); strings.Contains(out, "10.96.0.12") {
 		t.Errorf("a client of IPv6 is told of addresses of IPv4:\n%s", out)
 	}
+	p.terminate()
+}
+
+// TestWhatWaitsIsSaid: a change that has come, and that the agent writes only after its pause, is told from one that is in the kernel.
+func TestWhatWaitsIsSaid(t *testing.T) {
+	dir := folder(t, webService)
+	p := begin(t, agentArgs(dir, "--iptables-min-sync-period", "10m", "--iptables-sync-period", "20m")...)
+	p.says("in sync")
+	const waits = "objects are still to be written"
+	if _, out := run(t, "explain", "shop/web"); strings.Contains(out, waits) {
+		t.Errorf("nothing waits:\n%s", out)
+	}
+	writeManifest(t, dir, strings.Replace(webService, "10.244.1.5", "10.244.1.6", 1))
+	eventually(t, "the change is there, and waits", func() error {
+		if _, out := run(t, "explain", "shop/web"); !strings.Contains(out, "10.244.1.6:8080") || !strings.Contains(out, waits) {
+			return errors.New(out)
+		}
+		return nil
+	})
 	p.terminate()
 }
