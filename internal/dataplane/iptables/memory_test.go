@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
@@ -11,16 +12,16 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// tally counts the rules that a Kernel reads of chains that are ours.
+// tally counts the rules that a Kernel reads of chains that are ours, of several tables at once.
 type tally struct {
 	iptables.Kernel
-	rules *int
+	rules *atomic.Int64
 }
 
 func (k tally) Read(ctx context.Context, r iptables.Reading, emit func([]byte) error) error {
 	return k.Kernel.Read(ctx, r, func(line []byte) error {
 		if chain, _, ok := splitRule(line); ok && !builtIn(string(chain)) {
-			*k.rules++
+			k.rules.Add(1)
 		}
 		return emit(line)
 	})
@@ -32,12 +33,12 @@ type remembering struct {
 	*netns
 	d     *Driver
 	bed   *dataplanetest.Bed
-	rules *int
+	rules *atomic.Int64
 }
 
 func newRemembering(t *testing.T, b iptables.Backend) *remembering {
 	t.Helper()
-	r := &remembering{T: t, netns: ownNetns(t, b), rules: new(int)}
+	r := &remembering{T: t, netns: ownNetns(t, b), rules: new(atomic.Int64)}
 	r.d = New(Params{Kernel: tally{r.Conn, r.rules}})
 	if caps, err := r.d.Probe(t.Context()); err != nil || len(caps.Notes) > 0 {
 		t.Fatalf("probe: %q, %v", caps.Notes, err)
@@ -51,8 +52,9 @@ func newRemembering(t *testing.T, b iptables.Backend) *remembering {
 // what a driver finds that remembers nothing.
 func (r *remembering) survey() int {
 	r.Helper()
-	*r.rules = 0
-	got, read := surveyed(r.T, r.d), *r.rules
+	r.rules.Store(0)
+	got := surveyed(r.T, r.d)
+	read := int(r.rules.Load())
 	fresh := New(Params{Kernel: r.Conn})
 	fresh.own = r.d.own
 	if want := surveyed(r.T, fresh); !maps.Equal(got, want) {
@@ -167,15 +169,15 @@ func TestLoadReadsAll(t *testing.T) {
 	r := newRemembering(t, iptables.NFT)
 	whole := r.survey()
 	r.d.memory = memory{}
-	*r.rules = 0
-	if drift := r.bed.Load(t); len(drift) > 0 || *r.rules != whole {
-		t.Errorf("%d rules of %d were read, %d objects drifted", *r.rules, whole, len(drift))
+	r.rules.Store(0)
+	if drift := r.bed.Load(t); len(drift) > 0 || int(r.rules.Load()) != whole {
+		t.Errorf("%d rules of %d were read, %d objects drifted", r.rules.Load(), whole, len(drift))
 	}
 	if again := r.survey(); again != 0 {
 		t.Errorf("%d rules were read after a Load", again)
 	}
-	*r.rules = 0
-	if r.bed.Load(t); *r.rules != whole {
-		t.Errorf("a second Load read %d rules of %d", *r.rules, whole)
+	r.rules.Store(0)
+	if r.bed.Load(t); int(r.rules.Load()) != whole {
+		t.Errorf("a second Load read %d rules of %d", r.rules.Load(), whole)
 	}
 }
