@@ -1,6 +1,8 @@
 package app
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -27,6 +29,15 @@ func TestAnswersInUserspaceMode(t *testing.T) {
 	})
 	if _, out := run(t, "explain", "shop/web"); strings.Contains(out, "masqueraded") {
 		t.Errorf("nothing is masqueraded in this mode:\n%s", out)
+	}
+	resp, err := http.Get("http://127.0.0.1:10249/status?q=shop/web") // the page gives the same answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || !strings.Contains(string(body), "the agent answers at 127.96.0.10:80") || strings.Contains(string(body), "masqueraded") {
+		t.Errorf("the page says something else: %v\n%s", err, body)
 	}
 	p.terminate()
 }

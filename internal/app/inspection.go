@@ -139,10 +139,9 @@ func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
 	control.Answer(w, &out)
 }
 
-func (i *inspection) questionOf(r *http.Request) (inspect.Question, error) {
-	q := r.URL.Query()
-	subject, err := inspect.ParseSubject(q.Get("q"), q.Get("namespace"))
-	ask := inspect.Question{Text: q.Get("q"), Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays, Offload: i.a.offloadOf(),
+// question is what is asked with a text, in this agent's mode.
+func (i *inspection) question(text string, subject inspect.Subject) inspect.Question {
+	ask := inspect.Question{Text: text, Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays, Offload: i.a.offloadOf(),
 		OnlyProxied: !i.a.readsHeadless()}
 	if i.a.cfg.Mode == ipvs.Name {
 		ask.Scheduler = cmp.Or(i.a.cfg.IPVS.Scheduler, ipvs.DefaultScheduler)
@@ -150,6 +149,13 @@ func (i *inspection) questionOf(r *http.Request) (inspect.Question, error) {
 	if i.a.rootless != nil {
 		ask.Answered, ask.Asked = i.a.rootless.plan.Sockets, i.a.rootless.plan.Asked
 	}
+	return ask
+}
+
+func (i *inspection) questionOf(r *http.Request) (inspect.Question, error) {
+	q := r.URL.Query()
+	subject, err := inspect.ParseSubject(q.Get("q"), q.Get("namespace"))
+	ask := i.question(q.Get("q"), subject)
 	if from := q.Get("from"); err == nil && from != "" {
 		ask.From, err = netip.ParseAddr(from)
 		ask.From = ask.From.Unmap().WithZone("")

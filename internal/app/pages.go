@@ -11,7 +11,6 @@ import (
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/inspect"
 	"github.com/fairlead/fairlead/internal/inspect/page"
-	"github.com/fairlead/fairlead/internal/kernel/link"
 )
 
 // maxFound is how many Services a search on the page names.
@@ -44,14 +43,12 @@ func (i *inspection) pages() map[string]http.Handler {
 func (i *inspection) page(p *page.Page, w http.ResponseWriter, r *http.Request) {
 	c := page.Content{Status: i.status(r.Context()), Query: strings.TrimSpace(r.URL.Query().Get("q"))}
 	if c.Query != "" {
-		ask := inspect.Question{Text: c.Query, Device: link.Device, DropsStrays: i.a.caps.DropsStrays}
 		subject, bad := inspect.ParseSubject(c.Query, "")
-		ask.Subject = subject
 		if !i.inspect(w, r, func(v engine.View) { c.Found, c.More = search(v, c.Query) }) {
 			return
 		}
 		if bad == nil {
-			if c.Explanation, bad = i.explanation(r.Context(), ask); bad != nil {
+			if c.Explanation, bad = i.explanation(r.Context(), i.question(c.Query, subject)); bad != nil {
 				busy(w)
 				return
 			}
