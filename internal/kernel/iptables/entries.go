@@ -2,12 +2,11 @@ package iptables
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
+	"hash/maphash"
 
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
 )
@@ -20,6 +19,7 @@ import (
 
 // read implements tableReader.
 func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) error {
+	known := x.digests.since(&r)
 	x.yield()
 	head, rules, release, err := x.of(r.Family, r.Table).rules()
 	switch {
@@ -30,19 +30,31 @@ func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) 
 	default:
 		return fmt.Errorf("%w: table %s: %w", ErrUnreadable, r.Table, err)
 	}
-	e := entries{layout: layoutOf(r.Family), rules: rules}
+	e := entries{layout: layoutOf(r.Family), rules: rules, seed: x.digests.seed, known: known}
 	if !e.findChains(&head, r.Ours) {
 		return fmt.Errorf("%w: table %s is not laid out as known", ErrUnreadable, r.Table)
 	}
-	return e.print(ctx, r, emit)
+	if r.Began == nil {
+		return e.print(ctx, r, emit)
+	}
+	now := x.digests.mark()
+	r.Began(now)
+	if err := e.print(ctx, r, emit); err != nil {
+		return err
+	}
+	x.digests.keep(&r, now, e.found())
+	return nil
 }
 
-// print gives the chains that are ours, then the lines that are wanted.
+// print gives the chains that are ours and not left out, then their lines and those of built-in chains that are wanted.
 func (e *entries) print(ctx context.Context, r Reading, emit func([]byte) error) error {
 	var line []byte
 	for i := range e.chains {
 		c := &e.chains[i]
 		if !c.ours {
+			continue
+		}
+		if c.left = r.Same != nil && c.untouched() && r.Same(c.name); c.left {
 			continue
 		}
 		line = append(append(append(line[:0], ':'), c.name...), " - [0:0]"...)
@@ -52,7 +64,7 @@ func (e *entries) print(ctx context.Context, r Reading, emit func([]byte) error)
 	}
 	for i := range e.chains {
 		c := &e.chains[i]
-		if !c.ours && !c.builtIn {
+		if c.left || !c.ours && !c.builtIn {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -74,6 +86,11 @@ type entries struct {
 	layout layout
 	rules  []byte
 	chains []xchain // in the order of the table
+	// numbers has one more than a chain's, at its begin by smallestEntry.
+	numbers []uint32
+	jumps   []uint32 // where the rules of chains that are ours jump to, chain by chain
+	seed    maphash.Seed
+	known   map[string]knownChain
 }
 
 // xchain is a chain, from its first entry to that of its policy.
@@ -82,7 +99,11 @@ type xchain struct {
 	at, end uint32
 	builtIn bool
 	ours    bool
-	clean   bool // its name can stand in a line
+	clean   bool   // its name can stand in a line
+	left    bool   // it is left out
+	before  uint64 // its digest when the reading took place that is known; 0: it was not there
+	digest  uint64 // 0: it has none
+	jumps   int    // how many of entries.jumps are its
 }
 
 // layout says where an entry's head has its fields.
@@ -138,6 +159,12 @@ func (n *entry) targetName() []byte {
 	return field(n.bytes[n.target+extensionName:][:extensionRevision-extensionName])
 }
 
+// beginsChain tells whether it is the one that has the name of the chain behind it.
+func (n *entry) beginsChain() bool {
+	const name = "ERROR\x00"
+	return string(n.bytes[n.target+extensionName:][:len(name)]) == name
+}
+
 // field is the text up to the first NUL.
 func field(b []byte) []byte {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
@@ -149,86 +176,3 @@ func field(b []byte) []byte {
 func u16(b []byte) uint16 { return binary.NativeEndian.Uint16(b) }
 
 func u32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
-
-// findChains walks over the table. It is false for one that is not as it should be.
-func (e *entries) findChains(head *tableHead, ours func(string) bool) bool {
-	builtIn := builtIns(head)
-	open, last := false, uint32(0) // in a chain; its last entry so far
-	begin := func(name string, first uint32) bool {
-		if open && !e.endsAt(last) {
-			return false
-		}
-		e.chains = append(e.chains, xchain{name: name, at: first})
-		open, last = true, 0
-		return true
-	}
-	for at := uint32(0); ; {
-		n, ok := e.at(at)
-		if !ok {
-			return false
-		}
-		next := at + uint32(len(n.bytes))
-		if len(builtIn) > 0 && builtIn[0].at == at {
-			if !begin(builtIn[0].name, at) {
-				return false
-			}
-			e.chains[len(e.chains)-1].builtIn = true
-			builtIn = builtIn[1:]
-		}
-		if string(n.targetName()) == "ERROR" {
-			if int(next) == len(e.rules) { // the end of the table
-				return len(builtIn) == 0 && open && e.endsAt(last) && e.judge(ours)
-			}
-			if !begin(string(field(n.bytes[n.target+extensionHead:])), next) {
-				return false
-			}
-		} else {
-			last = at
-		}
-		at = next
-	}
-}
-
-// endsAt closes the last chain, whose policy is there.
-func (e *entries) endsAt(policy uint32) bool {
-	c := &e.chains[len(e.chains)-1]
-	c.end = policy
-	return policy >= c.at
-}
-
-// judge tells whose the chains are.
-func (e *entries) judge(ours func(string) bool) bool {
-	for i := range e.chains {
-		c := &e.chains[i]
-		c.clean = c.name != ""
-		for j := range len(c.name) {
-			c.clean = c.clean && c.name[j] > ' '
-		}
-		c.ours = !c.builtIn && ours(c.name)
-		if c.ours && !c.clean {
-			return false
-		}
-	}
-	return true
-}
-
-// builtIns gives the chains of the hooks, first things first.
-func builtIns(head *tableHead) []xchain {
-	var out []xchain
-	for hook, name := range hookNames {
-		if head.hooks>>hook&1 == 1 {
-			out = append(out, xchain{name: name, at: head.begins[hook]})
-		}
-	}
-	slices.SortFunc(out, func(a, b xchain) int { return cmp.Compare(a.at, b.at) })
-	return out
-}
-
-// chainAt gives the chain whose first entry is there.
-func (e *entries) chainAt(at uint32) *xchain {
-	i, found := slices.BinarySearchFunc(e.chains, at, func(c xchain, at uint32) int { return cmp.Compare(c.at, at) })
-	if !found {
-		return nil
-	}
-	return &e.chains[i]
-}

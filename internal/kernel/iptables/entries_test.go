@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"testing"
@@ -84,7 +85,7 @@ func small(f Family) *sample {
 func (s *sample) cut() { s.rules = s.rules[:len(s.rules)-s.layout.size-64] }
 
 func (s *sample) printed() (lines []string, err error) {
-	e := entries{layout: s.layout, rules: s.rules}
+	e := entries{layout: s.layout, rules: s.rules, seed: maphash.MakeSeed()}
 	if !e.findChains(&s.head, func(name string) bool { return strings.HasPrefix(name, "KUBE-") }) {
 		return nil, ErrUnreadable
 	}

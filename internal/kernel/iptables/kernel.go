@@ -75,8 +75,8 @@ type Reading struct {
 	// have as Since. Not every Kernel knows that.
 	Began func(Mark)
 	// Since makes Read leave out what a Reading that Began then has emitted of a chain of
-	// ours, if nobody has written the chain since and Same, which is told its name, says
-	// that it will do.
+	// ours, if that has not changed since and Same, which is told its name, says that it
+	// will do.
 	Since Mark
 	Same  func(chain string) bool
 }

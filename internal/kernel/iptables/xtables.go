@@ -17,11 +17,12 @@ type xtables struct {
 	v4, v6 int
 	// turn is held by a Restore. The kernel gives one table after the other, and takes some
 	// hundredths of a second for a large one: a reading does not begin then.
-	turn sync.RWMutex
+	turn    sync.RWMutex
+	digests digests
 }
 
 func openXtables() (*xtables, error) {
-	x := &xtables{v4: -1, v6: -1}
+	x := &xtables{v4: -1, v6: -1, digests: newDigests()}
 	var err4, err6 error
 	x.v4, err4 = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	x.v6, err6 = unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
