@@ -6,10 +6,11 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
 )
 
-// To have the kernel list a rule costs three microseconds, so that a hundred thousand
-// of them cannot be read in 300 ms on two processors. What was read of a chain stands until
-// somebody writes it; where the Kernel can tell that nobody has
-// (iptables.Reading.Since), the next one takes it from here. A Load leaves its findings too, but takes none.
+// With nf_tables the kernel needs three microseconds to list a rule, and with x_tables we
+// need one to put it into words, so that a hundred thousand of them cannot be read in 300 ms
+// on two processors. What was read of a chain stands until somebody writes it; where the
+// Kernel can tell that nobody has (iptables.Reading.Since), the next one takes it from here.
+// A Load leaves its findings too, but takes none.
 
 // memory is what was read of each table last. Loads, Surveys and audits run side by side.
 type memory struct {
@@ -27,33 +28,34 @@ type remembered struct {
 // recalled gives what a reading may leave out, and takes it from memory where it does.
 func (d *Driver) recalled(l *loader) (since iptables.Mark, same func(chain string) bool) {
 	d.memory.mu.Lock()
-	last := d.memory.tables[l.ref.ft()]
+	l.last = d.memory.tables[l.ref.ft()]
 	d.memory.mu.Unlock()
-	return last.began, func(chain string) bool {
-		if one := last.found[chain]; one != nil {
+	return l.last.began, func(chain string) bool {
+		if one := l.last.found[chain]; one != nil {
 			l.found = append(l.found, one)
+			l.recalled++
 			return true
 		}
-		_, empty := last.empty[chain]
+		_, empty := l.last.empty[chain]
 		if empty {
-			l.empty = append(l.empty, chain)
+			l.declared[chain] = struct{}{}
+			l.recalled++
 		}
 		return empty
 	}
 }
 
-// remember keeps what a reading found, if the Kernel could say when it began.
+// remember keeps what a reading found, if the Kernel could say when it began. By now
+// l.declared are the chains without rules.
 func (d *Driver) remember(l *loader) {
 	if l.mark == 0 {
 		return
 	}
-	now := remembered{l.mark, map[string]*seen{}, map[string]struct{}{}}
-	for _, one := range l.found {
-		now.found[one.chain] = one
-	}
-	for _, name := range l.empty {
-		if now.found[name] == nil {
-			now.empty[name] = struct{}{}
+	now := remembered{l.mark, l.last.found, l.last.empty}
+	if all := len(l.found) + len(l.declared); all != l.recalled || all != len(now.found)+len(now.empty) {
+		now.found, now.empty = make(map[string]*seen, len(l.found)), l.declared
+		for _, one := range l.found {
+			now.found[one.chain()] = one
 		}
 	}
 	d.memory.mu.Lock()

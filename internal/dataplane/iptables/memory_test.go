@@ -31,18 +31,20 @@ func (k tally) Read(ctx context.Context, r iptables.Reading, emit func([]byte) e
 type remembering struct {
 	*testing.T
 	*netns
-	d     *Driver
-	bed   *dataplanetest.Bed
-	rules *atomic.Int64
+	d      *Driver
+	bed    *dataplanetest.Bed
+	rules  *atomic.Int64
+	beside *iptables.Conn // remembers nothing of what d reads
 }
 
 func newRemembering(t *testing.T, b iptables.Backend) *remembering {
 	t.Helper()
 	r := &remembering{T: t, netns: ownNetns(t, b), rules: new(atomic.Int64)}
-	r.d = New(Params{Kernel: tally{r.Conn, r.rules}})
+	r.d = New(Params{Kernel: tally{r.Conn, r.rules}, Counters: r.counters(t)})
 	if caps, err := r.d.Probe(t.Context()); err != nil || len(caps.Notes) > 0 {
 		t.Fatalf("probe: %q, %v", caps.Notes, err)
 	}
+	r.beside = r.open(t)
 	r.bed = builtOn(t, r.d)
 	r.bed.Sync(t)
 	return r
@@ -55,7 +57,7 @@ func (r *remembering) survey() int {
 	r.rules.Store(0)
 	got := surveyed(r.T, r.d)
 	read := int(r.rules.Load())
-	fresh := New(Params{Kernel: r.Conn})
+	fresh := New(Params{Kernel: r.beside})
 	fresh.own = r.d.own
 	if want := surveyed(r.T, fresh); !maps.Equal(got, want) {
 		for k, v := range want {
@@ -68,26 +70,31 @@ func (r *remembering) survey() int {
 	return read
 }
 
-// TestRemembersWhatNobodyWrote: with nf_tables only chains are read again that somebody may
-// have written.
+// TestRemembersWhatNobodyWrote: only chains are read again that somebody has written.
 func TestRemembersWhatNobodyWrote(t *testing.T) {
-	r := newRemembering(t, iptables.NFT)
-	whole := r.survey()
-	if again := r.survey(); whole < 50 || again != 0 {
-		t.Errorf("%d rules were read, then %d", whole, again)
-	}
-	one := dataplanetest.ClusterIP(r.d.families[0], 4000, 3)
-	r.bed.Want(dataplanetest.Service(4000), one)
-	r.bed.Sync(t)
-	if again := r.survey(); again == 0 || again > 30 {
-		t.Errorf("%d rules were read after a change", again)
-	}
-	r.bed.Want(dataplanetest.Service(4000))
-	r.bed.Sync(t)
-	r.survey()
-	if again := r.survey(); again != 0 {
-		t.Errorf("%d rules were read", again)
-	}
+	eachBackend(t, func(t *testing.T, b iptables.Backend) {
+		r := newRemembering(t, b)
+		whole := r.survey()
+		if again := r.survey(); whole < 50 || again != 0 {
+			t.Errorf("%d rules were read, then %d", whole, again)
+		}
+		one := dataplanetest.ClusterIP(r.d.families[0], 4000, 3)
+		r.bed.Want(dataplanetest.Service(4000), one)
+		r.bed.Sync(t)
+		if again := r.survey(); again == 0 || again > 30 {
+			t.Errorf("%d rules were read after a change", again)
+		}
+		r.bed.Want(dataplanetest.Service(4000))
+		r.bed.Sync(t)
+		r.survey()
+		if again := r.survey(); again != 0 {
+			t.Errorf("%d rules were read", again)
+		}
+		touch(t, r.netns)
+		if again := r.survey(); again != 0 {
+			t.Errorf("%d rules of %d were read after somebody wrote elsewhere", again, whole)
+		}
+	})
 }
 
 // TestRemembersBesideOthers: what a CNI plug-in writes for a pod, and what our own acceleration writes in its table, makes
@@ -166,18 +173,20 @@ func TestRemembersNothingWrong(t *testing.T) {
 // TestLoadReadsAll: a Load reads all rules, however little was written. A survey behind it
 // need not.
 func TestLoadReadsAll(t *testing.T) {
-	r := newRemembering(t, iptables.NFT)
-	whole := r.survey()
-	r.d.memory = memory{}
-	r.rules.Store(0)
-	if drift := r.bed.Load(t); len(drift) > 0 || int(r.rules.Load()) != whole {
-		t.Errorf("%d rules of %d were read, %d objects drifted", r.rules.Load(), whole, len(drift))
-	}
-	if again := r.survey(); again != 0 {
-		t.Errorf("%d rules were read after a Load", again)
-	}
-	r.rules.Store(0)
-	if r.bed.Load(t); int(r.rules.Load()) != whole {
-		t.Errorf("a second Load read %d rules of %d", r.rules.Load(), whole)
-	}
+	eachBackend(t, func(t *testing.T, b iptables.Backend) {
+		r := newRemembering(t, b)
+		whole := r.survey()
+		r.d.memory = memory{}
+		r.rules.Store(0)
+		if drift := r.bed.Load(t); len(drift) > 0 || int(r.rules.Load()) != whole {
+			t.Errorf("%d rules of %d were read, %d objects drifted", r.rules.Load(), whole, len(drift))
+		}
+		if again := r.survey(); again != 0 {
+			t.Errorf("%d rules were read after a Load", again)
+		}
+		r.rules.Store(0)
+		if r.bed.Load(t); int(r.rules.Load()) != whole {
+			t.Errorf("a second Load read %d rules of %d", r.rules.Load(), whole)
+		}
+	})
 }

@@ -23,17 +23,27 @@ type netns struct {
 // ownNetns makes one and leaves the calling goroutine where it is.
 func ownNetns(t testing.TB, b iptables.Backend) *netns {
 	t.Helper()
-	programs, err := iptables.Installed(b)
-	if err != nil {
+	if _, err := iptables.Installed(b); err != nil {
 		t.Skipf("SKIPPED, not run: %v", err)
 	}
 	n := &netns{Namespace: netnstest.New(t), backend: b, lock: filepath.Join(t.TempDir(), "xtables.lock")}
-	n.Conn, err = iptables.Open(iptables.Config{Backend: b, Programs: programs, LockFile: n.lock, Namespace: n.FD()})
+	n.Conn = n.open(t)
+	return n
+}
+
+// open makes one more Conn.
+func (n *netns) open(t testing.TB) *iptables.Conn {
+	t.Helper()
+	programs, err := iptables.Installed(n.backend)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = n.Close() })
-	return n
+	c, err := iptables.Open(iptables.Config{Backend: n.backend, Programs: programs, LockFile: n.lock, Namespace: n.FD()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // counters are the namespace's.

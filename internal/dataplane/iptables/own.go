@@ -22,40 +22,66 @@ type ownReading struct {
 	note  string // why not
 }
 
-// readOwn reads the tables that it can, all at once, and gives the names of the others.
-func (d *Driver) readOwn(ctx context.Context, f model.Family, readers map[string]*loader) (rest []string, err error) {
-	if !d.own[f].works {
-		return tableNames(), nil
-	}
+// ownRead is a table that was read, or not.
+type ownRead struct {
+	*loader
+	err error
+}
+
+// readOwn reads the tables that it can, of both families at once, and gives the others of
+// each family. Of each that it reads it tells.
+func (d *Driver) readOwn(ctx context.Context, r scan) (rest map[model.Family][]string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var running sync.WaitGroup
-	var failed [len(tables)]error
-	for i, t := range tables {
-		running.Go(func() {
-			if failed[i] = d.readTable(ctx, readers[t.String()]); failed[i] != nil && !errors.Is(failed[i], iptables.ErrUnreadable) {
-				stop()
-			}
-		})
+	rest = map[model.Family][]string{}
+	reads := make(chan ownRead, len(bothFamilies)*len(tables)) // room for all, so that nobody waits
+	running := 0
+	for _, f := range d.families {
+		if !d.own[f].works {
+			rest[f] = tableNames()
+			continue
+		}
+		running += len(tables)
+		go d.readFamily(ctx, r, f, reads)
 	}
-	running.Wait()
-	for i, t := range tables {
-		l := readers[t.String()]
+	for range running {
+		got := <-reads
 		switch {
-		case errors.Is(failed[i], iptables.ErrUnreadable):
-			d.tellUnreadable(failed[i])
-			*l = *newLoader(l.scan, f, t)
-			rest = append(rest, t.String())
-		case failed[i] != nil && (err == nil || errors.Is(err, context.Canceled)):
-			err = failed[i]
+		case got.err == nil:
+			d.tell(got.loader)
+		case errors.Is(got.err, iptables.ErrUnreadable):
+			d.tellUnreadable(got.err)
+			rest[got.ref.family] = append(rest[got.ref.family], got.ref.table.String())
+		case err == nil || errors.Is(err, context.Canceled):
+			err = got.err
+			stop()
 		}
 	}
 	return rest, err
 }
 
-func (d *Driver) readTable(ctx context.Context, l *loader) error {
+// readFamily reads a family's tables. The kernel gives one at a time, and then it is put
+// into words beside the next: so the largest, which is the first, is begun before the others.
+func (d *Driver) readFamily(ctx context.Context, r scan, f model.Family, reads chan<- ownRead) {
+	for _, t := range tables {
+		begun := make(chan struct{})
+		begin := sync.OnceFunc(func() { close(begun) })
+		go func() {
+			l := newLoader(r, f, t)
+			err := d.readTable(ctx, l, begin)
+			begin()
+			reads <- ownRead{l, err}
+		}()
+		<-begun
+	}
+}
+
+func (d *Driver) readTable(ctx context.Context, l *loader, begin func()) error {
 	r := oursIn(l.ref.family, l.ref.table)
-	r.Began = func(m iptables.Mark) { l.mark = m }
+	r.Began = func(m iptables.Mark) {
+		l.mark = m
+		begin()
+	}
 	if l.digests {
 		r.Since, r.Same = d.recalled(l)
 	}
