@@ -45,7 +45,15 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 // Survey implements dataplane.Driver. Each table is read in one piece, between two
 // writes, so that nothing is missed whoever writes meanwhile.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
-	if err := d.readAll(ctx, scan{emit: emit, digests: true}); err != nil {
+	before, err := d.k.Stamp(ctx)
+	if err != nil {
+		return fmt.Errorf("survey: %w", err)
+	}
+	still := func() bool {
+		now, err := d.k.Stamp(ctx)
+		return err == nil && now == before
+	}
+	if err := d.readAll(ctx, scan{emit: emit, digests: true, still: still}); err != nil {
 		return fmt.Errorf("survey: %w", err)
 	}
 	return nil
@@ -53,9 +61,12 @@ func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) e
 
 // scan is what one reading of everything is for.
 type scan struct {
-	emit    func(dataplane.Key, string)
-	there   *mirror // takes what is there; nil: nobody asks
-	digests bool    // digests will do for the values of chains, and nobody asks for the lines of those that are shared
+	emit  func(dataplane.Key, string)
+	there *mirror // takes what is there; nil: nobody asks
+	// still tells whether nobody has written since the reading began; nil: nobody may have.
+	// With nf_tables a chain that is deleted before it is read looks as one without rules.
+	still   func() bool
+	digests bool // digests will do for the values of chains, and nobody asks for the lines of those that are shared
 }
 
 // readAll asks the kernel itself where Probe has found that it can, and the programs for

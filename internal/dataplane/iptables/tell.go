@@ -85,7 +85,7 @@ func (l *loader) tellEmpty(kind dataplane.Kind) {
 		l.put(kindBucket, l.ref.id(), present)
 	case kind != kindLine:
 		l.put(kind, l.ref.id(), emptyBody)
-	case !l.leads():
+	case !l.leads() && (l.still == nil || l.still()):
 		l.put(kindBucket, l.ref.id(), "empty")
 	}
 }
