@@ -54,7 +54,8 @@ func TestAuditAndTrace(t *testing.T) {
 		{"trace --from fd00::1 --to 10.96.0.10:80", 2, []string{"they are of different families"}},
 		{"trace --from 10.244.1.9 --to :30080", 2, []string{"name the address too"}},
 		{"trace --to 10.96.0.10:80", 2, []string{`--from is "", and must be IP or IP:PORT`}},
-		{"audit", 0, []string{"0 missing, 0 different, 0 foreign inside our tables"}},
+		{"audit", 0, []string{"0 missing, 0 different, 0 foreign inside our tables",
+			"unserved: 1 Services with endpoints of which none can be used here, such as shop/pay (why: fairlead explain shop/pay)"}},
 		{"audit --foreign", 0, []string{"0 missing, 0 different, 0 foreign inside our tables", "others at our hooks: nothing in nftables"}},
 	})
 	nftScript(t, "table inet them { chain watch { type filter hook forward priority 5; ip daddr 10.244.1.0/24 drop; ip daddr 192.0.2.0/24 drop; ct state invalid drop; }; }")
@@ -64,6 +65,9 @@ func TestAuditAndTrace(t *testing.T) {
 	if _, out := run(t, "audit", "--foreign"); strings.Contains(out, "192.0.2.0") {
 		t.Errorf("a rule that is about nobody's address is named:\n%s", out)
 	}
+	t.Cleanup(func() { _ = exec.Command("nft", "delete", "table", "ip", "kube-proxy").Run() })
+	nftScript(t, "table ip kube-proxy {}")
+	askAll(t, []asks{{"audit", 0, []string{"would answer for our Services: table ip kube-proxy (rules of kube-proxy): THEIRS WIN"}}})
 	p.terminate()
 }
 

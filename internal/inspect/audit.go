@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/engine"
@@ -28,6 +29,8 @@ type Audit struct {
 	Left      bool          `json:"left,omitempty"`   // nothing of it has been repaired
 	Others    *[]Other      `json:"others,omitempty"` // what others have at our hooks; nil: nobody asked
 	Unread    string        `json:"unread,omitempty"` // which rules of others could not be read
+	Unserved  *Noted        `json:"unserved,omitempty"`
+	Also      []Stranger    `json:"alsoHere,omitempty"` // other proxies, which answer for the same addresses
 }
 
 // Other is what somebody else's table can do to packets of Services.
@@ -73,6 +76,18 @@ func (a *Audit) Text(w io.Writer) {
 	for _, n := range a.Names {
 		fmt.Fprintf(w, "  %s%s\n", n, map[bool]string{false: " (repaired)"}[a.Left])
 	}
+	a.others(w)
+	for i := range a.Also {
+		fmt.Fprintf(w, "would answer for our Services: %s\n", a.Also[i].text())
+	}
+	if u := a.Unserved; u != nil {
+		fmt.Fprintf(w, "unserved: %d Services with endpoints of which none can be used here, such as %s (why: fairlead explain %s)\n",
+			u.Services, strings.Join(u.Some, ", "), u.Some[0])
+	}
+}
+
+// others writes what was found of others' rules.
+func (a *Audit) others(w io.Writer) {
 	if a.Others == nil {
 		return
 	}

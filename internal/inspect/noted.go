@@ -87,6 +87,24 @@ func (n *Notebook) Summary(names int) []Noted {
 	return out
 }
 
+// Unserved gives the Services that have endpoints of which none can be used here; nil: there are none. It looks at no more
+// than those of which something is noted.
+func (n *Notebook) Unserved(names int) *Noted {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := Noted{Reason: "endpoints that cannot be used here"}
+	if n.count[policy.NotReady]+n.count[policy.NoneHere] == 0 {
+		return nil
+	}
+	for key, notes := range n.notes {
+		if has := kinds(notes); has[policy.NotReady] || has[policy.NoneHere] {
+			out.Services++
+			out.Some = first(out.Some, key.String(), names)
+		}
+	}
+	return &out
+}
+
 // first keeps the lowest few of many, sorted.
 func first(list []string, s string, most int) []string {
 	at, _ := slices.BinarySearch(list, s)
