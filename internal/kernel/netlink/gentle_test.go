@@ -77,3 +77,17 @@ func TestPause(t *testing.T) {
 		t.Errorf("%d of %d messages were not noticed in %d pauses", late, messages, most)
 	}
 }
+
+// TestNoRestBesideOthers: who has a processor of his own goes on.
+func TestNoRestBesideOthers(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	r := Rest{}
+	if r.Pause(); r.bell != nil || r.woke.IsZero() {
+		t.Errorf("it rested: %+v", r)
+	}
+	runtime.GOMAXPROCS(1)
+	r.woke = time.Time{}
+	if r.Pause(); r.bell == nil {
+		t.Error("with one processor it did not rest")
+	}
+}
