@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// audited is how many audits are measured with no change beside them.
-const audited = 10
+// tries says how often each is measured: audits with no change beside them; changes alone, and as many beside an audit.
+type tries struct{ audits, pairs int }
 
 // audit is one on demand. The sorts take turns, for the next of a sort must wait.
 type audit struct {
@@ -40,10 +40,10 @@ func (a *audit) do(ctx context.Context) error {
 }
 
 // beside measures audits, and changes alone and beside them: by turns, so that whatever else the machine does falls on both alike.
-func (c *commands) beside(ctx context.Context, pairs int, out io.Writer) error {
+func (c *commands) beside(ctx context.Context, of tries, out io.Writer) error {
 	both := bothAudits()
 	audits, alone, beside := row{what: "audit", goal: "300"}, row{what: "a change, alone"}, row{what: "a change, while an audit reads"}
-	for i := range audited {
+	for i := range of.audits {
 		a := both[i%len(both)]
 		a.wait()
 		if err := audits.sample(c.pid, func() (time.Duration, error) {
@@ -55,13 +55,13 @@ func (c *commands) beside(ctx context.Context, pairs int, out io.Writer) error {
 		}
 	}
 	typical := slices.Min(audits.took)
-	for i := range pairs {
+	for i := range of.pairs {
 		a := both[i%len(both)]
 		a.wait()
 		if _, err := c.change(ctx); err != nil { // not counted: each one that is comes as long after another
 			return err
 		}
-		delay := typical * time.Duration(i) / time.Duration(pairs) // so that each part of an audit meets one
+		delay := typical * time.Duration(i) / time.Duration(of.pairs) // so that each part of an audit meets one
 		one := func() error { return alone.afterRest(c.pid, func() (time.Duration, error) { return c.change(ctx) }) }
 		two := func() error {
 			return beside.afterRest(c.pid, func() (time.Duration, error) { return c.changeBeside(ctx, a, delay) })

@@ -44,7 +44,7 @@ type commands struct {
 }
 
 // measureCommands starts the agent with n Services and prints what each answer takes.
-func measureCommands(bin, mode string, of size, pairs int, out io.Writer) error {
+func measureCommands(bin, mode string, of size, often tries, out io.Writer) error {
 	n, e := of.n, of.e
 	ctx, cancel := context.WithTimeout(context.Background(), commandsLimit)
 	defer cancel()
@@ -78,7 +78,7 @@ func measureCommands(bin, mode string, of size, pairs int, out io.Writer) error 
 			return fmt.Errorf("%s: %w", m.what, err)
 		}
 	}
-	if err := c.beside(ctx, pairs, out); err != nil {
+	if err := c.beside(ctx, often, out); err != nil {
 		return fmt.Errorf("changes beside audits: %w", err)
 	}
 	if backend, is := strings.CutPrefix(mode, "iptables-"); is {
@@ -144,6 +144,9 @@ func (r *row) sample(pid int, do func() (time.Duration, error)) error {
 func (r *row) print(out io.Writer) error {
 	slices.Sort(r.took)
 	n := len(r.took)
+	if n == 0 {
+		return nil
+	}
 	_, err := fmt.Fprintf(out, "%-34s %8.2f %8.2f %8.2f %8s %8.2f\n", r.what, milliseconds(r.took[n/2]), milliseconds(r.took[n*9/10]), milliseconds(r.took[n-1]),
 		r.goal, milliseconds(r.cpu/time.Duration(n)))
 	return err

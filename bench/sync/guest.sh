@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# guest.sh MODE SERVICES PAIRS : inside the test kernel, what the commands of an agent in a mode take.
+# guest.sh MODE SERVICES AUDITS PAIRS : inside the test kernel, what the commands of an agent in a mode take. From the third audit on, and from the
+# first pair, each waits for twenty times what the last audit took, and waiting costs the host ten times as long.
 . test/vm/memory.sh
 in_memory bin/fairlead bin/bench-sync || exit 125
 # all at once: one by one, as the agent asks for them, they take a minute
@@ -10,5 +11,5 @@ for file in $(find "/run/m/lib/modules/$(uname -r)/kernel/net/" -name 'nft_*.ko*
 done
 /run/modprobe -a "${modules[@]}" || echo "guest.sh: not all modules were loaded"
 export TMPDIR=/run
-unshare -n bash -c 'ip link set lo up && exec bin/bench-sync -commands bin/fairlead -mode "$1" -n "$2" -pairs "$3"' _ "$@"
+unshare -n bash -c 'ip link set lo up && exec bin/bench-sync -commands bin/fairlead -mode "$1" -n "$2" -audits "$3" -pairs "$4"' _ "$@"
 exit $? # not exec'd: bench/sync compares its namespace with its parent's

@@ -33,8 +33,14 @@ func main() {
 	inside := flag.Bool("inside", false, "measure one changed endpoint of Services with many endpoints, ports or addresses instead")
 	asTable := flag.Bool("table", false, "print the JSON lines of standard input as a table")
 	bin := flag.String("commands", "", "measure the answers of this agent instead")
-	pairs := flag.Int("pairs", 50, "changes alone, and as many beside an audit, with -commands")
+	var often tries
+	flag.IntVar(&often.audits, "audits", 10, "audits with no change beside them, at least 1, with -commands")
+	flag.IntVar(&often.pairs, "pairs", 50, "changes alone, and as many beside an audit, with -commands")
 	flag.Parse()
+	if often.audits < 1 || often.pairs < 0 {
+		fmt.Fprintln(os.Stderr, "bench: -audits must be 1 or more, -pairs 0 or more")
+		os.Exit(2)
+	}
 	if *asTable && *inside {
 		tableInside(os.Stdin, os.Stdout)
 		return
@@ -52,7 +58,7 @@ func main() {
 		if *inside {
 			err = runInside(*mode, *profile)
 		} else {
-			err = measureCommands(*bin, *mode, size{*n, *e}, *pairs, os.Stdout)
+			err = measureCommands(*bin, *mode, size{*n, *e}, often, os.Stdout)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
