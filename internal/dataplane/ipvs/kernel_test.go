@@ -21,7 +21,7 @@ func TestSuiteOnKernel(t *testing.T) {
 }
 
 // kernelBed moves the calling goroutine, for good, to a network namespace of its own.
-func kernelBed(t *testing.T) bed {
+func kernelBed(t testing.TB) bed {
 	t.Helper()
 	ns := netnstest.Enter(t)
 	// Without any address there is no table of local ones, and IPVS takes every address for a broadcast.
