@@ -14,6 +14,7 @@ func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) e
 		return fmt.Errorf("survey: %w", err)
 	}
 	defer done()
+	r.unsummed = true
 	if _, err := r.everything(ctx); err != nil {
 		return err
 	}
