@@ -6,8 +6,9 @@ cd "$(dirname "$0")/../.."
 kernel=${KERNEL:-6.1}
 if [ "${1:-}" = inside ]; then # the test kernel
 	. test/vm/memory.sh
+	. test/vm/modules.sh
 	in_memory bin/ipvs.test || exit 125
-	. bench/ipvs/modules.sh
+	load_modules "nft_*" "ip_vs*"
 	export TMPDIR=/run FAIRLEAD_BENCH_SERVICES=$2
 	bin/ipvs.test -test.run '^$' -test.bench 'BenchmarkSurvey' -test.benchtime 3x -test.cpuprofile /run/cpu.prof
 	exec cp /run/cpu.prof bin/ipvs.prof

@@ -2,8 +2,9 @@
 # guest.sh MODE SERVICES AUDITS PAIRS : inside the test kernel, what the commands of an agent in a mode take. From the third audit on, and from the
 # first pair, each waits for twenty times what the last audit took, and waiting costs the host ten times as long.
 . test/vm/memory.sh
+. test/vm/modules.sh
 in_memory bin/fairlead bin/bench-sync || exit 125
-. bench/ipvs/modules.sh
+load_modules "nft_*" "ip_vs*"
 export TMPDIR=/run
 unshare -n bash -c 'ip link set lo up && exec bin/bench-sync -commands bin/fairlead -mode "$1" -n "$2" -audits "$3" -pairs "$4"' _ "$@"
 exit $? # not exec'd: bench/sync compares its namespace with its parent's

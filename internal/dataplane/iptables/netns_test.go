@@ -24,7 +24,7 @@ type netns struct {
 func ownNetns(t testing.TB, b iptables.Backend) *netns {
 	t.Helper()
 	if _, err := iptables.Installed(b); err != nil {
-		t.Skipf("SKIPPED, not run: %v", err)
+		t.Skipf("SKIPPED, not run: %v", err) // this backend is not installed; scripts/deps.sh installs both
 	}
 	n := &netns{Namespace: netnstest.New(t), backend: b, lock: filepath.Join(t.TempDir(), "xtables.lock")}
 	n.Conn = n.open(t)

@@ -14,7 +14,7 @@ func ownNetns(t *testing.T, b iptables.Backend) (c *iptables.Conn, lockFile stri
 	t.Helper()
 	programs, err := iptables.Installed(b)
 	if err != nil {
-		t.Skipf("SKIPPED, not run: %v", err)
+		t.Skipf("SKIPPED, not run: %v", err) // this backend is not installed; scripts/deps.sh installs both
 	}
 	lockFile = filepath.Join(t.TempDir(), "xtables.lock")
 	c, err = iptables.Open(iptables.Config{Backend: b, Programs: programs, LockFile: lockFile, Namespace: netnstest.New(t).FD()})

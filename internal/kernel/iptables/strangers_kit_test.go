@@ -32,7 +32,7 @@ type crowd struct {
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
 	if _, err := Installed(NFT); err != nil {
-		t.Skipf("SKIPPED, not run: %v", err)
+		t.Skipf("SKIPPED, not run: %v", err) // this backend is not installed; scripts/deps.sh installs both
 	}
 	w := &crowd{T: t, Namespace: netnstest.New(t), faults: &netlink.Faults{}, marks: map[string]Mark{}, lines: map[string]map[string][]string{}}
 	var err error

@@ -23,7 +23,7 @@ type host struct {
 func newHost(t *testing.T, cfg Config) *host {
 	t.Helper()
 	if _, err := exec.LookPath("iptables-nft-restore"); err != nil {
-		t.Skipf("SKIPPED, not run: %v", err)
+		t.Skipf("SKIPPED, not run: %v", err) // this backend is not installed; scripts/deps.sh installs both
 	}
 	h := &host{T: t, Namespace: netnstest.New(t)}
 	cfg.NetNS = h.FD()
