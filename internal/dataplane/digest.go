@@ -51,3 +51,15 @@ func Same(value, found string) bool {
 	}
 	return found == digestOf(Sum64(value))
 }
+
+// ObjectSum is what an object adds to the sum of many, which is the same in whatever order they are added. The digest of a
+// value adds what the value does. As a digest, it means something to this process alone.
+func ObjectSum(k Key, value string) uint64 {
+	sum, isDigest := strings.CutPrefix(value, digestMark)
+	of := make([]byte, 0, 32)
+	of = binary.NativeEndian.AppendUint64(append(of, byte(k.Kind), byte(k.Family)), maphash.String(seed, k.ID))
+	if !isDigest {
+		return maphash.Bytes(seed, binary.NativeEndian.AppendUint64(of, Sum64(value)))
+	}
+	return maphash.Bytes(seed, append(of, sum...))
+}

@@ -1,6 +1,10 @@
 package dataplane
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fairlead/fairlead/internal/model"
+)
 
 // TestDigest: a digest stands for the value that it was made of, in whatever pieces, and for no other.
 func TestDigest(t *testing.T) {
@@ -27,6 +31,25 @@ func TestDigest(t *testing.T) {
 	} {
 		if Same(c.value, c.found) != c.same {
 			t.Errorf("%q and %q: same is not %t", c.value, c.found, c.same)
+		}
+	}
+}
+
+// TestObjectSum: each part of an object counts, and the digest of a value adds what the value does.
+func TestObjectSum(t *testing.T) {
+	d := NewDigester()
+	d.Add([]byte("a rule"))
+	key := Key{Kind: 2, Family: model.IPv4, ID: "chain"}
+	sum := ObjectSum(key, "a rule")
+	if by := ObjectSum(key, d.Digest()); by != sum {
+		t.Errorf("by the value %x, by its digest %x", sum, by)
+	}
+	for _, other := range []Object{
+		{Key{3, model.IPv4, "chain"}, "a rule"}, {Key{2, model.IPv6, "chain"}, "a rule"}, {Key{2, model.IPv4, "chai"}, "a rule"},
+		{key, "a rul"}, {key, ""}, {Key{2, model.IPv4, "a rule"}, "chain"},
+	} {
+		if ObjectSum(other.Key, other.Value) == sum {
+			t.Errorf("%s with %q adds the same", other.Key, other.Value)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 func (t *Tracker[K, O]) Commit(done []Diff[K]) {
 	for _, d := range done {
 		e := t.entry(d.Key)
-		e.have = d.Want
+		t.has(e, d.Want)
 		t.enqueue(e)
 		t.forget(e)
 	}
@@ -30,13 +30,13 @@ func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time
 		if !samePool(e.have, v, t.p.Width(k)) {
 			drift = append(drift, Drift[K]{Key: k, Believed: e.have, Found: v})
 		}
-		e.have = v
+		t.has(e, v)
 	}
 	var ownerless []*entry[K, O]
 	for k, e := range t.entries {
 		if e.round != t.round && e.have != "" {
 			drift = append(drift, Drift[K]{Key: k, Believed: e.have})
-			e.have = ""
+			t.has(e, "")
 		}
 		if e.refs == 0 {
 			ownerless = append(ownerless, e)
@@ -101,14 +101,15 @@ func (t *Tracker[K, O]) CommitAnew(chosen func(K) bool, done []Diff[K]) {
 	t.look++
 	for _, d := range done {
 		e := t.entry(d.Key)
-		e.round, e.have = t.round, d.Want
+		e.round = t.round
+		t.has(e, d.Want)
 		t.enqueue(e)
 	}
 	for k, e := range t.entries {
 		if e.round == t.round || !chosen(k) {
 			continue
 		}
-		e.have = ""
+		t.has(e, "")
 		if _, lingers := t.lingering[e]; lingers {
 			delete(t.lingering, e)
 			e.want = ""

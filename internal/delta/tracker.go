@@ -41,6 +41,8 @@ type Params[K comparable] struct {
 	Same func(believed, found string) bool
 	// Inert tells that a key does nothing unless another key leads to it; nil: none is.
 	Inert func(K) bool
+	// Sum is what one key with its value adds to the sum of all that is there; nil: there is no sum.
+	Sum func(key K, value string) uint64
 }
 
 // Tracker is a table of keys with what is wanted (desired), what is there (actual),
@@ -55,6 +57,7 @@ type Tracker[K comparable, O comparable] struct {
 	group   uint32         // of the last Set
 	shape   uint64         // counts the keys that came and went
 	look    uint16         // of the last Comparison, or of what spoils one
+	sum     uint64         // of all that is there
 
 	owners    map[O]*record[K, O]
 	before    map[O][]kept[K, O] // see remember
@@ -118,6 +121,23 @@ func (t *Tracker[K, O]) entry(key K) *entry[K, O] {
 		t.shape++
 	}
 	return e
+}
+
+// Sum is the sum of all that is there, as far as we know: what another sum of keys and values differs from has other ones
+// among them. It counts from 0 at 2^64 again.
+func (t *Tracker[K, O]) Sum() uint64 { return t.sum }
+
+// has records what is there now of a key.
+func (t *Tracker[K, O]) has(e *entry[K, O], value string) {
+	if t.p.Sum != nil {
+		if e.have != "" {
+			t.sum -= t.p.Sum(e.key, e.have)
+		}
+		if value != "" {
+			t.sum += t.p.Sum(e.key, value)
+		}
+	}
+	e.have = value
 }
 
 func (t *Tracker[K, O]) want(e *entry[K, O], value string) {

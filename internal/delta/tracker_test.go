@@ -2,6 +2,7 @@ package delta
 
 import (
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -27,8 +28,11 @@ func newTracker() *Tracker[string, string] {
 			}
 			return 0
 		},
+		Sum: func(k, value string) uint64 { return maphash.String(sumSeed, k+" "+value) },
 	})
 }
+
+var sumSeed = maphash.MakeSeed()
 
 func objects(kv ...string) (out []Object[string]) {
 	for i := 0; i < len(kv); i += 2 {
@@ -251,6 +255,7 @@ func TestRandomSequences(t *testing.T) {
 				there["pX"] = "xx"
 				tr.ReplaceActual(maps.All(there), t0)
 			}
+			checkSum(t, seed, tr)
 		}
 		for o, set := range wants {
 			tr.Set(o, owned(o, set), t0) // or it is on hold
@@ -258,6 +263,21 @@ func TestRandomSequences(t *testing.T) {
 		tr.Expire(t0.Add(time.Hour))
 		tr.Commit(tr.Pending())
 		checkHave(t, seed, tr, wants)
+		checkSum(t, seed, tr)
+	}
+}
+
+// checkSum: the sum is that of what is there.
+func checkSum(t *testing.T, seed uint64, tr *Tracker[string, string]) {
+	t.Helper()
+	var sum uint64
+	for k, e := range tr.entries {
+		if e.have != "" {
+			sum += tr.p.Sum(k, e.have)
+		}
+	}
+	if tr.Sum() != sum {
+		t.Fatalf("seed %d: the sum is %x, and that of all that is there %x", seed, tr.Sum(), sum)
 	}
 }
 

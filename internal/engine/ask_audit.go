@@ -9,7 +9,9 @@ import (
 // when it is told.
 type Audited struct {
 	Objects int // read
-	Took    time.Duration
+	// Compared were compared one by one, because the sum of all was not that of what we believe.
+	Compared int
+	Took     time.Duration
 	// Missing were deleted, Different changed, Foreign added by somebody else.
 	Missing, Different, Foreign int
 	Names                       []string // the first of them

@@ -80,6 +80,9 @@ func TestSurveyFindsWhatDiffers(t *testing.T) {
 		d.mu.Unlock()
 		for range 2 {
 			a, err := b.Look(t.Context())
+			if a.Compared != a.Objects {
+				t.Errorf("%d of %d objects were compared", a.Compared, a.Objects)
+			}
 			slices.Sort(a.Names)
 			want := []string{"different: " + vip(1).String(), "foreign: " + added.String()}
 			if err != nil || a.Different != 1 || a.Foreign != 1 || a.Missing != 0 || !slices.Equal(a.Names, want) {
@@ -94,11 +97,31 @@ func TestSurveyFindsWhatDiffers(t *testing.T) {
 	})
 }
 
+// TestSurveyLooksNothingUp where all is as it should be: one sum tells, also after a change and after a repair.
+func TestSurveyLooksNothingUp(t *testing.T) {
+	beside(t, func(t *testing.T, b *bench, d *memDriver) {
+		for i := 2; i < 4; i++ {
+			a, err := b.Look(t.Context())
+			if err != nil || a.Objects == 0 || a.Missing+a.Different+a.Foreign+a.Compared > 0 {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			d.mu.Lock() // nobody rings
+			delete(d.kernel, vip(1))
+			d.mu.Unlock()
+			if _, err := b.Audit(t.Context()); err != nil { // this puts it back
+				t.Fatal(err)
+			}
+			b.put(svcEvent(i, 80))
+			synctest.Wait()
+		}
+	})
+}
+
 // TestSurveyByDigests tells the same where the driver gives digests for values.
 func TestSurveyByDigests(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		d.digests = true
-		if a, err := b.Look(t.Context()); err != nil || a.Objects == 0 || a.Missing+a.Different+a.Foreign > 0 {
+		if a, err := b.Look(t.Context()); err != nil || a.Objects == 0 || a.Missing+a.Different+a.Foreign+a.Compared > 0 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		d.mu.Lock() // nobody rings
