@@ -61,6 +61,7 @@ type Driver struct {
 	sum      atomic.Uint64 // of all that we believe to be in IPVS
 	writes   atomic.Uint64 // beginnings and ends of writes: odd while one is under way
 	unsure   bool          // an Apply failed on its way
+	agreed   agreed
 
 	looking   sync.Mutex // guards what is in p.Look: one Compare at a time
 	surveying sync.Mutex // guards what is in p.Beside

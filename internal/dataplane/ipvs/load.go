@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -38,6 +37,7 @@ func (r *reader) everything(ctx context.Context) (at nft.Generation, err error) 
 	if err != nil {
 		return 0, fmt.Errorf("load: %w", err)
 	}
+	r.at = before
 	if err := r.tables(ctx); err != nil {
 		return 0, loadError(err)
 	}
@@ -78,6 +78,7 @@ type reader struct {
 	emit     func(dataplane.Key, string) // nil: only sum
 	unsummed bool                        // nobody asks for the sum, which takes a third of the time
 	sum      uint64
+	at       nft.Generation           // as of which it reads; 0: it does not know
 	mine     map[ipvs.VirtualKey]bool // by our own account
 	broken   dataplane.RebuildError
 }
@@ -201,10 +202,10 @@ func (r *reader) contents(ctx context.Context, f model.Family, of rowsOf) error 
 		if err != nil {
 			return err
 		}
-		for id, value := range elements {
-			put(def.kind, id, value)
+		for _, e := range elements {
+			put(def.kind, e.id, e.value)
 			if def.kind == kindOwned {
-				r.mine[ownedKey(id, f)] = true
+				r.mine[ownedKey(e.id, f)] = true
 			}
 		}
 	}
@@ -239,34 +240,6 @@ func damage(f model.Family, sets []nft.Set, chains []nft.Chain) string {
 	return ""
 }
 
-// readings bounds how often a set is read.
-const readings = 8
-
-// elements reads a set until two readings agree: of a hash table that grows just now, as one does after many
-// insertions, a dump may miss some and give others twice.
-func (r *reader) elements(ctx context.Context, f model.Family, def *setDef) (map[string]string, error) {
-	var last map[string]string
-	for n := range readings {
-		now := map[string]string{}
-		err := r.from.NFT.Elements(ctx, tableRef(f).Set(def.name), func(e *nft.Element) error {
-			value := present
-			if def.verdicts {
-				value = valueOf(e.Verdict)
-			}
-			now[string(e.Key)+string(e.KeyEnd)] = value
-			return ctx.Err()
-		})
-		if err != nil && (!errors.Is(err, nft.ErrInterrupted) || ctx.Err() != nil) {
-			return nil, err
-		}
-		if n > 0 && maps.Equal(last, now) {
-			return now, nil
-		}
-		last = now
-	}
-	return nil, nft.ErrInterrupted
-}
-
 // owned reads only which virtual servers are ours.
 func (r *reader) owned(ctx context.Context) error {
 	r.mine = map[ipvs.VirtualKey]bool{}
@@ -276,8 +249,8 @@ func (r *reader) owned(ctx context.Context) error {
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
-		for id := range elements {
-			r.mine[ownedKey(id, f)] = true
+		for _, e := range elements {
+			r.mine[ownedKey(e.id, f)] = true
 		}
 	}
 	return nil

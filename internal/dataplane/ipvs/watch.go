@@ -89,6 +89,9 @@ func (d *Driver) sumBeside(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	defer done()
+	if r.at, err = r.from.NFT.Generation(ctx); err != nil {
+		return 0, err
+	}
 	err = r.servers(ctx)
 	return r.sum, err
 }
@@ -103,6 +106,7 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	r := d.reader(nil)
+	r.at = g
 	err = r.servers(ctx)
 	return err == nil && r.sum != d.sum.Load(), err
 }
