@@ -41,7 +41,7 @@ func TestStatusAndExplain(t *testing.T) {
 		return nil
 	})
 	askAll(t, []asks{
-		{"status", 0, []string{"fairlead v0.0.0-test  mode nftables  node node-a", "services 2  slices 2", "In kernel    yes, since", "pending 0  refused 0  problems 0", "none_ready: 1 Services, such as shop/pay"}},
+		{"status", 0, []string{"fairlead v0.0.0-test  mode nftables  node node-a", "services 2  slices 2", "In kernel    yes, since", "pending 0  refused 0  problems 0", "none_ready: 1 Service, such as shop/pay"}},
 		{"status -o yaml", 0, []string{"version: v0.0.0-test", "pending: 0"}},
 		{"status -o xml", 2, []string{`--output is "xml", and must be text, json or yaml`}},
 		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "10.96.0.10:80/TCP", "10.244.1.5:8080", "unless it comes from a pod", "In kernel  agrees ("}},

@@ -41,7 +41,16 @@ func (l *launch) load(mode string) (*config.Config, error) {
 		}
 		return l.choose(asked, backend)
 	}
-	return l.flags.Load(config.Params{Modes: modesAndAuto(), Hostname: os.Hostname, Choose: pick})
+	cfg, err := l.flags.Load(config.Params{Modes: modesAndAuto(), Hostname: os.Hostname, Choose: pick})
+	switch {
+	case err != nil:
+		return nil, err
+	case mode != "" || l.told != nil: // not the settings' any more, and the status tells of the change
+		cfg.ModeBy = ""
+	case l.made.Mode != "":
+		cfg.ModeBy = auto
+	}
+	return cfg, nil
 }
 
 func (l *launch) choose(asked, backend string) (string, error) {

@@ -52,6 +52,9 @@ func TestProbe(t *testing.T) {
 // which rules are here, and without any it is chosen afresh.
 func TestAuto(t *testing.T) {
 	needBothBackends(t)
+	if code, out := run(t, "cleanup"); code != 0 { // what other tests left would be rules that are here
+		t.Fatal(out)
+	}
 	dir := folder(t, webService)
 	for _, step := range []struct {
 		args []string
@@ -65,6 +68,9 @@ func TestAuto(t *testing.T) {
 		p := begin(t, agentArgs(dir, step.args...)...)
 		p.says(step.say)
 		p.says("in sync")
+		if code, out := run(t, "status"); strings.Contains(out, "(auto)") != strings.Contains(step.say, "auto") || strings.Contains(out, "(default)") {
+			t.Errorf("after %v status %d: %s", step.args, code, out)
+		}
 		if strings.Contains(step.say, "nftables") {
 			legacyRulesGo(t)
 		}

@@ -9,6 +9,7 @@ import (
 // Config is everything that an agent is told at start. Treat it as read-only.
 type Config struct {
 	Mode     string // one of Params.Modes
+	ModeBy   string // who chose it where the settings do not name it: "default", "auto"
 	NodeName string // trimmed, lower case; the host's name unless overridden
 
 	Client    Client

@@ -56,7 +56,7 @@ const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyCon
 
 func defaults() *Config {
 	return &Config{
-		Mode: "nftables", NodeName: "node-a",
+		Mode: "nftables", ModeBy: "default", NodeName: "node-a",
 		Client:      Client{ContentType: "application/vnd.kubernetes.protobuf", QPS: 5, Burst: 10},
 		BindAddress: netip.MustParseAddr("0.0.0.0"),
 		Healthz:     netip.MustParseAddrPort("0.0.0.0:10256"),
@@ -96,7 +96,7 @@ func TestFlags(t *testing.T) {
 		want func(*Config)
 	}{
 		"none":                  {nil, func(*Config) {}},
-		"underscores":           {[]string{"--proxy_mode=nftables"}, func(*Config) {}},
+		"underscores":           {[]string{"--proxy_mode=nftables"}, func(c *Config) { c.ModeBy = "" }},
 		"hostname":              {[]string{"--hostname-override= Other.Example "}, func(c *Config) { c.NodeName = "other.example" }},
 		"manifests":             {[]string{"--manifests=/m"}, func(c *Config) { c.Manifests = "/m" }},
 		"healthz off":           {[]string{"--healthz-bind-address="}, func(c *Config) { c.Healthz = netip.AddrPort{} }},
@@ -112,8 +112,8 @@ func TestFlags(t *testing.T) {
 		"cluster CIDRs":         {[]string{"--cluster-cidr=fd00::/64,010.0.0.0/8"}, func(c *Config) { c.DetectLocal.ClusterCIDRs = prefixes("fd00::/64", "10.0.0.0/8") }},
 		"node ports by CIDR":    {[]string{"--nodeport-addresses=10.0.0.0/8,fd00::/8"}, func(c *Config) { c.NodePorts = NodePorts{CIDRs: prefixes("10.0.0.0/8", "fd00::/8")} }},
 		"node ports, twice":     {[]string{"--nodeport-addresses=10.0.0.0/8", "--nodeport-addresses=fd00::/8"}, func(c *Config) { c.NodePorts = NodePorts{CIDRs: prefixes("10.0.0.0/8", "fd00::/8")} }},
-		"node ports of iptable": {[]string{"--proxy-mode=iptables"}, func(c *Config) { c.Mode, c.NodePorts = "iptables", NodePorts{} }},
-		"bit of iptables":       {[]string{"--proxy-mode=iptables", "--iptables-masquerade-bit=3"}, func(c *Config) { c.Mode, c.NodePorts, c.MasqueradeBit = "iptables", NodePorts{}, 3 }},
+		"node ports of iptable": {[]string{"--proxy-mode=iptables"}, func(c *Config) { c.Mode, c.ModeBy, c.NodePorts = "iptables", "", NodePorts{} }},
+		"bit of iptables":       {[]string{"--proxy-mode=iptables", "--iptables-masquerade-bit=3"}, func(c *Config) { c.Mode, c.ModeBy, c.NodePorts, c.MasqueradeBit = "iptables", "", NodePorts{}, 3 }},
 		"conntrack": {[]string{"--conntrack-max-per-core=0", "--conntrack-udp-timeout=5s"}, func(c *Config) {
 			c.Conntrack.MaxPerCore, c.Conntrack.UDP = 0, 5*time.Second
 		}},
@@ -126,7 +126,7 @@ func TestFlags(t *testing.T) {
 			c.Healthz, c.Metrics = netip.MustParseAddrPort("[::]:10256"), netip.MustParseAddrPort("[::1]:10249")
 		}},
 		"ipvs": {[]string{"--proxy-mode=ipvs", "--ipvs-sync-period=7s", "--ipvs-exclude-cidrs=10.9.0.0/16", "--masquerade-all"}, func(c *Config) {
-			c.Mode, c.NodePorts, c.SyncPeriod, c.MasqueradeAll = "ipvs", NodePorts{}, 7*time.Second, true
+			c.Mode, c.ModeBy, c.NodePorts, c.SyncPeriod, c.MasqueradeAll = "ipvs", "", NodePorts{}, 7*time.Second, true
 			c.IPVS.ExcludeCIDRs = prefixes("10.9.0.0/16")
 		}},
 	} {
@@ -216,7 +216,7 @@ func TestFile(t *testing.T) {
 func TestFileWrittenByKubeProxy(t *testing.T) {
 	c := mustLoad(t, "--config=testdata/kube-proxy-1.36.3-defaults.yaml")
 	want := defaults()
-	want.File, want.Mode, want.NodePorts, want.MinSyncPeriod = c.File, "iptables", NodePorts{}, time.Second
+	want.File, want.Mode, want.ModeBy, want.NodePorts, want.MinSyncPeriod = c.File, "iptables", "", NodePorts{}, time.Second
 	if d := diff(want, c); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
@@ -381,17 +381,22 @@ func TestModeThatIsNotSet(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
 		says string // "" = nothing
+		by   string
 	}{
-		"kube-proxy's flags":     {[]string{"--cluster-cidr=10.0.0.0/8"}, "NodePorts answer on the node's primary addresses only"},
-		"file":                   {[]string{"--config=" + writeFile(t, header)}, "and not on 127.0.0.1"},
-		"file, addresses":        {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [10.0.0.0/8]\n")}, "kube-proxy 1.36 takes iptables on Linux. To say"},
-		"file, primary is meant": {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [primary]\n")}, "kube-proxy 1.36 takes iptables on Linux. To say"},
-		"file with a mode":       {[]string{"--config=" + writeFile(t, header+"mode: nftables\n")}, ""},
-		"flag":                   {[]string{"--proxy-mode=nftables", "--cluster-cidr=10.0.0.0/8"}, ""},
-		"nothing of kube-proxy":  {[]string{"--manifests=/m", "-v=2", "--reset-gone-endpoints"}, ""},
+		"kube-proxy's flags":     {[]string{"--cluster-cidr=10.0.0.0/8"}, "NodePorts answer on the node's primary addresses only", "default"},
+		"file":                   {[]string{"--config=" + writeFile(t, header)}, "and not on 127.0.0.1", "default"},
+		"file, addresses":        {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [10.0.0.0/8]\n")}, "kube-proxy 1.36 takes iptables on Linux. To say", "default"},
+		"file, primary is meant": {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [primary]\n")}, "kube-proxy 1.36 takes iptables on Linux. To say", "default"},
+		"file with a mode":       {[]string{"--config=" + writeFile(t, header+"mode: nftables\n")}, "", ""},
+		"flag":                   {[]string{"--proxy-mode=nftables", "--cluster-cidr=10.0.0.0/8"}, "", ""},
+		"nothing of kube-proxy":  {[]string{"--manifests=/m", "-v=2", "--reset-gone-endpoints"}, "", "default"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := strings.Join(mustLoad(t, tc.args...).Warnings, "\n")
+			c := mustLoad(t, tc.args...)
+			if c.ModeBy != tc.by {
+				t.Errorf("the mode is by %q, want %q", c.ModeBy, tc.by)
+			}
+			got := strings.Join(c.Warnings, "\n")
 			if !strings.Contains(got, tc.says) || (tc.says == "") != (got == "") || strings.Count(got, "mode is not set") > 1 {
 				t.Errorf("got %q, want it to say %q", got, tc.says)
 			}

@@ -35,6 +35,9 @@ func (f *Flags) Load(p Params) (*Config, error) {
 		v.errs = append(v.errs, &FieldError{Field: "iptables-backend", Flag: "iptables-backend", Value: f.iptablesBackend, Reason: "must be auto, legacy or nft"})
 	}
 	c.Client.Master = f.master // not a field of the file; kube-proxy takes it in both cases
+	if !f.modeGiven() {
+		c.ModeBy = "default"
+	}
 	f.fillOwn(c, v)
 	f.fillOffload(c, &w, v)
 	f.switchOff(c)

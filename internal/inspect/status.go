@@ -13,6 +13,7 @@ import (
 type Status struct {
 	Version string `json:"version"`
 	Mode    string `json:"mode"`
+	ModeBy  string `json:"modeBy,omitempty"` // who chose it where the settings do not name it: "default" or "auto"
 	// Place is the mode with the backend of iptables: the words of `fairlead migrate --to`.
 	Place string    `json:"place"`
 	Node  string    `json:"node"`

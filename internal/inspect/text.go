@@ -14,7 +14,11 @@ type Texter interface{ Text(w io.Writer) }
 
 // Text writes the status block.
 func (s *Status) Text(w io.Writer) {
-	fmt.Fprintf(w, "fairlead %s  mode %s  node %s  up %s  pid %d\n", s.Version, s.Mode, s.Node, age(s.Now.Sub(s.Since)), s.PID)
+	mode := s.Mode
+	if s.ModeBy != "" {
+		mode += " (" + s.ModeBy + ")"
+	}
+	fmt.Fprintf(w, "fairlead %s  mode %s  node %s  up %s  pid %d\n", s.Version, mode, s.Node, age(s.Now.Sub(s.Since)), s.PID)
 	if s.Changed != nil {
 		fmt.Fprintf(w, "%-12s %s\n", "Mode changed", s.Changed.text())
 	}
@@ -44,7 +48,7 @@ func (s *Status) Text(w io.Writer) {
 		fmt.Fprintf(w, "%-12s and %d more\n", "", more)
 	}
 	for _, n := range s.Noted {
-		fmt.Fprintf(w, "%-12s %s: %d Services, such as %s\n", "Noted", n.Reason, n.Services, strings.Join(n.Some, ", "))
+		fmt.Fprintf(w, "%-12s %s: %s, such as %s\n", "Noted", n.Reason, services(n.Services), strings.Join(n.Some, ", "))
 	}
 	for i, u := range s.Unwell() {
 		fmt.Fprintf(w, "%-12s %s\n", map[bool]string{true: "NOT WELL"}[i == 0], u)
@@ -267,6 +271,14 @@ func clock(t time.Time) string {
 }
 
 // number groups digits: 10 021.
+// services counts them in words.
+func services(n int) string {
+	if n == 1 {
+		return "1 Service"
+	}
+	return number(n) + " Services"
+}
+
 func number(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
