@@ -145,10 +145,11 @@ func (t xtable) rules() (head tableHead, rules []byte, release func(), err error
 		return head, nil, nil, err
 	}
 	for range readTries {
-		buf, err := mapped(entriesHead + int(head.size))
+		room, err := mapped(entriesHead + int(head.size))
 		if err != nil {
 			return head, nil, nil, err
 		}
+		buf := room.bytes
 		copy(buf, head.name[:])
 		binary.NativeEndian.PutUint32(buf[len(head.name):], head.size)
 		err = t.ask(getEntries, buf)
@@ -156,24 +157,13 @@ func (t xtable) rules() (head tableHead, rules []byte, release func(), err error
 		switch {
 		case errors.Is(err, unix.EAGAIN): // it has another size by now
 		case err != nil || headErr != nil:
-			unmap(buf)
+			room.release()
 			return head, nil, nil, errors.Join(err, headErr)
 		case now == head:
-			return head, buf[entriesHead:], func() { unmap(buf) }, nil
+			return head, buf[entriesHead:], room.release, nil
 		}
-		unmap(buf)
+		room.release()
 		head = now
 	}
 	return head, nil, nil, errReplaced
 }
-
-// mapped gives memory that is apart from Go's.
-func mapped(size int) ([]byte, error) {
-	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err == nil {
-		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // a wish
-	}
-	return b, err
-}
-
-func unmap(b []byte) { _ = unix.Munmap(b) } // fails for memory that is none of mapped's only
