@@ -112,7 +112,7 @@ func dies(t *testing.T, drain time.Duration, steps int) bool {
 // wantExactly holds IPVS and the device to these Frontends, and to nothing more.
 func wantExactly(t *testing.T, w *world, when string, want map[*model.Frontend]map[byte]uint32) {
 	t.Helper()
-	virtuals, err := w.ipvs.Virtuals(t.Context())
+	virtuals, err := ipvs.List(t.Context(), w.ipvs, ipvs.Wanted{})
 	addrs, err2 := w.ipvs.List(t.Context())
 	if err := errors.Join(err, err2); err != nil || len(virtuals) != len(want) || len(addrs) != len(want) {
 		t.Errorf("%s: virtual servers %v, addresses %v, %v; want %d", when, virtuals, addrs, err, len(want))

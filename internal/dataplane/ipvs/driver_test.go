@@ -153,7 +153,7 @@ func TestDrained(t *testing.T) {
 	release(1, map[byte]uint32{0: 0}) // the third, which never had a connection
 	w.ipvs.Connect(key, a, 0, 0)
 	release(3, map[byte]uint32{}) // the first, the virtual server, and our account of it
-	if list, err := w.ipvs.Virtuals(t.Context()); err != nil || len(list) > 0 {
+	if list, err := ipvs.List(t.Context(), w.ipvs, ipvs.Wanted{}); err != nil || len(list) > 0 {
 		t.Errorf("virtual servers %v, %v", list, err)
 	}
 }
@@ -173,7 +173,7 @@ func TestOneChangeCostsOneWrite(t *testing.T) {
 	}
 }
 
-// TestForeignServersStay: what is at somebody else's address is not ours, nor what is excluded, nor what has a mark.
+// TestForeignServersStay: what is at somebody else's address is not ours, nor what is excluded.
 func TestForeignServersStay(t *testing.T) {
 	excluded := netip.MustParsePrefix("10.96.0.0/24")
 	w := newWorld(t, Params{Exclude: []netip.Prefix{excluded}})
@@ -192,7 +192,7 @@ func TestForeignServersStay(t *testing.T) {
 	if err := w.d.Cleanup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	list, err := w.ipvs.Virtuals(t.Context())
+	list, err := ipvs.List(t.Context(), w.ipvs, ipvs.Wanted{})
 	if err != nil || len(list) != len(theirs) {
 		t.Errorf("after clean-up %v, %v", list, err)
 	}
@@ -222,7 +222,7 @@ func TestSchedulers(t *testing.T) {
 			c.change(&f)
 			w.Want(f.Service, f)
 			w.Sync(t)
-			list, err := w.ipvs.Virtuals(t.Context())
+			list, err := ipvs.List(t.Context(), w.ipvs, ipvs.Wanted{})
 			c.want.VirtualKey = ipvs.VirtualKey{Addr: f.Key.Addr, Protocol: 6, Port: 80}
 			if err != nil || !slices.Equal(list, []ipvs.Virtual{c.want}) {
 				t.Errorf("%+v, %v; want %+v", list, err, c.want)

@@ -99,14 +99,17 @@ func vipKey(k model.FrontendKey) []byte {
 
 // The ID of a virtual server is protocol, port, address; that of a real server has port and address
 // of it behind that.
-func virtualID(k ipvs.VirtualKey) string {
-	b := binary.BigEndian.AppendUint16([]byte{k.Protocol}, k.Port)
-	return string(nft.AppendAddr(b, k.Addr))
+func appendVirtual(b []byte, k ipvs.VirtualKey) []byte {
+	return nft.AppendAddr(binary.BigEndian.AppendUint16(append(b, k.Protocol), k.Port), k.Addr)
 }
 
-func realID(of string, at netip.AddrPort) string {
-	return of + string(nft.AppendAddr(binary.BigEndian.AppendUint16(nil, at.Port()), at.Addr()))
+func virtualID(k ipvs.VirtualKey) string { return string(appendVirtual(nil, k)) }
+
+func appendReal(b []byte, at netip.AddrPort) []byte {
+	return nft.AppendAddr(binary.BigEndian.AppendUint16(b, at.Port()), at.Addr())
 }
+
+func realID(of string, at netip.AddrPort) string { return of + string(appendReal(nil, at)) }
 
 func parseVirtual(id string, f model.Family) (ipvs.VirtualKey, string) {
 	n := 3 + addrLen(f)

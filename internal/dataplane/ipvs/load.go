@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -64,7 +61,7 @@ func (r *reader) rebuild() error {
 
 // loadError: what vanishes between a list and its dump is a concurrent change like any other.
 func loadError(err error) error {
-	if errors.Is(err, nft.ErrInterrupted) || errors.Is(err, unix.ENOENT) {
+	if errors.Is(err, nft.ErrInterrupted) || errors.Is(err, ipvs.ErrInterrupted) || errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("load: %w: %w", dataplane.ErrInterrupted, err)
 	}
 	return fmt.Errorf("load: %w", err)
@@ -80,32 +77,17 @@ type reader struct {
 	sum      uint64
 	at       nft.Generation           // as of which it reads; 0: it does not know
 	mine     map[ipvs.VirtualKey]bool // by our own account
+	six      bool                     // one of them, or of the addresses on the device, is of IPv6
 	broken   dataplane.RebuildError
+
+	ids    []byte       // scratch of server
+	last   ipvs.Virtual // what is asked again and again: valued is the value of the last one
+	valued string
 }
 
 // reader reads by the sockets of the engine.
 func (d *Driver) reader(emit func(dataplane.Key, string)) reader {
 	return reader{d: d, from: Sockets{d.p.NFT, d.p.IPVS, d.p.Addresses}, families: d.families, emit: emit}
-}
-
-// put reports an object; those of IPVS are summed up.
-func (r *reader) put(k dataplane.Key, value string) {
-	if inIPVS(k.Kind) && !r.unsummed {
-		r.sum += summand(k, value)
-	}
-	if r.emit != nil {
-		r.emit(k, value)
-	}
-}
-
-// summand is an object's part of the sum of all; nothing for one that is absent.
-func summand(k dataplane.Key, value string) uint64 {
-	if value == "" {
-		return 0
-	}
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d %d %d %s %s", k.Kind, k.Family, len(k.ID), k.ID, value) // a hash never fails
-	return h.Sum64()
 }
 
 // tables reads our tables, whole.
@@ -205,7 +187,7 @@ func (r *reader) contents(ctx context.Context, f model.Family, of rowsOf) error 
 		for _, e := range elements {
 			put(def.kind, e.id, e.value)
 			if def.kind == kindOwned {
-				r.mine[ownedKey(e.id, f)] = true
+				r.own(e.id, f)
 			}
 		}
 	}
@@ -250,69 +232,7 @@ func (r *reader) owned(ctx context.Context) error {
 			return err
 		}
 		for _, e := range elements {
-			r.mine[ownedKey(e.id, f)] = true
-		}
-	}
-	return nil
-}
-
-func ownedKey(id string, f model.Family) ipvs.VirtualKey {
-	n := addrLen(f)
-	a, _ := netip.AddrFromSlice([]byte(id[:n])) // the kernel's key has it
-	return ipvs.VirtualKey{Addr: a, Protocol: id[n], Port: uint16(id[n+4])<<8 | uint16(id[n+5])}
-}
-
-// all reads the device and IPVS. A virtual server is ours by our own account, or, because kube-proxy keeps none, if
-// its address is on the device and not excluded.
-func (r *reader) all(ctx context.Context) error {
-	has, err := r.from.Addresses.HasDevice(ctx)
-	if err != nil {
-		return err
-	}
-	if has {
-		r.put(dataplane.Key{Kind: kindDevice, Family: r.families[0], ID: ipvs.Device}, present)
-	}
-	addrs, err := r.from.Addresses.List(ctx)
-	if err != nil {
-		return err
-	}
-	onDevice := map[netip.Addr]bool{}
-	for _, a := range addrs {
-		onDevice[a] = !within(r.d.p.Exclude, a)
-		r.put(dataplane.Key{Kind: kindAddress, Family: model.FamilyOf(a), ID: string(nft.AppendAddr(nil, a))}, present)
-	}
-	virtuals, err := r.from.IPVS.Virtuals(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range virtuals {
-		v := &virtuals[i]
-		if v.Mark != 0 || !r.mine[v.VirtualKey] && !onDevice[v.Addr] {
-			continue
-		}
-		if err := r.virtual(ctx, v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *reader) virtual(ctx context.Context, v *ipvs.Virtual) error {
-	f, id := model.FamilyOf(v.Addr), virtualID(v.VirtualKey)
-	r.put(dataplane.Key{Kind: kindVirtual, Family: f, ID: id}, valueOfVirtual(v))
-	reals, err := r.from.IPVS.Reals(ctx, v.VirtualKey)
-	if err != nil {
-		return err
-	}
-	for _, to := range reals {
-		at := realID(id, to.At)
-		value := present
-		if to.Method != 0 {
-			value = "another method" // Load only: never what is wanted
-		}
-		r.put(dataplane.Key{Kind: kindReal, Family: f, ID: at}, value)
-		if to.Weight > 0 {
-			r.put(dataplane.Key{Kind: kindWeight, Family: f, ID: at}, strconv.FormatUint(uint64(to.Weight), 10))
+			r.own(e.id, f)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
+	"github.com/fairlead/fairlead/internal/kernel/ipvs"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -53,5 +54,15 @@ func BenchmarkSurvey(b *testing.B) {
 		return r.all(ctx)
 	})
 	part("device", func(r *reader) error { _, err := r.from.Addresses.List(ctx); return err })
-	part("virtual-servers", func(r *reader) error { _, err := r.from.IPVS.Virtuals(ctx); return err })
+	none := func(*ipvs.Virtual, []ipvs.Real) error { return nil }
+	part("servers-unnamed", func(r *reader) error { return r.from.IPVS.All(ctx, ipvs.Wanted{OnlyIPv4: true}, none) })
+	part("servers-by-netlink", func(r *reader) error { // as of IPv6
+		list, err := ipvs.List(ctx, r.from.IPVS, ipvs.Wanted{OnlyIPv4: true})
+		for i := 0; i < len(list) && err == nil; i++ {
+			_, err = r.from.IPVS.Reals(ctx, list[i].VirtualKey)
+		}
+		return err
+	})
+	part("virtual-servers", func(r *reader) error { _, err := ipvs.List(ctx, r.from.IPVS, ipvs.Wanted{OnlyIPv4: true}); return err })
+	part("virtual-servers-of-both", func(r *reader) error { _, err := ipvs.List(ctx, r.from.IPVS, ipvs.Wanted{}); return err })
 }

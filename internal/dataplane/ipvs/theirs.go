@@ -48,16 +48,14 @@ func (t Theirs) each(ctx context.Context, do func(ipvs.VirtualKey) error) error 
 	if err := r.owned(ctx); err != nil {
 		return err
 	}
-	virtuals, err := t.d.p.IPVS.Virtuals(ctx)
+	virtuals, err := ipvs.List(ctx, t.d.p.IPVS, ipvs.Wanted{Is: func(v *ipvs.Virtual) bool {
+		return !r.mine[v.VirtualKey] && !within(t.d.p.Exclude, v.Addr) && t.ports[ipvs.NodePort{Protocol: v.Protocol, Port: v.Port}]
+	}})
 	if err != nil {
 		return err
 	}
 	for i := range virtuals {
-		v := &virtuals[i]
-		if v.Mark != 0 || r.mine[v.VirtualKey] || within(t.d.p.Exclude, v.Addr) || !t.ports[ipvs.NodePort{Protocol: v.Protocol, Port: v.Port}] {
-			continue
-		}
-		if err := do(v.VirtualKey); err != nil {
+		if err := do(virtuals[i].VirtualKey); err != nil {
 			return err
 		}
 	}

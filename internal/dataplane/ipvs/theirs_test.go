@@ -19,7 +19,7 @@ func TestNodePortsOfKubeProxy(t *testing.T) {
 	f.Kind, f.Key.Addr, f.Key.Port = model.NodePort, netip.Addr{}, port
 	w.Want(f.Service, f)
 	w.Sync(t)
-	ours, err := w.ipvs.Virtuals(t.Context())
+	ours, err := ipvs.List(t.Context(), w.ipvs, ipvs.Wanted{})
 	if err != nil || len(ours) == 0 {
 		t.Fatalf("ours: %v, %v", ours, err)
 	}
@@ -51,7 +51,7 @@ func TestNodePortsOfKubeProxy(t *testing.T) {
 	if err := theirs.Clean(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	list, err := w.ipvs.Virtuals(t.Context())
+	list, err := ipvs.List(t.Context(), w.ipvs, ipvs.Wanted{})
 	has := func(k ipvs.VirtualKey) bool {
 		return slices.ContainsFunc(list, func(v ipvs.Virtual) bool { return v.VirtualKey == k })
 	}

@@ -27,7 +27,7 @@ type reading struct {
 	cannot error  // why it cannot be read
 }
 
-func (r *reading) Virtuals(ctx context.Context) ([]ipvs.Virtual, error) {
+func (r *reading) All(ctx context.Context, want ipvs.Wanted, take func(*ipvs.Virtual, []ipvs.Real) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.spoil > 0 {
@@ -35,9 +35,9 @@ func (r *reading) Virtuals(ctx context.Context) ([]ipvs.Virtual, error) {
 		r.write()
 	}
 	if r.cannot != nil {
-		return nil, r.cannot
+		return r.cannot
 	}
-	return r.Kernel.Virtuals(ctx)
+	return r.Kernel.All(ctx, want, take)
 }
 
 // set makes it so, and tells how many readings were to be spoilt still.

@@ -20,10 +20,13 @@ func NewCounter(k Kernel) *Counter { return &Counter{Kernel: k} }
 // Counts are the lists and the changes so far.
 func (c *Counter) Counts() (reads, writes uint64) { return c.reads.Load(), c.writes.Load() }
 
-// Virtuals implements Kernel.
-func (c *Counter) Virtuals(ctx context.Context) ([]Virtual, error) {
+// All implements Kernel. The real servers of each virtual one are a list of their own.
+func (c *Counter) All(ctx context.Context, want Wanted, take func(*Virtual, []Real) error) error {
 	c.reads.Add(1)
-	return c.Kernel.Virtuals(ctx)
+	return c.Kernel.All(ctx, want, func(v *Virtual, reals []Real) error {
+		c.reads.Add(1)
+		return take(v, reals)
+	})
 }
 
 // Virtual implements Kernel.

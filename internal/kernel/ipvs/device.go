@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	kernel "github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // Addresses is the device that carries Service addresses: only packets to an address of this
@@ -28,7 +30,11 @@ type Addresses interface {
 }
 
 // Link is the real Addresses, of one network namespace.
-type Link struct{ h *netlink.Handle }
+type Link struct {
+	h   *netlink.Handle
+	nl  *kernel.Conn // for what is read in bulk, with one buffer
+	buf message
+}
 
 var _ Addresses = (*Link)(nil)
 
@@ -38,11 +44,19 @@ func OpenLink() (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a netlink socket to the kernel's links: %w", err)
 	}
-	return &Link{h}, nil
+	nl, err := kernel.Open(kernel.Config{Options: kernel.Options{Protocol: kernel.Route}})
+	if err != nil {
+		h.Close()
+		return nil, fmt.Errorf("open a netlink socket to the kernel's addresses: %w", err)
+	}
+	return &Link{h: h, nl: nl}, nil
 }
 
-// Close closes the socket.
-func (l *Link) Close() { l.h.Close() }
+// Close closes the sockets.
+func (l *Link) Close() {
+	l.h.Close()
+	_ = l.nl.Close() // nothing was written that could be lost
+}
 
 // HasDevice implements Addresses.
 func (l *Link) HasDevice(context.Context) (bool, error) {
@@ -89,15 +103,9 @@ func (l *Link) List(context.Context) ([]netip.Addr, error) {
 	if dev == nil || err != nil {
 		return nil, err
 	}
-	list, err := l.h.AddrList(dev, netlink.FAMILY_ALL)
+	out, err := l.addresses(uint32(dev.Attrs().Index))
 	if err != nil {
 		return nil, fmt.Errorf("list the addresses of %s: %w", Device, err)
-	}
-	var out []netip.Addr
-	for i := range list {
-		if a, ok := netip.AddrFromSlice(list[i].IP); ok && !list[i].IP.IsLinkLocalUnicast() {
-			out = append(out, a.Unmap())
-		}
 	}
 	return out, nil
 }

@@ -44,15 +44,27 @@ func compareKeys(a, b VirtualKey) int {
 	return (int(a.Protocol)<<16 + int(a.Port)) - (int(b.Protocol)<<16 + int(b.Port))
 }
 
-// Virtuals implements Kernel.
-func (f *Fake) Virtuals(ctx context.Context) ([]Virtual, error) {
+// All implements Kernel. Who keeps the real servers, or lies about what he wants, learns it as with the kernel.
+func (f *Fake) All(ctx context.Context, want Wanted, take func(*Virtual, []Real) error) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := make([]Virtual, 0, len(f.virtuals))
+	var list []Virtual
 	for _, k := range slices.SortedFunc(maps.Keys(f.virtuals), compareKeys) {
-		out = append(out, f.virtuals[k].row)
+		if v := f.virtuals[k].row; (k.Addr.Is4() || !want.OnlyIPv4) && want.is(&v) {
+			list = append(list, v)
+		}
 	}
-	return out, ctx.Err()
+	f.mu.Unlock()
+	for i := range list {
+		reals, err := f.Reals(ctx, list[i].VirtualKey)
+		if err == nil {
+			err = take(&list[i], reals)
+		}
+		if err != nil {
+			return err
+		}
+		clear(reals)
+	}
+	return ctx.Err()
 }
 
 // Virtual implements Kernel.

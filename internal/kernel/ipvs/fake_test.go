@@ -85,7 +85,7 @@ func servers(t *testing.T, k Kernel, key VirtualKey) {
 	}
 	wants := func(v []Virtual, r ...Real) {
 		t.Helper()
-		list, err := k.Virtuals(t.Context())
+		list, err := List(t.Context(), k, Wanted{})
 		if err != nil || !slices.Equal(list, v) {
 			t.Errorf("virtual servers %+v, %v; want %+v", list, err, v)
 		}

@@ -10,11 +10,13 @@ import (
 
 // Kernel is what a data plane may ask of IPVS. The methods belong to one goroutine.
 type Kernel interface {
-	// Virtuals and Reals list what is there. A missing virtual server has no reals.
-	Virtuals(ctx context.Context) ([]Virtual, error)
-	Reals(ctx context.Context, of VirtualKey) ([]Real, error)
-	// Virtual looks one up.
+	// All reads everything that is wanted, but for virtual servers that are found by a mark of the packet: take gets each virtual server with its real ones, which are valid until it returns.
+	// What stands the whole time comes once; what comes, goes or changes meanwhile may come as it was or as it is. Where so
+	// much comes that no reading ends, that is ErrInterrupted.
+	All(ctx context.Context, want Wanted, take func(v *Virtual, reals []Real) error) error
+	// Virtual looks one up, Reals lists those of one; a missing one has none.
 	Virtual(ctx context.Context, k VirtualKey) (v Virtual, found bool, err error)
+	Reals(ctx context.Context, of VirtualKey) ([]Real, error)
 	// PutVirtual and PutReal make, or change what is there: connections go on. A scheduler
 	// that the kernel lacks is ENOENT, a real server of an absent virtual one ESRCH.
 	PutVirtual(ctx context.Context, v Virtual) error
@@ -25,6 +27,27 @@ type Kernel interface {
 	DelReal(ctx context.Context, of VirtualKey, at netip.AddrPort) error
 	// SetTimeouts sets the namespace's; a zero leaves one as it is.
 	SetTimeouts(ctx context.Context, t Timeouts) error
+}
+
+// Wanted says which virtual servers are to be read.
+type Wanted struct {
+	// OnlyIPv4 says that Is wants none of IPv6. To find those, all have to be listed in a way that is dear.
+	OnlyIPv4 bool
+	Is       func(v *Virtual) bool // nil: all
+}
+
+func (w *Wanted) is(v *Virtual) bool { return w.Is == nil || w.Is(v) }
+
+// List gives the virtual servers that are wanted.
+func List(ctx context.Context, k Kernel, want Wanted) ([]Virtual, error) {
+	var out []Virtual
+	err := k.All(ctx, Wanted{OnlyIPv4: want.OnlyIPv4, Is: func(v *Virtual) bool {
+		if want.is(v) {
+			out = append(out, *v)
+		}
+		return false // its real servers need not be read
+	}}, func(*Virtual, []Real) error { return nil })
+	return out, err
 }
 
 // VirtualKey is what a virtual server is found by.
@@ -45,7 +68,6 @@ type Virtual struct {
 	Scheduler string
 	Flags     Flags
 	Timeout   time.Duration // of persistence, whole seconds; counts with Persistent only
-	Mark      uint32        // not 0: found by this mark of the packet instead. Read only: we make none
 }
 
 // Flags are IP_VS_SVC_F_*.
@@ -73,6 +95,9 @@ type Real struct {
 
 // Timeouts of idle connections, whole seconds.
 type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
+
+// ErrInterrupted: others change so much that a reading misses some of it.
+var ErrInterrupted = errors.New("what is read changes all the time")
 
 // ErrNoIPVS: the kernel has no IPVS, and cannot load it.
 var ErrNoIPVS = errors.New("the kernel has no IPVS (CONFIG_IP_VS, module ip_vs)")

@@ -163,8 +163,9 @@ func (c *Conn) Tell(data [][]byte) error {
 }
 
 func (c *Conn) answer(q Question, take func(Message) (done bool)) error {
-	done := false
+	done, datagram := false, 0
 	mine := func(m Message) {
+		m.Datagram = datagram
 		if m.Seq-q.First <= q.Last-q.First {
 			done = take(m) || done
 		}
@@ -190,6 +191,7 @@ func (c *Conn) answer(q Question, take func(Message) (done bool)) error {
 		if done {
 			break
 		}
+		datagram++
 	}
 	if lost != nil {
 		return fmt.Errorf("%w: %w", ErrNoAnswer, lost)

@@ -1,4 +1,4 @@
-// Package netlink is the one way in which the kernel seams speak netfilter's netlink: a Conn sends a question, reads its
+// Package netlink is the one way in which the kernel seams speak netlink in bulk: a Conn sends a question, reads its
 // answer whatever else lies in the socket, and opens another socket when the old one has lost a part of an answer or has
 // failed. So a fault costs the call in which it happens and no other.
 //

@@ -37,3 +37,21 @@ func (h home) dial(o Options) (*Socket, error) {
 	}
 	return dial(h.fd, o)
 }
+
+// Inside runs f in the network namespace of a descriptor, on a thread that is moved there and ends afterwards; 0 is the calling
+// thread's own namespace.
+func Inside(netns int, f func() error) error {
+	if netns == 0 {
+		return f()
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := unix.Setns(netns, unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("enter network namespace: %w", err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}

@@ -15,6 +15,7 @@ type Message struct {
 	Type, Flags uint16
 	Seq         uint32
 	Port        uint32 // of the socket that asked
+	Datagram    int    // in which one of those received for an answer it came
 	Body        []byte
 }
 

@@ -20,13 +20,28 @@ type Wire interface {
 	Receive(b []byte, wait bool) (int, error)
 }
 
+// Protocol says with which part of the kernel a Socket speaks.
+type Protocol uint8
+
+// The protocols.
+const (
+	Netfilter Protocol = iota
+	Generic            // generic netlink: families with names
+	Route              // links, addresses, routes
+)
+
+func (p Protocol) number() int {
+	return [...]int{Netfilter: unix.NETLINK_NETFILTER, Generic: unix.NETLINK_GENERIC, Route: unix.NETLINK_ROUTE}[p]
+}
+
 // Options say how a Socket is set up.
 type Options struct {
+	Protocol       Protocol
 	ReceiveBuffer  int  // bytes, which the kernel doubles; 0: the kernel's own choice
 	ExtendedErrors bool // refusals name the attribute at fault; they never repeat the refused message, which may have 64 KB
 }
 
-// Socket is a netlink socket of netfilter's.
+// Socket is a netlink socket.
 type Socket struct {
 	nl     *netlink.Conn
 	raw    syscall.RawConn
@@ -37,7 +52,7 @@ var _ Wire = (*Socket)(nil)
 
 // dial opens a Socket in the network namespace of a descriptor; 0: the calling thread's.
 func dial(netns int, o Options) (*Socket, error) {
-	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: netns})
+	nl, err := netlink.Dial(o.Protocol.number(), &netlink.Config{NetNS: netns})
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}

@@ -1,0 +1,47 @@
+package ipvs
+
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
+)
+
+// addresses lists those of a link. The kernel gives those of all links, for it tells of changes meanwhile only then (before Linux 6.9);
+// the other links of a node have few.
+func (l *Link) addresses(link uint32) ([]netip.Addr, error) {
+	return settle(nil, func(a *netip.Addr) netip.Addr { return *a }, func(add func(netip.Addr)) (moved bool, err error) {
+		l.buf = begin(l.buf, unix.RTM_GETADDR, unix.NLM_F_DUMP)
+		l.buf = append(l.buf, make([]byte, unix.SizeofIfAddrmsg)...) // of any family
+		_, moved, err = exchange(l.nl, l.buf, unix.RTM_NEWADDR, func(body []byte) error {
+			if len(body) < unix.SizeofIfAddrmsg {
+				return errMalformed
+			}
+			if u32(body[4:]) != link { // ifa_index
+				return nil
+			}
+			a, err := decodeAddress(uint16(body[0]), body[unix.SizeofIfAddrmsg:])
+			if a.IsValid() && !a.IsLinkLocalUnicast() {
+				add(a)
+			}
+			return err
+		})
+		return moved, err
+	})
+}
+
+// decodeAddress reads a link's own address. Of one to the other end of a line that is beside the other end's.
+func decodeAddress(family uint16, attrs []byte) (at netip.Addr, err error) {
+	own := false
+	a := netlink.Attrs{Rest: attrs}
+	for a.Next() {
+		if a.Type == unix.IFA_LOCAL || a.Type == unix.IFA_ADDRESS && !own {
+			at, own = addrOf(family, a.Data), own || a.Type == unix.IFA_LOCAL
+		}
+	}
+	if a.Bad {
+		return netip.Addr{}, errMalformed
+	}
+	return at, nil
+}
