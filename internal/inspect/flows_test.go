@@ -93,3 +93,14 @@ func TestFlowsInTheAnswer(t *testing.T) {
 		t.Errorf("the endpoint without flows: %+v", got)
 	}
 }
+
+// TestConntrackFills: status warns where the alert is raised, and says full before it is too late.
+func TestConntrackFills(t *testing.T) {
+	for count, want := range map[uint64]string{80: "(80 %)  insert", 81: "WARN", 90: "FULL", 100: "FULL"} {
+		var b strings.Builder
+		(&Status{Flows: &Flows{Count: count, Max: 100}}).Text(&b)
+		if text := b.String(); !strings.Contains(text, want) || strings.Contains(text, "WARN") && want != "WARN" {
+			t.Errorf("%d of 100: want %q in\n%s", count, want, text)
+		}
+	}
+}

@@ -74,6 +74,9 @@ type Flows struct {
 	Dropped      uint64 `json:"dropped"`      // since boot, because the table was full
 }
 
+// Filling tells whether the alert FairleadConntrackFull is raised (deploy/monitoring/rules.yaml).
+func (f *Flows) Filling() bool { return f != nil && f.Max > 0 && f.Count*10 > f.Max*8 }
+
 // Full tells whether new connections fail, or will soon, for want of room.
 func (f *Flows) Full() bool { return f != nil && f.Max > 0 && f.Count*10 >= f.Max*9 }
 

@@ -27,8 +27,11 @@ func (s *Status) Text(w io.Writer) {
 	fmt.Fprintf(w, "%-12s %s\n", "Repaired", s.Repairs.text())
 	if f := s.Flows; f != nil && f.Max > 0 {
 		warn := ""
-		if f.Full() {
+		switch {
+		case f.Full():
 			warn = "  FULL: new connections fail"
+		case f.Filling():
+			warn = "  WARN: new connections fail when it is full"
 		}
 		fmt.Fprintf(w, "%-12s %s of %s (%d %%)%s  insert_failed %d  dropped %d\n", "Conntrack", number(int(f.Count)), number(int(f.Max)), f.Count*100/f.Max, warn, f.InsertFailed, f.Dropped)
 	}
