@@ -55,11 +55,29 @@ func Same(value, found string) bool {
 // ObjectSum is what an object adds to the sum of many, which is the same in whatever order they are added. The digest of a
 // value adds what the value does. As a digest, it means something to this process alone.
 func ObjectSum(k Key, value string) uint64 {
-	sum, isDigest := strings.CutPrefix(value, digestMark)
-	of := make([]byte, 0, 32)
-	of = binary.NativeEndian.AppendUint64(append(of, byte(k.Kind), byte(k.Family)), maphash.String(seed, k.ID))
-	if !isDigest {
-		return maphash.Bytes(seed, binary.NativeEndian.AppendUint64(of, Sum64(value)))
+	if sum, isDigest := strings.CutPrefix(value, digestMark); isDigest {
+		return maphash.Bytes(seed, append(sumOfKey(k, make([]byte, 0, 32)), sum...))
 	}
-	return maphash.Bytes(seed, append(of, sum...))
+	return sumWith(k, Sum64(value))
+}
+
+// PoolSum is the same of an object whose value is slots of so many bytes each. Where an element lies in it adds nothing:
+// some kernels give them in an order of their own, and no comparison minds.
+func PoolSum(k Key, value string, width int) uint64 {
+	var sum uint64
+	for at := 0; at < len(value); at += width {
+		element := value[at:min(at+width, len(value))]
+		if strings.TrimLeft(element, "\x00") != "" { // else it is a hole
+			sum += Sum64(element)
+		}
+	}
+	return sumWith(k, sum)
+}
+
+func sumWith(k Key, value uint64) uint64 {
+	return maphash.Bytes(seed, binary.NativeEndian.AppendUint64(sumOfKey(k, make([]byte, 0, 32)), value))
+}
+
+func sumOfKey(k Key, to []byte) []byte {
+	return binary.NativeEndian.AppendUint64(append(to, byte(k.Kind), byte(k.Family)), maphash.String(seed, k.ID))
 }

@@ -53,3 +53,24 @@ func TestObjectSum(t *testing.T) {
 		}
 	}
 }
+
+// TestPoolSum: what is in a pool counts, and how often, but not where.
+func TestPoolSum(t *testing.T) {
+	key := Key{Kind: 2, Family: model.IPv4, ID: "pool"}
+	sum := PoolSum(key, "aabbcc", 2)
+	for _, same := range []string{"ccaabb", "aabb\x00\x00cc", "\x00\x00\x00\x00bbaacc"} {
+		if PoolSum(key, same, 2) != sum {
+			t.Errorf("%q adds something else", same)
+		}
+	}
+	for _, other := range []string{"", "aabb", "aabbc", "aabbcb", "aabbcccc", "aaaabbcc", "ababcc", "\x00abbcc"} {
+		if PoolSum(key, other, 2) == sum {
+			t.Errorf("%q adds the same", other)
+		}
+	}
+	for _, other := range []Key{{3, model.IPv4, "pool"}, {2, model.IPv6, "pool"}, {2, model.IPv4, "poo"}} {
+		if PoolSum(other, "aabbcc", 2) == sum {
+			t.Errorf("%s adds the same", other)
+		}
+	}
+}

@@ -126,7 +126,7 @@ func New(p Params) *Engine {
 		e.waiting[s] = false
 	}
 	e.tr = delta.New[dataplane.Key, owner](delta.Params[dataplane.Key]{
-		Width: p.Driver.Width, Linger: p.Driver.Linger, Inert: p.Inert, Same: dataplane.Same, Sum: dataplane.ObjectSum,
+		Width: p.Driver.Width, Linger: p.Driver.Linger, Inert: p.Inert, Same: dataplane.Same, Sum: e.objectSum,
 		Rank: func(k dataplane.Key) uint8 { return uint8(k.Kind) },
 	})
 	return e

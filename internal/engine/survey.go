@@ -64,7 +64,7 @@ func (e *Engine) survey(ctx context.Context) (Audited, error) {
 	var sum uint64
 	err = e.p.Driver.Survey(ctx, func(k dataplane.Key, v string) {
 		all = append(all, dataplane.Object{Key: k, Value: v})
-		sum += dataplane.ObjectSum(k, v)
+		sum += e.objectSum(k, v)
 	})
 	var rebuild *dataplane.RebuildError
 	if errors.As(err, &rebuild) {
@@ -83,6 +83,15 @@ func (e *Engine) survey(ctx context.Context) (Audited, error) {
 	out := e.audited(len(all), e.p.Now().Sub(began), drift)
 	out.Compared = len(all)
 	return out, err
+}
+
+// objectSum is what an object adds to the sum of all. Where an element lies in a pool makes no difference to a comparison,
+// and so none here. It is pure: any goroutine may call it.
+func (e *Engine) objectSum(k dataplane.Key, value string) uint64 {
+	if width := e.p.Driver.Width(k); width > 0 {
+		return dataplane.PoolSum(k, value, width)
+	}
+	return dataplane.ObjectSum(k, value)
 }
 
 // compare finds what differs, apart from what was written meanwhile.

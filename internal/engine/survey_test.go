@@ -117,6 +117,29 @@ func TestSurveyLooksNothingUp(t *testing.T) {
 	})
 }
 
+// TestSurveyOfPools: where the elements of a pool lie is nothing to be looked up, and which they are tells.
+func TestSurveyOfPools(t *testing.T) {
+	beside(t, func(t *testing.T, b *bench, d *memDriver) {
+		b.put(sliceEvent(1, 1, 2, 3))
+		synctest.Wait()
+		last := ""
+		d.during = func(seen map[dataplane.Key]string) {
+			for k, v := range seen {
+				if w := d.Width(k); w > 0 {
+					seen[k] = v[2*w:] + strings.Repeat("\x00", w) + v[w:2*w] + v[:w] + last
+				}
+			}
+		}
+		if a, err := b.Look(t.Context()); err != nil || a.Objects == 0 || a.Missing+a.Different+a.Foreign+a.Compared > 0 {
+			t.Errorf("%+v, %v", a, err)
+		}
+		last = "\x0a\x80\x00\x01" // a second time
+		if a, err := b.Look(t.Context()); err != nil || a.Different != 1 || a.Missing+a.Foreign > 0 {
+			t.Errorf("%+v, %v", a, err)
+		}
+	})
+}
+
 // TestSurveyByDigests tells the same where the driver gives digests for values.
 func TestSurveyByDigests(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {

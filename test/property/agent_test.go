@@ -22,6 +22,7 @@ import (
 
 // agent is the real engine and driver on some kernel.
 type agent struct {
+	*engine.Engine
 	mail *mailbox.Mailbox
 	stop func()
 	good atomic.Bool // the last turn left nothing undone
@@ -66,6 +67,8 @@ type settings struct {
 	minSync time.Duration
 	poison  *atomic.Bool
 	full    *atomic.Bool
+	// surveyor reads beside the agent.
+	surveyor nft.Reader
 }
 
 func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
@@ -74,7 +77,7 @@ func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
 	caps, err := nftables.New(nftables.Params{Kernel: nft.NewFake()}).Probe(t.Context()) // the real one may be faulty
 	check(t, err)
 	e := engine.New(engine.Params{
-		Driver: poisoned{nftables.New(nftables.Params{Kernel: k}), s.poison, s.full}, MinSync: s.minSync, Families: []model.Family{model.IPv4, model.IPv6},
+		Driver: poisoned{nftables.New(nftables.Params{Kernel: k, Surveyor: s.surveyor}), s.poison, s.full}, MinSync: s.minSync, Families: []model.Family{model.IPv4, model.IPv6},
 		Mailbox: a.mail, NodeName: "n", Sources: []string{"test"}, Inert: caps.Inert, ChunkOps: 40, // several chunks to a build
 		View: policy.ViewInputs{NodePortPrimary: s.primary, MasqueradeBit: 14,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}},
@@ -90,6 +93,7 @@ func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
 			}
 		},
 	})
+	a.Engine = e
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
@@ -105,6 +109,31 @@ func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
 func (a *agent) put(evs ...model.Event) {
 	a.good.Store(false)
 	a.mail.Put(evs...)
+}
+
+// end ends an agent that has come to rest.
+func (a *agent) end(t *testing.T) {
+	t.Helper()
+	if err := a.sumTells(t.Context()); err != nil {
+		t.Error(err)
+	}
+	a.stop()
+}
+
+// sumTells: where nothing differs an audit looks nothing up. What a rebuild empties and cannot delete, because that commit
+// fails, differs until the first audit.
+func (a *agent) sumTells(ctx context.Context) error {
+	at, err := a.Look(ctx)
+	if err == nil && at.Foreign > 0 && at.Missing+at.Different == 0 {
+		if _, err := a.Audit(ctx); err != nil {
+			return err
+		}
+		at, err = a.Look(ctx)
+	}
+	if err == nil && (at.Objects == 0 || at.Compared+at.Missing+at.Different+at.Foreign > 0) {
+		return fmt.Errorf("an audit looks up what one sum should tell: %+v", at)
+	}
+	return err
 }
 
 // faulty fails a tenth of the commits, half of them after they were applied.

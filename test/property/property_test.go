@@ -80,7 +80,7 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 	var faults atomic.Bool
 	faults.Store(seed%3 > 0)
 	var poison, full atomic.Bool
-	told := settings{primary: seed%4 > 0, minSync: []time.Duration{0, 0, 30 * time.Millisecond}[seed%5%3], poison: &poison, full: &full}
+	told := settings{primary: seed%4 > 0, minSync: []time.Duration{0, 0, 30 * time.Millisecond}[seed%5%3], poison: &poison, full: &full, surveyor: kernel.theirs}
 	under := faulty(kernel.ours, rand.New(rand.NewPCG(seed, 8)), &faults)
 	a := startAgent(t, under, told)
 	a.put(w.all()...)
@@ -132,6 +132,7 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 		w.services[keys-1] = w.randomService(keys - 1)
 		a.put(w.serviceEvent(keys - 1))
 	}
+	told.surveyor = scratch
 	b := startAgent(t, scratch, told)
 	b.put(w.all()...)
 	var got, want []string
@@ -145,8 +146,9 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 			break
 		}
 	}
-	a.stop()
-	b.stop()
+	for _, x := range []*agent{a, b} {
+		x.end(t)
+	}
 	if !agree() {
 		t.Errorf("seed %d: %d Services in quarantine; kernel after the history against from scratch (%d lines):\n%s",
 			seed, a.held.Load(), len(want), difference(got, want))
