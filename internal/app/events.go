@@ -2,8 +2,8 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +26,8 @@ const (
 // recorder sees to it that few of them say it.
 type serviceEvents struct {
 	warn func(svc model.ServiceKey, reason, message string)
+	// unsupported is dataplane.Caps.Unsupported.
+	unsupported func(*model.Frontend) string
 	// requests, if this node counts them, is who knows which Services were asked for here, and here says what this node has seen.
 	requests requests
 	here     func(svc model.ServiceKey, reason, message string)
@@ -34,7 +36,8 @@ type serviceEvents struct {
 	mu      sync.Mutex // the engine's goroutine writes, a timer's reads
 	begun   bool       // the Services that an agent finds at its start have been seen
 	empty   map[model.ServiceKey]emptiness
-	claimed map[model.ServiceKey]string
+	claimed map[model.ServiceKey]string // what was said of its claims
+	lacking map[model.ServiceKey]string // and of what is not served of it
 }
 
 // requests tells which Services clients have asked for in vain.
@@ -51,7 +54,7 @@ type emptiness struct {
 }
 
 func newServiceEvents(warn func(model.ServiceKey, string, string)) *serviceEvents {
-	return &serviceEvents{warn: warn, empty: map[model.ServiceKey]emptiness{}, claimed: map[model.ServiceKey]string{}}
+	return &serviceEvents{warn: warn, empty: map[model.ServiceKey]emptiness{}, claimed: map[model.ServiceKey]string{}, lacking: map[model.ServiceKey]string{}}
 }
 
 // decided takes in a turn's decisions. Services that are empty when an agent starts are nothing new: it may be the hundredth
@@ -70,22 +73,44 @@ func (s *serviceEvents) decided(list []engine.Decided, complete bool, now time.T
 			old.why = why
 			s.empty[d.Key] = old
 		}
-		s.claims(d)
+		s.sayNew(s.claimed, d.Key, "AddressClaimed", lostClaim(&d.Result))
+		s.sayNew(s.lacking, d.Key, "NotServed", s.unserved(&d.Result))
 	}
 	s.begun = s.begun || complete
 }
 
-// claims says that a Service lost an address or port to another, when that is new.
-func (s *serviceEvents) claims(d *engine.Decided) {
-	at := slices.IndexFunc(d.Result.Notes, func(n policy.Note) bool { return n.Kind == policy.ClaimLost })
-	if at < 0 {
-		delete(s.claimed, d.Key)
-		return
+// sayNew says of a Service what has not been said of it yet; "" is nothing.
+func (s *serviceEvents) sayNew(said map[model.ServiceKey]string, svc model.ServiceKey, reason, text string) {
+	if text == "" {
+		delete(said, svc)
+	} else if said[svc] != text {
+		said[svc] = text
+		s.warn(svc, reason, text)
 	}
-	if text := d.Result.Notes[at].Text; s.claimed[d.Key] != text {
-		s.claimed[d.Key] = text
-		s.warn(d.Key, "AddressClaimed", text)
+}
+
+// lostClaim says which address or port a Service lost to another; "" if none.
+func lostClaim(res *policy.Result) string {
+	for i := range res.Notes {
+		if n := &res.Notes[i]; n.Kind == policy.ClaimLost {
+			return n.Text
+		}
 	}
+	return ""
+}
+
+// unserved says why the data plane does not serve a part of a Service; "" if it serves all.
+func (s *serviceEvents) unserved(res *policy.Result) string {
+	if s.unsupported == nil {
+		return ""
+	}
+	for i := range res.Frontends {
+		f := &res.Frontends[i]
+		if why := s.unsupported(f); why != "" {
+			return fmt.Sprintf("%s is not served: %s", f.Key, why)
+		}
+	}
+	return ""
 }
 
 // whyEmpty says why no connection to a Service can be answered; "" if one can, or if the Service has nothing to answer at.

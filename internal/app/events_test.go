@@ -2,10 +2,12 @@ package app
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/policy"
@@ -122,5 +124,32 @@ func TestLostClaimsAreTold(t *testing.T) {
 	put()
 	if len(s.claimed) != 0 {
 		t.Errorf("kept: %v", s.claimed)
+	}
+}
+
+// What this mode does not serve of a Service is said once, and again when it is something else.
+func TestWhatIsNotServedIsTold(t *testing.T) {
+	var said []string
+	s := newServiceEvents(func(_ model.ServiceKey, reason, message string) { said = append(said, reason+" "+message) })
+	put := func(last ...uint16) {
+		res := policy.Result{Frontends: []model.Frontend{{Key: model.FrontendKey{Family: model.IPv4, Protocol: model.TCP, Port: 80}, Kind: model.NodePort}}}
+		for _, n := range last {
+			res.Frontends = append(res.Frontends, model.Frontend{Key: model.FrontendKey{Family: model.IPv4, Protocol: model.TCP, Addr: netip.MustParseAddr("10.96.0.10"), Port: 70, LastPort: n}})
+		}
+		s.decided([]engine.Decided{{Key: model.ServiceKey{Namespace: "a", Name: "b"}, Result: res}}, true, time.Unix(1000, 0))
+	}
+	put(90) // a mode that serves everything
+	s.unsupported = ipvs.Unsupported
+	put()
+	put(90, 95)
+	put(90)
+	put(99)
+	put()
+	why := "/TCP is not served: " + ipvs.Unsupported(&model.Frontend{Key: model.FrontendKey{LastPort: 1}})
+	if want := []string{"NotServed 10.96.0.10:70-90" + why, "NotServed 10.96.0.10:70-99" + why}; !slices.Equal(said, want) {
+		t.Errorf("said %v, want %v", said, want)
+	}
+	if len(s.lacking) != 0 {
+		t.Errorf("kept: %v", s.lacking)
 	}
 }

@@ -129,6 +129,11 @@ type Frontend struct {
 	Others []Other
 }
 
+// Refuses tells whether every client is refused, whoever he is: there is no endpoint for anybody.
+func (f *Frontend) Refuses() bool {
+	return f.Verdict == Reject && (!f.LocalOnly || f.LocalVerdict == Reject)
+}
+
 // Other is an endpoint that gets no new connection.
 type Other struct {
 	Addr    netip.AddrPort

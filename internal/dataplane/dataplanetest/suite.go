@@ -310,6 +310,9 @@ func testRefused(t *testing.T, s *Subject) {
 			}
 		}
 		b.Want(poison)
+		if errors.Is(err, dataplane.ErrInPart) {
+			b.Load(t)
+		}
 		b.Sync(t)
 		settled(t, b)
 	}

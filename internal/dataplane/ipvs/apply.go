@@ -23,9 +23,6 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	if len(b.Ops)+len(b.Rebuild) == 0 {
 		return dataplane.Applied{}, nil
 	}
-	if err := ranges(b.Ops); err != nil {
-		return dataplane.Applied{}, err
-	}
 	if err := d.unmoved(ctx); err != nil {
 		return dataplane.Applied{}, err
 	}
@@ -49,22 +46,6 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	}
 	d.unsure = false
 	return dataplane.Applied{Operations: len(b.Ops)}, nil
-}
-
-// errRange says what to do about a range of ports.
-var errRange = errors.New("a virtual server of IPVS has one port: a range of ports needs --proxy-mode nftables or iptables")
-
-func ranges(ops []dataplane.Op) error {
-	var keys []dataplane.Key
-	for i := range ops {
-		if ops[i].Key.Kind == kindRange {
-			keys = append(keys, ops[i].Key)
-		}
-	}
-	if len(keys) > 0 {
-		return &dataplane.InvalidError{Keys: keys, Err: errRange}
-	}
-	return nil
 }
 
 // unmoved tells whether all that others wrote is known.

@@ -231,16 +231,21 @@ func TestSchedulers(t *testing.T) {
 	}
 }
 
-// TestRangeOfPortsIsRefused: with a word about what to do, and nothing else is.
-func TestRangeOfPortsIsRefused(t *testing.T) {
+// TestRangeOfPorts: it is not served, with a word about what to do, and what the Service has besides is.
+func TestRangeOfPorts(t *testing.T) {
 	w := newWorld(t, Params{})
 	f := dataplanetest.ClusterIP(model.IPv4, 0, 2)
-	f.Key.LastPort = f.Key.Port + 9
-	w.Want(f.Service, f)
-	_, err := w.Apply(t.Context(), w.Pending())
-	var invalid *dataplane.InvalidError
-	if !errors.As(err, &invalid) || !errors.Is(err, errRange) {
-		t.Errorf("a range of ports: %v", err)
+	wide := f
+	wide.Key.LastPort = wide.Key.Port + 9
+	w.Want(f.Service, wide, f)
+	w.Sync(t)
+	list, err := ipvs.List(t.Context(), w.ipvs, ipvs.Wanted{})
+	if err != nil || len(list) != 1 || list[0].Port != f.Key.Port {
+		t.Errorf("virtual servers: %+v, %v", list, err)
+	}
+	caps, err := w.Driver.Probe(t.Context())
+	if err != nil || caps.Unsupported(&f) != "" || !strings.Contains(caps.Unsupported(&wide), "--proxy-mode nftables or iptables") {
+		t.Errorf("unsupported: %q, and of a range %q, %v", caps.Unsupported(&f), caps.Unsupported(&wide), err)
 	}
 }
 

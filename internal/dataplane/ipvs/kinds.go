@@ -18,7 +18,6 @@ const (
 	kindSet    = dataplane.KindRoot + 1 + iota
 	kindChain  // and its rules; all chains are Base's
 	kindDevice // kube-ipvs0, of the first family
-	kindRange  // a range of ports, which is refused
 	kindNodePortIP
 	kindAddressKnown
 	kindHairpin
@@ -147,8 +146,6 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 	case k.Kind == kindAddress:
 		a, _ := netip.AddrFromSlice([]byte(k.ID)) // as above
 		return "address " + a.String() + " on " + ipvs.Device
-	case k.Kind == kindRange:
-		return "range of ports " + k.ID
 	}
 	for _, def := range setDefs() {
 		if def.kind == k.Kind {

@@ -18,7 +18,7 @@ import (
 // transaction, and a virtual server with the scheduler that was asked for, at an address that nobody has
 // (RFC 5737, RFC 3849).
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
-	caps := dataplane.Caps{DropsStrays: true, OneList: true}
+	caps := dataplane.Caps{DropsStrays: true, OneList: true, OwnsAddresses: true, Unsupported: Unsupported}
 	var problems []error
 	for _, f := range allFamilies() {
 		if !d.serves(f) {

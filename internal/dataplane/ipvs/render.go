@@ -16,14 +16,10 @@ import (
 
 // Render implements dataplane.Driver.
 func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
-	if !d.serves(f.Key.Family) {
+	if !d.serves(f.Key.Family) || Unsupported(f) != "" {
 		return
 	}
 	r := frontend{d: d, f: f, view: view, emit: emit}
-	if f.Key.Range() {
-		r.put(kindRange, f.Key.String(), present)
-		return
-	}
 	verdict, backends := r.verdict()
 	kind := kindService
 	if f.Kind == model.NodePort {
@@ -43,6 +39,14 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 		r.put(kindAddressKnown, string(nft.AppendAddr(nil, a)), present)
 		r.put(kindAddress, string(nft.AppendAddr(nil, a)), present)
 	}
+}
+
+// Unsupported says why this mode does not serve a Frontend, and what to do about it; "" if it does.
+func Unsupported(f *model.Frontend) string {
+	if f.Key.Range() {
+		return "a virtual server of IPVS has one port: a range of ports needs --proxy-mode nftables or iptables"
+	}
+	return ""
 }
 
 // frontend renders one Frontend.

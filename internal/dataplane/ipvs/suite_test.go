@@ -45,7 +45,7 @@ func subject(t *testing.T, b bed) *dataplanetest.Subject {
 		Touch:      func(t testing.TB) { dataplanetest.Touch(t, b.other) },
 		Meddle:     func(t testing.TB) { dataplanetest.Meddle(t, b.other, tableRef(model.IPv4).Chain("guard")) },
 		TellsApart: true,
-		Poison:     portRange,
+		Poison:     unknownScheduler,
 		Lingers: func(name string) bool {
 			return strings.HasPrefix(name, "virtual server ") || strings.HasPrefix(name, "real server ") || strings.HasSuffix(name, " virtual-servers")
 		},
@@ -71,10 +71,10 @@ func subject(t *testing.T, b bed) *dataplanetest.Subject {
 	return s
 }
 
-// portRange is what IPVS cannot do.
-func portRange(f model.Family) *model.Frontend {
+// unknownScheduler is what no kernel has.
+func unknownScheduler(f model.Family) *model.Frontend {
 	fe := dataplanetest.ClusterIP(f, 4000, 2)
-	fe.Key.LastPort = fe.Key.Port + 9
+	fe.IPVSScheduler = "best"
 	return &fe
 }
 

@@ -12,7 +12,7 @@ import (
 // Probe implements dataplane.Driver: it opens a socket of each family on the loopback
 // address and closes it again.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
-	caps := dataplane.Caps{Notes: d.p.Notes, Unsupported: Unsupported}
+	caps := dataplane.Caps{Notes: d.p.Notes, Unsupported: Unsupported, OwnsAddresses: d.p.Plan.Own}
 	var last error
 	for f, at := range map[model.Family]string{model.IPv4: "127.0.0.1:0", model.IPv6: "[::1]:0"} {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", at)

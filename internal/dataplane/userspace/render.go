@@ -51,7 +51,7 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 	if d.p.Plan.Own && f.Kind != model.NodePort && !slices.Contains(view.NodeAddrs, f.Key.Addr) {
 		emit(dataplane.Object{Key: dataplane.Key{Kind: kindRoute, Family: fam, ID: f.Key.Addr.String()}, Value: present})
 	}
-	if f.Verdict == model.Reject && (!f.LocalOnly || f.LocalVerdict == model.Reject) {
+	if f.Refuses() {
 		return
 	}
 	d.returns(f, emit)
