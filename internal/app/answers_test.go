@@ -7,12 +7,28 @@ import (
 	"testing"
 )
 
+// wideService asks for a range of ports, which userspace mode does not carry.
+const wideService = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: wide, namespace: shop, annotations: {fairlead.dev/port-range: 8000-8999}}
+spec: {clusterIP: 10.96.0.12, clusterIPs: [10.96.0.12], ports: [{name: http, port: 80, protocol: TCP}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: wide-1, namespace: shop, labels: {kubernetes.io/service-name: wide}}
+addressType: IPv4
+ports: [{name: http, port: 8080, protocol: TCP}]
+endpoints: [{addresses: [10.244.1.7], conditions: {ready: true}}]
+`
+
 // TestAnswersInUserspaceMode: there the agent's own sockets are compared. The commands say where it answers, and whom an endpoint sees.
 func TestAnswersInUserspaceMode(t *testing.T) {
 	if code, out := run(t, "cleanup"); code != 0 { // what other tests left would be among the rules of others
 		t.Fatal(out)
 	}
-	p := begin(t, agentArgs(folder(t, webService+brokenService), "--proxy-mode", "userspace", "--userspace-addresses", "loopback")...)
+	p := begin(t, agentArgs(folder(t, webService+brokenService+wideService), "--proxy-mode", "userspace", "--userspace-addresses", "loopback")...)
 	p.says("in sync")
 	askAll(t, []asks{
 		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "In kernel  agrees (",
@@ -22,10 +38,13 @@ func TestAnswersInUserspaceMode(t *testing.T) {
 		{"explain 127.0.0.1:30080", 1, []string{"Service shop/pay: *4:30080/TCP is refused", "NodePorts answer on 127.0.0.1 (--userspace-addresses)"}},
 		{"explain 192.0.2.1:30080", 1, []string{"no Service has 192.0.2.1:30080"}},
 		{"trace --from 10.244.1.9 --to 10.96.0.10:80", 0, []string{"relay        to 10.244.1.5:8080; the endpoint sees this node", "Verdict: sent to 10.244.1.5:8080"}},
+		{"explain shop/wide", 1, []string{"10.96.0.12:8000-8999/TCP is refused: userspace mode does not carry a range of ports", "REJECT   userspace mode", "forward  10.244.1.7:8080"}},
+		{"trace --from 10.244.1.9 --to 10.96.0.12:8500", 1, []string{"10.96.0.12:8000-8999/TCP is ClusterIP of Service shop/wide port http, which is not served", "Verdict: refused: userspace mode"}},
+		{"trace --from 10.244.1.9 --to 10.96.0.12:80", 0, []string{"Verdict: sent to 10.244.1.7:8080"}},
 		{"audit", 0, []string{"sockets and routes of the agent: ", " objects looked at in ", "0 missing, 0 different, 0 foreign\n"}},
 		{"audit --repair=false", 0, []string{"0 missing, 0 different, 0 foreign"}},
 		{"audit --foreign", 0, []string{"others at our hooks: nothing in nftables or iptables-legacy"}},
-		{"status", 0, []string{"mode userspace", "In kernel    yes"}},
+		{"status", 1, []string{"mode userspace", "In kernel    yes", "NOT WELL     1 problems in the input"}},
 	})
 	if _, out := run(t, "explain", "shop/web"); strings.Contains(out, "masqueraded") {
 		t.Errorf("nothing is masqueraded in this mode:\n%s", out)

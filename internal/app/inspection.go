@@ -141,7 +141,7 @@ func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
 
 // question is what is asked with a text, in this agent's mode.
 func (i *inspection) question(text string, subject inspect.Subject) inspect.Question {
-	ask := inspect.Question{Text: text, Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays, Offload: i.a.offloadOf(),
+	ask := inspect.Question{Text: text, Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays, OwnsAddresses: i.a.caps.OwnsAddresses, Offload: i.a.offloadOf(),
 		OnlyProxied: !i.a.readsHeadless()}
 	if i.a.cfg.Mode == ipvs.Name {
 		ask.Scheduler = cmp.Or(i.a.cfg.IPVS.Scheduler, ipvs.DefaultScheduler)

@@ -23,6 +23,14 @@ func (v View) State() *state.State { return v.e.st }
 // Decide gives policy's answer for one Service, as the engine would get it now.
 func (v View) Decide(k model.ServiceKey) policy.Result { return v.e.result(k) }
 
+// Unserved says why the data plane does not serve a Frontend; "" if it does.
+func (v View) Unserved(f *model.Frontend) string {
+	if v.e.p.Unsupported == nil {
+		return ""
+	}
+	return v.e.p.Unsupported(f)
+}
+
 // Node gives the view.
 func (v View) Node() model.NodeView { return v.e.view }
 

@@ -119,7 +119,7 @@ func decided(v engine.View, key model.FrontendKey, port uint16) *model.Frontend 
 // Protocol 0 is any.
 func (q *Question) nobodys(v engine.View, node *model.NodeView, to netip.AddrPort, proto model.Protocol) (outcome, why string) {
 	a := to.Addr()
-	owner, isClusterIP := v.ClusterIPOf(a)
+	owner, kind, taken := q.takenBy(v, node, a)
 	here := slices.Contains(node.NodeAddrs, a)
 	switch waiting := v.Waiting(); {
 	case len(waiting) > 0: // the kernel may hold what an earlier run wrote
@@ -130,12 +130,12 @@ func (q *Question) nobodys(v engine.View, node *model.NodeView, to netip.AddrPor
 		return "none", fmt.Sprintf("no Service with %s is known yet, and until then rules stay as they were: still waiting for %s", what, list(waiting))
 	case !a.IsValid():
 		return "none", fmt.Sprintf("no Service has the NodePort %d", to.Port())
-	case isClusterIP:
+	case taken:
 		port := fmt.Sprint(to.Port())
 		if proto != 0 {
 			port += "/" + proto.String()
 		}
-		return model.Reject.String(), fmt.Sprintf("%s is the ClusterIP of Service %s, which has no port %s: refused", a, owner, port)
+		return model.Reject.String(), fmt.Sprintf("%s is %s of Service %s, which has no port %s: refused", a, kind, owner, port)
 	case here:
 		return "none", fmt.Sprintf("no Service has %s: it is this node's own address, and what listens there answers", to)
 	case q.DropsStrays && slices.ContainsFunc(node.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(a) }):

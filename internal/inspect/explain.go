@@ -73,11 +73,13 @@ type Question struct {
 	Device  Routes
 	// DropsStrays is dataplane.Caps.DropsStrays.
 	DropsStrays bool
-	Offload     *Offload // nil: acceleration was not asked for
-	OnlyProxied bool     // headless Services and those of other proxies are not read
-	Scheduler   string   // of IPVS, where a Service names none; "": no scheduler chooses
-	Answered    Answered // nil: rules take what is sent to the addresses of Services
-	Asked       Asked    // nil where Answered is
+	// OwnsAddresses is dataplane.Caps.OwnsAddresses.
+	OwnsAddresses bool
+	Offload       *Offload // nil: acceleration was not asked for
+	OnlyProxied   bool     // headless Services and those of other proxies are not read
+	Scheduler     string   // of IPVS, where a Service names none; "": no scheduler chooses
+	Answered      Answered // nil: rules take what is sent to the addresses of Services
+	Asked         Asked    // nil where Answered is
 }
 
 // Asked turns round what Answered tells: the address that a client of the cluster would ask, from where it is answered here.
@@ -197,18 +199,10 @@ func (e *explainer) key(f *model.Frontend) Key {
 			k.Also = append(k.Also, l.String())
 		}
 	}
-	if e.out.From != nil {
-		k.Ways = []Way{WayOf(f, &e.node, *e.out.From)}
-	} else {
-		k.Ways = Ways(f, &e.node)
-	}
-	for i := range k.Ways {
-		k.Ways[i].schedule(f, e.q.Scheduler)
+	if k.Ways = e.q.ways(e.v, &e.node, f, e.out.From); e.v.Unserved(f) != "" {
+		return k
 	}
 	if e.q.Answered != nil {
-		for i := range k.Ways {
-			k.Ways[i].relay(f)
-		}
 		for _, at := range e.q.Answered(f, &e.node) {
 			if at != netip.AddrPortFrom(f.Key.Addr, f.Key.Port) {
 				k.At = append(k.At, at.String())

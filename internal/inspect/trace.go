@@ -43,6 +43,13 @@ func Simulate(q Question, v engine.View) (Trace, error) {
 	c := ClientOf(q.From, &node, q.Device)
 	t := Trace{From: c.String(), To: to.String() + "/" + proto.String(), Outcome: "none"}
 	f := q.find(v, &node, to, proto)
+	if f != nil && v.Unserved(f) != "" {
+		w := q.unserved(v, &node, f, to)
+		t.Outcome, t.Verdict = w.Verdict, did(w.Verdict)+": "+w.Why
+		t.step("dispatch", "%s is %s of Service %s port %s, which is not served", f.Key, f.Kind, f.Service, f.Port)
+		t.step("verdict", "%s", t.Verdict)
+		return t, nil
+	}
 	if f == nil {
 		t.Outcome, t.Verdict = q.nobodys(v, &node, to, proto)
 		t.step("dispatch", "no Service has %s", t.To)
@@ -53,12 +60,7 @@ func Simulate(q Question, v engine.View) (Trace, error) {
 		r := RefusedOf(h)
 		t.step("kernel", "not as it was decided, which is what follows: refused %s", r.text())
 	}
-	w := WayOf(f, &node, c)
-	w.schedule(f, q.Scheduler)
-	if q.Answered != nil {
-		w.relay(f)
-	}
-	t.follow(f, w, c)
+	t.follow(f, q.ways(v, &node, f, &c)[0], c, q.Answered != nil)
 	return t, nil
 }
 
@@ -94,9 +96,13 @@ func (t *Trace) step(name, format string, args ...any) {
 	t.Steps = append(t.Steps, Step{name, fmt.Sprintf(format, args...)})
 }
 
-func (t *Trace) follow(f *model.Frontend, w Way, c Client) {
+func (t *Trace) follow(f *model.Frontend, w Way, c Client, relayed bool) {
 	why, shut := guardedAgainst(f, c.Addr)
+	unasked := relayed && f.Refuses()
+	shut = shut && !unasked
 	switch {
+	case unasked:
+		t.step("guard", "nothing listens there, so nobody is asked who he is")
 	case shut:
 		t.step("guard", "%s", why)
 	case f.Guarded:
@@ -119,22 +125,17 @@ func (t *Trace) follow(f *model.Frontend, w Way, c Client) {
 	for _, b := range w.Backends {
 		t.Targets = append(t.Targets, b.Addr)
 	}
-	t.Source = "client"
-	switch w.Masquerade {
-	case byAgent:
-		t.Source = "node"
-		t.step("relay", "to %s", w.text())
-	case "":
-		t.step("dnat", "to %s; the source is kept", w.text())
-	case Hairpin:
+	how := map[bool]string{true: "relay", false: "dnat"}[relayed]
+	switch {
+	case w.Masquerade == "":
+		t.Source = "client"
+		t.step(how, "to %s; the source is kept", w.text())
+	case w.Masquerade == Hairpin && w.Count > 1:
 		t.Source = "either"
-		if w.Count == 1 {
-			t.Source = "node"
-		}
-		t.step("dnat", "to %s", w.text())
+		t.step(how, "to %s", w.text())
 	default:
 		t.Source = "node"
-		t.step("dnat", "to %s", w.text())
+		t.step(how, "to %s", w.text())
 	}
 	t.Verdict = "sent to " + oneOf(t.Targets, w.Count)
 	t.step("verdict", "%s", t.Verdict)

@@ -13,12 +13,14 @@ import (
 // Way is what becomes of a new connection to one Frontend.
 type Way struct {
 	For        string    `json:"for,omitempty"` // which clients; "" if all, or the one that was asked for
-	Verdict    string    `json:"verdict"`       // forward, reject or drop
+	Verdict    string    `json:"verdict"`       // forward, reject or drop; none: it is not served, and nobody acts on it
 	Why        string    `json:"why,omitempty"` // it is not forwarded
 	Backends   []Backend `json:"backends,omitempty"`
 	Count      int       `json:"count"`                // of backends; the list may be cut
 	Masquerade string    `json:"masquerade,omitempty"` // why the source becomes this node's; "" if it is preserved
 	Choice     string    `json:"choice,omitempty"`     // how a backend is chosen
+
+	list []model.Backend // all of Backends
 }
 
 // Backend is one that may be chosen.
@@ -39,7 +41,6 @@ func WayOf(f *model.Frontend, v *model.NodeView, c Client) Way {
 	if why, shut := guardedAgainst(f, c.Addr); shut {
 		return Way{Verdict: model.Drop.String(), Why: why}
 	}
-	list := f.Backends
 	var w Way
 	switch {
 	case !f.LocalOnly:
@@ -50,10 +51,10 @@ func WayOf(f *model.Frontend, v *model.NodeView, c Client) Way {
 	case c.Node:
 		w = insideWay(f, "it comes from this node")
 	default:
-		w, list = outsideWay(f), f.LocalBackends
+		w = outsideWay(f)
 	}
 	isSelf := func(b model.Backend) bool { return b.Local && b.Addr == c.Addr }
-	if w.Verdict == model.Forward.String() && w.Masquerade == "" && slices.ContainsFunc(list, isSelf) {
+	if w.Verdict == model.Forward.String() && w.Masquerade == "" && slices.ContainsFunc(w.list, isSelf) {
 		w.Masquerade = Hairpin
 	}
 	return w
@@ -67,17 +68,6 @@ func (y *Way) schedule(f *model.Frontend, other string) {
 	y.Choice = "by the scheduler " + cmp.Or(f.IPVSScheduler, other)
 	if f.AffinityTimeout > 0 {
 		y.Choice += fmt.Sprintf(", then the same one for %s (session affinity)", f.AffinityTimeout)
-	}
-}
-
-// byAgent is why endpoints see this node's address where no rules translate.
-const byAgent = "the agent connects to it itself"
-
-// relay says of a Way what is so where the agent carries the connections.
-func (y *Way) relay(f *model.Frontend) {
-	y.Masquerade = ""
-	if y.Verdict == model.Forward.String() && !f.Relay.KeepSource {
-		y.Masquerade = byAgent
 	}
 }
 
@@ -150,7 +140,7 @@ func outsideWay(f *model.Frontend) Way {
 }
 
 func way(f *model.Frontend, verdict model.Verdict, list []model.Backend) Way {
-	w := Way{Verdict: verdict.String(), Count: len(list)}
+	w := Way{Verdict: verdict.String(), Count: len(list), list: list}
 	switch verdict {
 	case model.Reject:
 		w.Why = "no endpoint may be used"

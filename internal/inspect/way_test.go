@@ -97,3 +97,51 @@ func TestClientByDevice(t *testing.T) {
 		}
 	}
 }
+
+// TestWayThroughTheAgent: where the agent carries connections, endpoints see it, unless their Service wants otherwise and its client is none of
+// them; and a Service that refuses everybody has no socket that could drop anybody.
+func TestWayThroughTheAgent(t *testing.T) {
+	addr := netip.MustParseAddr
+	one, two := model.Backend{Addr: addr("10.244.0.5"), Port: 80, Weight: 1}, model.Backend{Addr: addr("10.244.9.5"), Port: 80, Weight: 1}
+	view := model.NodeView{Local: model.LocalDetector{Mode: model.DetectCIDR, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}}
+	plain := model.Frontend{Kind: model.ClusterIP, Key: model.FrontendKey{Family: model.IPv4}, Verdict: model.Forward, Backends: []model.Backend{one, two}}
+	kept := plain
+	kept.Relay.KeepSource = true
+	local := kept
+	local.Kind, local.LocalOnly, local.LocalVerdict, local.LocalBackends = model.LoadBalancer, true, model.Forward, []model.Backend{one}
+	guarded := plain
+	guarded.Kind, guarded.Guarded, guarded.SourceRanges = model.LoadBalancer, true, []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
+	empty := guarded
+	empty.Verdict, empty.Backends = model.Reject, nil
+	emptyLocal := empty
+	emptyLocal.LocalOnly, emptyLocal.LocalVerdict = true, model.Reject
+	noneHere := empty
+	noneHere.LocalOnly, noneHere.LocalVerdict = true, model.Drop
+	for _, c := range []struct {
+		name       string
+		f          *model.Frontend
+		from       string
+		verdict    string
+		masquerade string
+	}{
+		{"a pod", &plain, "10.244.0.9", "forward", byAgent},
+		{"a pod, its address kept", &kept, "10.244.0.9", "forward", ""},
+		{"an endpoint elsewhere, its address kept", &kept, "10.244.9.5", "forward", Hairpin},
+		{"a stranger among endpoints of others", &local, "198.51.100.7", "forward", ""},
+		{"shut out", &guarded, "198.51.100.7", "drop", ""},
+		{"shut out of nothing", &empty, "198.51.100.7", "reject", ""},
+		{"shut out of nothing, policy Local", &emptyLocal, "198.51.100.7", "reject", ""},
+		{"shut out, nothing for the others", &noneHere, "198.51.100.7", "drop", ""},
+	} {
+		client := ClientOf(addr(c.from), &view, func(netip.Addr) string { return "" })
+		w := WayOf(c.f, &view, client)
+		if w.relay(c.f, &client); w.Verdict != c.verdict || w.Masquerade != c.masquerade {
+			t.Errorf("%s: %+v, want %s, masqueraded %q", c.name, w, c.verdict, c.masquerade)
+		}
+	}
+	for _, w := range Ways(&empty, &view) { // of everybody
+		if w.relay(&empty, nil); w.Verdict != "reject" {
+			t.Errorf("of nothing: %+v", w)
+		}
+	}
+}

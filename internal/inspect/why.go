@@ -248,7 +248,7 @@ func (e *explainer) cause(res *policy.Result) string {
 }
 
 func did(verdict string) string {
-	return map[string]string{"reject": "refused", "drop": "dropped", "forward": "forwarded"}[verdict]
+	return map[string]string{"reject": "refused", "drop": "dropped", "forward": "forwarded", "none": "left alone"}[verdict]
 }
 
 func forWhom(who string) string {

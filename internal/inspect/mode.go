@@ -1,0 +1,80 @@
+package inspect
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/model"
+)
+
+// ways tells what becomes of new connections to a Frontend in this mode: of one client's, or of all clients' in as many groups as there are.
+func (q *Question) ways(v engine.View, node *model.NodeView, f *model.Frontend, c *Client) (out []Way) {
+	if v.Unserved(f) != "" {
+		return []Way{q.unserved(v, node, f, netip.AddrPortFrom(f.Key.Addr, f.Key.Port))}
+	}
+	if c != nil {
+		out = []Way{WayOf(f, node, *c)}
+	} else {
+		out = Ways(f, node)
+	}
+	for i := range out {
+		out[i].schedule(f, q.Scheduler)
+		if q.Answered != nil {
+			out[i].relay(f, c)
+		}
+	}
+	return out
+}
+
+// unserved tells what becomes of what is sent to a Frontend that this mode does not serve: what becomes of other ports there.
+func (q *Question) unserved(v engine.View, node *model.NodeView, f *model.Frontend, to netip.AddrPort) Way {
+	outcome, _ := q.nobodys(v, node, to, f.Key.Protocol)
+	return Way{Verdict: outcome, Why: v.Unserved(f)}
+}
+
+// takenBy gives the Service at whose address every other port is refused. All modes do that at ClusterIPs, and those that
+// make the addresses of Services the node's own at all of them that they serve.
+func (q *Question) takenBy(v engine.View, node *model.NodeView, a netip.Addr) (owner model.ServiceKey, kind string, taken bool) {
+	if !q.OwnsAddresses {
+		owner, taken = v.ClusterIPOf(a)
+		return owner, "the ClusterIP", taken
+	}
+	if !a.IsValid() || slices.Contains(node.NodeAddrs, a) { // that is the node's whether there is a Service or not
+		return owner, kind, false
+	}
+	for k := range v.State().Keys() {
+		svc, _ := v.State().Service(k)
+		if svc == nil || taken && owner.Compare(k) < 0 || !hasAddress(svc, a) { // of several the first by name
+			continue
+		}
+		res := v.Decide(k)
+		for i := range res.Frontends {
+			if f := &res.Frontends[i]; f.Key.Addr == a && v.Unserved(f) == "" {
+				owner, kind, taken = k, "an address ("+f.Kind.String()+")", true
+			}
+		}
+	}
+	return owner, kind, taken
+}
+
+func hasAddress(svc *model.Service, a netip.Addr) bool {
+	return slices.Contains(svc.ClusterIPs, a) || slices.Contains(svc.LoadBalancerIPs, a) || slices.Contains(svc.ExternalIPs, a)
+}
+
+// byAgent is why endpoints see this node's address where no rules translate.
+const byAgent = "the agent connects to it itself"
+
+// relay says of a Way what is so where the agent carries the connections. c is nil when all clients are meant.
+func (y *Way) relay(f *model.Frontend, c *Client) {
+	y.Masquerade = ""
+	switch {
+	case f.Refuses(): // no socket is opened that could tell clients apart
+		*y = Way{For: y.For, Verdict: model.Reject.String(), Why: "no endpoint may be used"}
+	case y.Verdict != model.Forward.String():
+	case !f.Relay.KeepSource:
+		y.Masquerade = byAgent
+	case c != nil && slices.ContainsFunc(y.list, func(b model.Backend) bool { return b.Addr == c.Addr }):
+		y.Masquerade = Hairpin
+	}
+}
