@@ -13,19 +13,19 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
-	"github.com/fairlead/fairlead/internal/dataplane/iptables"
+	"github.com/fairlead/fairlead/internal/dataplane/ipvs"
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
+	"github.com/fairlead/fairlead/internal/dataplane/userspace"
 	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/inspect"
 	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
-	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 	"github.com/fairlead/fairlead/internal/mailbox"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/policy"
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-var pairs = flag.Int("trace.pairs", 1050, "how many pairs of a source and a destination are traced and sent, in all modes together")
+var pairs = flag.Int("trace.pairs", 1750, "how many pairs of a source and a destination are traced and sent, in all modes together")
 
 // pairsOfWorld is how many pairs one random world has.
 const pairsOfWorld = 50
@@ -33,38 +33,30 @@ const pairsOfWorld = 50
 // TestTraceAgreesWithPackets: of random sources and destinations in random worlds, what trace says without a packet is what
 // becomes of the packet.
 func TestTraceAgreesWithPackets(t *testing.T) {
-	opens := map[string]func(*testing.T, *netnstest.Namespace) dataplane.Driver{
-		nftables.Name: func(t *testing.T, _ *netnstest.Namespace) dataplane.Driver {
-			return nftables.New(nftables.Params{Kernel: open(t)})
-		},
-		"iptables-nft":    func(t *testing.T, ns *netnstest.Namespace) dataplane.Driver { return byIPTables(t, ns, kernel.NFT) },
-		"iptables-legacy": func(t *testing.T, ns *netnstest.Namespace) dataplane.Driver { return byIPTables(t, ns, kernel.Legacy) },
+	opens := map[string]func(*testing.T) plane{
+		nftables.Name:     byNFTables,
+		"iptables-nft":    func(t *testing.T) plane { return byIPTables(t, kernel.NFT) },
+		"iptables-legacy": func(t *testing.T) plane { return byIPTables(t, kernel.Legacy) },
+		ipvs.Name:         byIPVS,
+		userspace.Name:    byUserspace,
 	}
 	for name, open := range opens {
-		outcomes := map[string]int{}
 		t.Run(name, func(t *testing.T) {
+			outcomes := map[string]int{}
 			for n := range max(1, *pairs/pairsOfWorld/len(opens)) {
-				t.Run(fmt.Sprint(n), func(t *testing.T) { traced(t, uint64(n), open(t, netnstest.Enter(t)), outcomes) })
+				t.Run(fmt.Sprint(n), func(t *testing.T) { traced(t, uint64(n), open(t), outcomes) })
+			}
+			t.Logf("%v", outcomes)
+			for _, o := range []string{"forward client", "forward node", "reject", "drop", "none"} {
+				if outcomes[o] == 0 && len(outcomes) > 0 && !t.Failed() {
+					t.Errorf("no pair of sort %q: %v", o, outcomes)
+				}
 			}
 		})
-		t.Logf("%s: %v", name, outcomes)
-		for _, o := range []string{"forward client", "forward node", "reject", "drop", "none"} {
-			if outcomes[o] == 0 && !t.Failed() {
-				t.Errorf("%s: no pair of sort %q: %v", name, o, outcomes)
-			}
-		}
 	}
 }
 
-func byIPTables(t *testing.T, ns *netnstest.Namespace, backend kernel.Backend) dataplane.Driver {
-	programs, err := kernel.Installed(backend)
-	check(t, err)
-	k, err := kernel.Open(kernel.Config{Backend: backend, Programs: programs, Namespace: ns.FD()})
-	check(t, err)
-	return iptables.New(iptables.Params{Kernel: k})
-}
-
-func traced(t *testing.T, seed uint64, d dataplane.Driver, outcomes map[string]int) {
+func traced(t *testing.T, seed uint64, p plane, outcomes map[string]int) {
 	wire := openWires(t)
 	r := rand.New(rand.NewPCG(seed, 14))
 	w := newWorld(r)
@@ -76,18 +68,23 @@ func traced(t *testing.T, seed uint64, d dataplane.Driver, outcomes map[string]i
 		w.services[i], w.slices[i] = w.randomService(i), w.randomSlice(i)
 		w.slices[keys+i] = w.randomSlice(keys + i) // each Service has one at least, in either family
 		w.slices[keys+i].Service = key(i)
+		w.services[i].Extras.Relay.KeepSource = p.relays && i%3 == 0
 	}
-	e, caps := settled(t, d, w.all())
+	e, caps := settled(t, &p, w.all())
 	for n := range pairsOfWorld {
 		from, to := w.pair(uint16(1024 + n))
 		var said inspect.Trace
-		q := inspect.Question{Text: to.text(), From: from.Addr(), Device: func(netip.Addr) string { return "" }, DropsStrays: caps.DropsStrays}
+		q := p.question(to.text(), from.Addr(), caps)
 		var err error
 		q.Subject, err = inspect.ParseSubject(q.Text, "")
 		check(t, err)
 		check(t, e.Inspect(t.Context(), func(v engine.View) { said, err = inspect.Simulate(q, v) }))
 		check(t, err)
-		seen := wire.send(t, segment{protocol: byte(to.protocol), from: from, to: to.at})
+		sent := segment{protocol: byte(to.protocol), from: from, to: to.at, flags: syn, number: uint16(1 + n)}
+		seen := wire.send(t, sent)
+		if p.relays {
+			seen = wire.relayed(t, sent, seen, said.Outcome == model.Forward.String())
+		}
 		if bad := disagrees(&said, from.Addr(), to.at, seen); bad != "" {
 			t.Errorf("seed %d: from %s to %s: %s\nseen: %+v\nsaid: %+v", seed, from, to.text(), bad, seen, said)
 		}
@@ -96,16 +93,16 @@ func traced(t *testing.T, seed uint64, d dataplane.Driver, outcomes map[string]i
 }
 
 // settled gives an engine that has brought everything into the kernel.
-func settled(t *testing.T, d dataplane.Driver, all []model.Event) (*engine.Engine, dataplane.Caps) {
+func settled(t *testing.T, p *plane, all []model.Event) (*engine.Engine, dataplane.Caps) {
 	t.Helper()
-	caps, err := d.Probe(t.Context())
+	caps, err := p.driver.Probe(t.Context())
 	check(t, err)
 	mail := mailbox.New()
 	done := make(chan struct{}, 1)
-	e := engine.New(engine.Params{Driver: d, Families: caps.Families, Mailbox: mail, NodeName: "n", Sources: []string{"test"}, MaxBackends: caps.MaxBackends,
-		View: policy.ViewInputs{NodePortPrimary: true, MasqueradeBit: 14,
+	e := engine.New(engine.Params{Driver: p.driver, Families: caps.Families, Mailbox: mail, NodeName: "n", Sources: []string{"test"}, MaxBackends: caps.MaxBackends,
+		View: policy.ViewInputs{NodePortPrimary: true, MasqueradeBit: 14, Relayed: p.relays,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}},
-		Unsupported: caps.Unsupported,
+		Unsupported: caps.Unsupported, OneList: caps.OneList,
 		OnTurn: func(tu *engine.Turn) {
 			if !tu.Waits && tu.Complete && tu.Err == nil && tu.Pending == 0 {
 				select {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -20,6 +21,7 @@ type wires struct {
 	in, out int
 	seq     uint16
 	buf     []byte
+	known   map[segment]bool // what a proxy on the node has sent: it may send that once more
 }
 
 const (
@@ -64,24 +66,47 @@ func tun(t *testing.T, name string) int {
 	return f
 }
 
+// Flags of TCP.
+const (
+	syn = 0x02
+	rst = 0x04
+	ack = 0x10
+)
+
 // segment is what is seen of a packet.
 type segment struct {
 	protocol         byte
 	from, to         netip.AddrPort
 	refusal, fromOut bool // a reset, or an ICMP error
+	flags            byte // of TCP
+	seq, ack         uint32
+	number           uint16 // of UDP, which is its payload; 0: it has none
 }
 
 // send has a packet that begins a connection come in, then one that nobody acts on, and gives what the node sent until that
 // one came out: the node works through packets one after the other.
-func (w *wires) send(t *testing.T, s segment) (seen []segment) {
+func (w *wires) send(t *testing.T, s segment) []segment {
 	t.Helper()
 	w.seq++
 	mark := segment{protocol: unix.IPPROTO_UDP, from: netip.MustParseAddrPort("192.0.2.200:9"),
 		to: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, 200, 200}), 20000+w.seq%20000)}
-	for _, p := range []segment{s, mark} {
-		_, err := unix.Write(w.in, p.bytes())
-		check(t, err)
+	w.write(t, s)
+	w.write(t, mark)
+	seen, ok := w.until(func(p segment) bool { return p.to == mark.to && p.from == mark.from })
+	if !ok {
+		t.Fatal("the packet behind did not come out")
 	}
+	return slices.DeleteFunc(seen, func(p segment) bool { return p.to.Addr() == mark.to.Addr() })
+}
+
+func (w *wires) write(t *testing.T, s segment) {
+	t.Helper()
+	_, err := unix.Write(w.in, s.bytes())
+	check(t, err)
+}
+
+// until gives what the node sends, up to and with the packet that is waited for.
+func (w *wires) until(awaited func(segment) bool) (seen []segment, ok bool) {
 	for end := time.Now().Add(patience.Of(20 * time.Second)); time.Now().Before(end); {
 		for _, fd := range []int{w.in, w.out} {
 			for {
@@ -90,30 +115,35 @@ func (w *wires) send(t *testing.T, s segment) (seen []segment) {
 					break
 				}
 				p, ok := parse(w.buf[:n])
-				if ok && p.to == mark.to && p.from == mark.from {
-					return seen
+				p.fromOut = fd == w.out
+				if !ok || w.known[p] {
+					continue
 				}
-				if ok && p.to.Addr() != mark.to.Addr() {
-					p.fromOut = fd == w.out
-					seen = append(seen, p)
+				seen = append(seen, p)
+				if awaited(p) {
+					return seen, true
 				}
 			}
 		}
 		fds := []unix.PollFd{{Fd: int32(w.in), Events: unix.POLLIN}, {Fd: int32(w.out), Events: unix.POLLIN}}
 		_, _ = unix.Poll(fds, 100)
 	}
-	t.Fatal("the packet behind did not come out")
-	return nil
+	return seen, false
 }
 
-// bytes is the packet: of TCP a SYN.
+// bytes is the packet.
 func (s *segment) bytes() []byte {
 	payload := make([]byte, 8, 20) // UDP: ports, length, checksum
-	binary.BigEndian.PutUint16(payload[4:], 8)
+	if s.number > 0 {
+		payload = binary.BigEndian.AppendUint16(payload, s.number)
+	}
+	binary.BigEndian.PutUint16(payload[4:], uint16(len(payload)))
 	sum := 6
 	if s.protocol == unix.IPPROTO_TCP {
 		payload, sum = make([]byte, 20), 16
-		payload[12], payload[13] = 5<<4, 0x02
+		binary.BigEndian.PutUint32(payload[4:], s.seq)
+		binary.BigEndian.PutUint32(payload[8:], s.ack)
+		payload[12], payload[13] = 5<<4, s.flags
 		binary.BigEndian.PutUint16(payload[14:], 65535)
 	}
 	binary.BigEndian.PutUint16(payload, s.from.Port())
@@ -171,7 +201,12 @@ func parse(b []byte) (s segment, ok bool) {
 	case unix.IPPROTO_TCP, unix.IPPROTO_UDP:
 		s.from = netip.AddrPortFrom(src, binary.BigEndian.Uint16(b))
 		s.to = netip.AddrPortFrom(dst, binary.BigEndian.Uint16(b[2:]))
-		s.refusal = s.protocol == unix.IPPROTO_TCP && len(b) >= 20 && b[13]&0x04 != 0
+		if s.protocol == unix.IPPROTO_TCP && len(b) >= 20 {
+			s.seq, s.ack, s.flags = binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:]), b[13]
+		} else if len(b) >= 10 {
+			s.number = binary.BigEndian.Uint16(b[8:])
+		}
+		s.refusal = s.flags&rst != 0
 		return s, true
 	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
 		s.from, s.to = netip.AddrPortFrom(src, 0), netip.AddrPortFrom(dst, 0)

@@ -138,7 +138,7 @@ func settle(o *vm.Order) error {
 	// The kernel cannot load these by itself when a namespace asks for them first. Not sctp: it would abort each association that the
 	// lab's own servers answer, and whichever comes first wins.
 	for _, name := range []string{"veth", "dummy", "ipv6", "nf_tables", "nf_conntrack_netlink", "nf_flow_table", "ip_tables", "iptable_nat",
-		"ip6table_nat", "ip_set", "ip_vs"} {
+		"ip6table_nat", "ip_set", "ip_vs", "tun"} {
 		if out, err := exec.Command("/run/modprobe", name).CombinedOutput(); err != nil {
 			fmt.Printf("test kernel: no module %s: %s\n", name, strings.TrimSpace(string(out)))
 		}
