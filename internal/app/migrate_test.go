@@ -14,7 +14,7 @@ import (
 func TestMigrate(t *testing.T) {
 	needBothBackends(t)
 	dir := folder(t, webService)
-	p := begin(t, agentArgs(dir)...)
+	p := begin(t, agentArgs(dir, "--proxy-mode=")...)
 	p.says("in sync")
 	for _, c := range []struct {
 		to, wants string
@@ -31,7 +31,7 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("--to %q: status %d, want %d and %q:\n%s", c.to, code, c.code, c.wants, out)
 		}
 	}
-	if s := status(t); s.Place != "nftables" || s.Changed != nil {
+	if s := status(t); s.Place != "nftables" || s.ModeBy != "default" || s.Changed != nil {
 		t.Errorf("a dry run did something: %+v", s)
 	}
 	for _, to := range []string{"iptables-legacy", "nftables", "iptables-nft"} {
@@ -39,7 +39,7 @@ func TestMigrate(t *testing.T) {
 			t.Fatalf("--to %s: status %d:\n%s", to, code, out)
 		}
 		s := status(t)
-		if s.Place != to || s.PID != p.cmd.Process.Pid || s.Changed == nil || !s.Changed.Verified {
+		if s.Place != to || s.ModeBy != "" || s.PID != p.cmd.Process.Pid || s.Changed == nil || !s.Changed.Verified {
 			t.Errorf("after --to %s: %+v", to, s)
 		}
 		onlyRulesOf(t, to)

@@ -388,6 +388,7 @@ func TestModeThatIsNotSet(t *testing.T) {
 		"file, addresses":        {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [10.0.0.0/8]\n")}, "kube-proxy 1.36 takes iptables on Linux. To say", "default"},
 		"file, primary is meant": {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [primary]\n")}, "kube-proxy 1.36 takes iptables on Linux. To say", "default"},
 		"file with a mode":       {[]string{"--config=" + writeFile(t, header+"mode: nftables\n")}, "", ""},
+		"flag without a mode":    {[]string{"--proxy-mode=", "--cluster-cidr=10.0.0.0/8"}, "NodePorts answer on the node's primary addresses only", "default"},
 		"flag":                   {[]string{"--proxy-mode=nftables", "--cluster-cidr=10.0.0.0/8"}, "", ""},
 		"nothing of kube-proxy":  {[]string{"--manifests=/m", "-v=2", "--reset-gone-endpoints"}, "", "default"},
 	} {

@@ -166,7 +166,7 @@ func (f *Flags) modeGiven() bool {
 	if f.file != "" {
 		return f.read.Mode != ""
 	}
-	return f.fs.Changed("proxy-mode")
+	return f.fs.Changed("proxy-mode") && f.wire.Mode != "" // an empty one is none, as in the file
 }
 
 // given are the node port addresses as they were given.

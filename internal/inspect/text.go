@@ -273,7 +273,6 @@ func clock(t time.Time) string {
 	return t.Format(time.TimeOnly)
 }
 
-// number groups digits: 10 021.
 // services counts them in words.
 func services(n int) string {
 	if n == 1 {
@@ -282,6 +281,7 @@ func services(n int) string {
 	return number(n) + " Services"
 }
 
+// number groups digits: 10 021.
 func number(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
