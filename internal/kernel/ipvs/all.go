@@ -63,7 +63,7 @@ func (c *Conn) sights(ctx context.Context, want Wanted) (list []sight, err error
 		return nil, err
 	}
 	for i := range all {
-		if !byOptions || all[i].Addr.Is6() {
+		if six := all[i].Addr.Is6(); six && !want.OnlyIPv4 || !six && !byOptions {
 			add(&all[i], unknown)
 		}
 	}
@@ -72,16 +72,22 @@ func (c *Conn) sights(ctx context.Context, want Wanted) (list []sight, err error
 
 // realsOf reads the real servers of one that was listed, and tells whether it is there still. They are valid until it is called again.
 func (c *Conn) realsOf(ctx context.Context, s *sight) (_ []Real, there bool, err error) {
-	if s.reals != unknown {
-		c.reals, err = c.old.reals(c.reals[:0], s.VirtualKey, s.reals)
-		switch {
-		case errors.Is(err, unix.ESRCH):
-			return nil, false, nil
-		case err == nil && len(c.reals) == s.reals:
-			return c.reals, true, nil
-		}
-		// Some have come or gone since, or there are some of IPv6, which the options leave out.
+	if s.reals == unknown {
+		c.reals, err = c.realsInto(ctx, c.reals, s.VirtualKey)
+		return c.reals, true, err
 	}
-	c.reals, err = c.realsInto(ctx, c.reals, s.VirtualKey)
-	return c.reals, true, err
+	c.reals, err = c.old.reals(c.reals[:0], s.VirtualKey, s.reals)
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return nil, false, nil
+	case err == nil && len(c.reals) == s.reals:
+		return c.reals, true, nil
+	}
+	// Some have come or gone since, or there are some of IPv6, which the options leave out. Where so many come and go that
+	// netlink gives no list, theirs are at least those of one moment.
+	all, byNetlink := c.realsInto(ctx, nil, s.VirtualKey)
+	if err == nil && errors.Is(byNetlink, ErrInterrupted) {
+		return c.reals, true, nil
+	}
+	return all, true, byNetlink
 }

@@ -15,6 +15,8 @@ type Config struct {
 	NetNS int // file descriptor of a network namespace; 0: the calling thread's
 	// Gentle is for one that reads much and may take its time: it lets others go first.
 	Gentle bool
+	// Wrap puts something in front of each netlink socket. It is for tests.
+	Wrap func(netlink.Wire) netlink.Wire
 }
 
 // Conn is the real Kernel: generic netlink, and for reading much the options of a socket; nothing is run. (moby/ipvs would run
@@ -35,7 +37,7 @@ var _ Kernel = (*Conn)(nil)
 // Open opens a Conn. It needs CAP_NET_ADMIN over the namespace. To ask for the family makes the kernel load the module ip_vs.
 // A kernel that has none gives ErrNoIPVS.
 func Open(cfg Config) (*Conn, error) {
-	of := netlink.Config{NetNS: cfg.NetNS, Options: netlink.Options{Protocol: netlink.Generic}}
+	of := netlink.Config{NetNS: cfg.NetNS, Options: netlink.Options{Protocol: netlink.Generic}, Wrap: cfg.Wrap}
 	c := &Conn{}
 	if cfg.Gentle {
 		c.rest, of.Wrap = &netlink.Rest{}, netlink.Gently
@@ -82,9 +84,9 @@ type command struct {
 	fill  func(m *message)
 }
 
-// ask sends a command to a family and hands the attributes of each message of the answer to each. Parts tells that these came in
-// several datagrams, between which the kernel may have changed.
-func (c *Conn) ask(ctx context.Context, family uint16, do command, each func(attrs []byte) error) (parts bool, err error) {
+// ask sends a command to a family and hands the attributes of each message of the answer to each. They are whole if none
+// came later than others, when there may be others in the kernel.
+func (c *Conn) ask(ctx context.Context, family uint16, do command, each func(attrs []byte) error) (whole bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -99,7 +101,7 @@ func (c *Conn) ask(ctx context.Context, family uint16, do command, each func(att
 		}
 		return each(body[genericHeader:])
 	})
-	return datagrams > 1 || moved, err
+	return datagrams <= 1 && !moved, err
 }
 
 // do has a command done.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +33,7 @@ func (c *Conn) Reals(ctx context.Context, of VirtualKey) ([]Real, error) {
 // realsInto reads the real servers of a virtual one into a buffer.
 func (c *Conn) realsInto(ctx context.Context, buf []Real, of VirtualKey) ([]Real, error) {
 	list := command{cmdGetDest, unix.NLM_F_DUMP, func(m *message) { m.of(of) }}
-	out, err := settle(buf, func(r *Real) netip.AddrPort { return r.At }, func(add func(Real)) (parts bool, err error) {
+	out, err := settle(buf, func(r *Real) netip.AddrPort { return r.At }, func(add func(Real)) (whole bool, err error) {
 		return c.ask(ctx, c.family, list, func(attrs []byte) error {
 			r, err := decodeReal(attrs, family(of.Addr))
 			if err == nil {
@@ -52,7 +53,7 @@ func (c *Conn) realsInto(ctx context.Context, buf []Real, of VirtualKey) ([]Real
 
 // virtuals lists the virtual servers of both families that have an address.
 func (c *Conn) virtuals(ctx context.Context) ([]Virtual, error) {
-	out, err := settle(nil, func(v *Virtual) VirtualKey { return v.VirtualKey }, func(add func(Virtual)) (parts bool, err error) {
+	out, err := settle(nil, func(v *Virtual) VirtualKey { return v.VirtualKey }, func(add func(Virtual)) (whole bool, err error) {
 		return c.ask(ctx, c.family, command{cmdGetService, unix.NLM_F_DUMP, nil}, func(attrs []byte) error {
 			v, err := decodeVirtual(attrs, &c.names)
 			if v.Addr.IsValid() {
@@ -72,35 +73,32 @@ const readings = 8
 
 // settle reads a list into a buffer. A dump in several datagrams goes on, in each, behind as many as it gave in those before
 // (ip_vs_genl_dump_dests). So it misses some if others were taken away before them meanwhile, and gives some twice if
-// others were put in before them. Such a list is read until a reading finds nothing new.
-func settle[K comparable, V any](buf []V, key func(*V) K, read func(add func(V)) (parts bool, err error)) ([]V, error) {
-	out := buf[:0]
-	parts, err := read(func(v V) { out = append(out, v) })
-	if err != nil || !parts {
-		return out, err
-	}
-	places := make(map[K]int, len(out))
-	once := out[:0] // of the same memory: it never has more than was read of it
-	add := func(v V) {
-		at, known := places[key(&v)]
-		if known {
-			once[at] = v
-			return
+// others were put in before them; the kernel does not tell. Such a list is read until two readings agree.
+func settle[K comparable, V any](buf []V, key func(*V) K, read func(add func(V)) (whole bool, err error)) ([]V, error) {
+	var last []K
+	for range readings {
+		buf = buf[:0]
+		whole, err := read(func(v V) { buf = append(buf, v) })
+		if err != nil || whole {
+			return buf, err
 		}
-		places[key(&v)] = len(once)
-		once = append(once, v)
-	}
-	for _, v := range out {
-		add(v)
-	}
-	for range readings - 1 {
-		before := len(once)
-		if _, err := read(add); err != nil {
-			return nil, err
+		now := make([]K, len(buf))
+		for i := range buf {
+			now[i] = key(&buf[i])
 		}
-		if len(once) == before {
-			return once, nil
+		if slices.Equal(last, now) && !repeats(now) {
+			return buf, nil
 		}
+		last = now
 	}
 	return nil, ErrInterrupted
+}
+
+// repeats tells whether something is in a list twice.
+func repeats[K comparable](list []K) bool {
+	known := make(map[K]bool, len(list))
+	for _, k := range list {
+		known[k] = true
+	}
+	return len(known) < len(list)
 }
