@@ -235,16 +235,22 @@ func TestDigestOfWhichRuleJumps(t *testing.T) {
 
 // TestTwoChainsOfOneName: the kernel takes such a table, and nobody could tell them apart.
 func TestTwoChainsOfOneName(t *testing.T) {
-	for _, names := range [][2]string{{"KUBE-A", "KUBE-A"}, {"KUBE-B", "KUBE-A"}, {"THEIRS", "THEIRS"}} {
+	for _, c := range []struct {
+		names []string
+		ok    bool
+	}{
+		{[]string{"KUBE-A", "KUBE-A"}, false}, {[]string{"KUBE-A", "KUBE-A", "KUBE-B"}, false}, {[]string{"KUBE-B", "KUBE-A"}, true},
+		{[]string{"KUBE-B", "KUBE-A", "KUBE-B"}, false}, {[]string{"THEIRS", "THEIRS"}, true}, {[]string{"KUBE-B", "KUBE-A", "THEIRS", "THEIRS"}, true},
+	} {
 		b := &table{layout: layoutOf(IPv4)}
 		b.verdict(-2)
-		for _, n := range names {
+		for _, n := range c.names {
 			b.chain(n)
 			b.verdict(policy)
 		}
 		b.chain("ERROR")
-		if _, _, ok := told(IPv4, &tableHead{hooks: 1}, b.rules); ok != (names[0] != names[1] || !oursByName(names[0])) {
-			t.Errorf("%q: read %t", names, ok)
+		if _, _, ok := told(IPv4, &tableHead{hooks: 1}, b.rules); ok != c.ok {
+			t.Errorf("%q: read %t", c.names, ok)
 		}
 	}
 }
