@@ -7,6 +7,34 @@ import (
 	"testing"
 )
 
+// ownService has an address of everybody's, and one that few may ask, behind which nobody is.
+const ownService = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: own, namespace: shop}
+spec: {type: LoadBalancer, clusterIP: 10.96.0.13, clusterIPs: [10.96.0.13], externalIPs: [198.51.100.13], loadBalancerSourceRanges: [10.0.0.0/8],
+  ports: [{name: http, port: 80, protocol: TCP}]}
+status: {loadBalancer: {ingress: [{ip: 203.0.113.13}]}}
+`
+
+// TestAnswersAtTheServicesOwnAddresses: these are this node's then, and refuse what no Service has. Nobody is kept out where nothing listens.
+func TestAnswersAtTheServicesOwnAddresses(t *testing.T) {
+	p := begin(t, agentArgs(folder(t, ownService), "--proxy-mode", "userspace", "--userspace-addresses", "service")...)
+	p.says("in sync")
+	askAll(t, []asks{
+		{"trace --from 192.0.2.7 --to 198.51.100.13:81", 1, []string{"Verdict: 198.51.100.13 is an address (ExternalIP) of Service shop/own, which has no port 81/TCP: refused"}},
+		{"trace --from 192.0.2.7 --to 203.0.113.13:80", 1, []string{"1 guard        nothing listens there, so nobody is asked who he is", "2 dispatch     203.0.113.13:80/TCP is LoadBalancer",
+			"Verdict: refused: no endpoint may be used"}},
+		{"explain --from 192.0.2.7 203.0.113.13:80", 1, []string{"203.0.113.13:80/TCP is refused: no endpoint may be used"}},
+		{"trace --from 192.0.2.7 --to 198.51.100.14:81", 1, []string{"no Service has 198.51.100.14:81: fairlead leaves such packets alone"}},
+	})
+	p.terminate()
+	if code, out := run(t, "cleanup"); code != 0 {
+		t.Error(out)
+	}
+}
+
 // wideService asks for a range of ports, which userspace mode does not carry.
 const wideService = `
 ---

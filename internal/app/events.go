@@ -26,7 +26,7 @@ const (
 // recorder sees to it that few of them say it.
 type serviceEvents struct {
 	warn func(svc model.ServiceKey, reason, message string)
-	// unsupported is dataplane.Caps.Unsupported.
+	// unsupported is dataplane.Caps.Unsupported; nil: all is served.
 	unsupported func(*model.Frontend) string
 	// requests, if this node counts them, is who knows which Services were asked for here, and here says what this node has seen.
 	requests requests
@@ -53,8 +53,8 @@ type emptiness struct {
 	said  bool
 }
 
-func newServiceEvents(warn func(model.ServiceKey, string, string)) *serviceEvents {
-	return &serviceEvents{warn: warn, empty: map[model.ServiceKey]emptiness{}, claimed: map[model.ServiceKey]string{}, lacking: map[model.ServiceKey]string{}}
+func newServiceEvents(warn func(model.ServiceKey, string, string), unsupported func(*model.Frontend) string) *serviceEvents {
+	return &serviceEvents{warn: warn, unsupported: unsupported, empty: map[model.ServiceKey]emptiness{}, claimed: map[model.ServiceKey]string{}, lacking: map[model.ServiceKey]string{}}
 }
 
 // decided takes in a turn's decisions. Services that are empty when an agent starts are nothing new: it may be the hundredth

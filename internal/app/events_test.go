@@ -17,7 +17,7 @@ import (
 // endpoint within the minute, is not. It is said again when it becomes empty again.
 func TestEmptyServicesAreToldOnce(t *testing.T) {
 	var said []string
-	s := newServiceEvents(func(svc model.ServiceKey, reason, _ string) { said = append(said, reason+" "+svc.Name) })
+	s := newServiceEvents(func(svc model.ServiceKey, reason, _ string) { said = append(said, reason+" "+svc.Name) }, nil)
 	now := time.Unix(1000, 0)
 	put := func(complete bool, name string, backends int, notes ...policy.Note) {
 		res := policy.Result{Frontends: []model.Frontend{{Backends: make([]model.Backend, backends)}}, Notes: notes}
@@ -69,7 +69,7 @@ func (a *askedFor) refusedAt(svc model.ServiceKey) time.Time { return a.at[svc.N
 func TestEmptyServicesAreToldWhenAskedFor(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var said []string
-	s := newServiceEvents(func(svc model.ServiceKey, _, _ string) { t.Errorf("%v is said for all nodes", svc) })
+	s := newServiceEvents(func(svc model.ServiceKey, _, _ string) { t.Errorf("%v is said for all nodes", svc) }, nil)
 	asked := &askedFor{at: map[string]time.Time{"early": now.Add(-time.Second), "old": now.Add(time.Second)}}
 	s.requests, s.here = asked, func(svc model.ServiceKey, reason, _ string) { said = append(said, reason+" "+svc.Name) }
 	put := func(complete bool, name string, backends int) {
@@ -107,7 +107,7 @@ func TestEmptyServicesAreToldWhenAskedFor(t *testing.T) {
 // A lost claim is said at once, also at the start, and again only when it is another.
 func TestLostClaimsAreTold(t *testing.T) {
 	var said []string
-	s := newServiceEvents(func(_ model.ServiceKey, reason, message string) { said = append(said, reason+" "+message) })
+	s := newServiceEvents(func(_ model.ServiceKey, reason, message string) { said = append(said, reason+" "+message) }, nil)
 	put := func(notes ...policy.Note) {
 		s.decided([]engine.Decided{{Key: model.ServiceKey{Namespace: "a", Name: "b"}, Result: policy.Result{Notes: notes}}}, true, time.Unix(1000, 0))
 	}
@@ -130,7 +130,7 @@ func TestLostClaimsAreTold(t *testing.T) {
 // What this mode does not serve of a Service is said once, and again when it is something else.
 func TestWhatIsNotServedIsTold(t *testing.T) {
 	var said []string
-	s := newServiceEvents(func(_ model.ServiceKey, reason, message string) { said = append(said, reason+" "+message) })
+	s := newServiceEvents(func(_ model.ServiceKey, reason, message string) { said = append(said, reason+" "+message) }, nil)
 	put := func(last ...uint16) {
 		res := policy.Result{Frontends: []model.Frontend{{Key: model.FrontendKey{Family: model.IPv4, Protocol: model.TCP, Port: 80}, Kind: model.NodePort}}}
 		for _, n := range last {

@@ -42,8 +42,7 @@ func (a *agent) addSource(version string) ([]string, error) {
 	}
 	k8s.ReportRequests(a.metrics.RESTLatency(), a.metrics.RESTResult())
 	rec := s.Recorder("fairlead", cfg.NodeName)
-	a.recorder, a.status, a.events = rec, s.Status, newServiceEvents(rec.WarnForAll)
-	a.events.unsupported = a.caps.Unsupported
+	a.recorder, a.status, a.events = rec, s.Status, newServiceEvents(rec.WarnForAll, a.caps.Unsupported)
 	a.add("API server", func(ctx context.Context) error { return s.Run(ctx, a.put) })
 	a.add("events", func(ctx context.Context) error { rec.Run(ctx); return nil })
 	a.add("empty Services", a.events.run)
