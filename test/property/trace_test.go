@@ -83,7 +83,7 @@ func traced(t *testing.T, seed uint64, p plane, outcomes map[string]int) {
 		sent := segment{protocol: byte(to.protocol), from: from, to: to.at, flags: syn, number: uint16(1 + n)}
 		seen := wire.send(t, sent)
 		if p.relays {
-			seen = wire.relayed(t, sent, seen, said.Outcome == model.Forward.String())
+			seen = wire.relayed(t, sent, seen, &said)
 		}
 		if bad := disagrees(&said, from.Addr(), to.at, seen); bad != "" {
 			t.Errorf("seed %d: from %s to %s: %s\nseen: %+v\nsaid: %+v", seed, from, to.text(), bad, seen, said)

@@ -34,7 +34,10 @@ ip link set lo up`
 ip link set in up; ip link set out up
 ip addr add 192.168.0.1/24 dev in; ip addr add fd00::1/64 dev in nodad
 ip route add default dev in; ip route add 10.244.0.0/16 dev out
-ip -6 route add default dev in; ip -6 route add fd00::1000/116 dev out`
+ip -6 route add default dev in; ip -6 route add fd00::1000/116 dev out
+for i in $(seq 400); do # the kernel makes an address of IPv6 its own some time after it has been added
+	if ip -6 route get fd00::1 | grep -q ^local; then exit 0; fi; sleep 0.05
+done; exit 1`
 )
 
 func openWires(t *testing.T) *wires {
