@@ -3,30 +3,54 @@ package app
 import (
 	"io"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 )
 
-// ownService has an address of everybody's, and one that few may ask, behind which nobody is.
+// ownService has an address of everybody's, one that few may ask and behind which nobody is, and one that is the node's as well. Others have a part
+// of the first, and what this mode does not carry.
 const ownService = `
 ---
 apiVersion: v1
 kind: Service
 metadata: {name: own, namespace: shop}
-spec: {type: LoadBalancer, clusterIP: 10.96.0.13, clusterIPs: [10.96.0.13], externalIPs: [198.51.100.13], loadBalancerSourceRanges: [10.0.0.0/8],
+spec: {type: LoadBalancer, clusterIP: 10.96.0.13, clusterIPs: [10.96.0.13], externalIPs: [198.51.100.13, 198.51.100.15], loadBalancerSourceRanges: [10.0.0.0/8],
   ports: [{name: http, port: 80, protocol: TCP}]}
 status: {loadBalancer: {ingress: [{ip: 203.0.113.13}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: also, namespace: shop}
+spec: {clusterIP: 10.96.0.14, clusterIPs: [10.96.0.14], externalIPs: [198.51.100.13], ports: [{name: other, port: 82, protocol: TCP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: signals, namespace: shop}
+spec: {clusterIP: 10.96.0.15, clusterIPs: [10.96.0.15], ports: [{name: m3ua, port: 2905, protocol: SCTP}]}
 `
 
 // TestAnswersAtTheServicesOwnAddresses: these are this node's then, and refuse what no Service has. Nobody is kept out where nothing listens.
 func TestAnswersAtTheServicesOwnAddresses(t *testing.T) {
+	script := func(text string) {
+		if out, err := exec.Command("sh", "-c", text).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", text, err, out)
+		}
+	}
+	script("ip addr add 198.51.100.15/32 dev lo")
+	defer script("ip addr del 198.51.100.15/32 dev lo")
 	p := begin(t, agentArgs(folder(t, ownService), "--proxy-mode", "userspace", "--userspace-addresses", "service")...)
 	p.says("in sync")
 	askAll(t, []asks{
-		{"trace --from 192.0.2.7 --to 198.51.100.13:81", 1, []string{"Verdict: 198.51.100.13 is an address (ExternalIP) of Service shop/own, which has no port 81/TCP: refused"}},
+		{"trace --from 192.0.2.7 --to 198.51.100.13:81", 1, []string{"Verdict: 198.51.100.13 is an address (ExternalIP) of Service shop/also, which has no port 81/TCP: refused"}},
 		{"trace --from 192.0.2.7 --to 203.0.113.13:80", 1, []string{"1 guard        nothing listens there, so nobody is asked who he is", "2 dispatch     203.0.113.13:80/TCP is LoadBalancer",
 			"Verdict: refused: no endpoint may be used"}},
 		{"explain --from 192.0.2.7 203.0.113.13:80", 1, []string{"203.0.113.13:80/TCP is refused: no endpoint may be used"}},
+		{"trace --from 192.0.2.7 --to 203.0.113.13:81", 1, []string{"203.0.113.13 is an address (LoadBalancer) of Service shop/own"}},
+		{"trace --from 192.0.2.7 --to 198.51.100.15:81", 1, []string{"it is this node's own address, and what listens there answers"}},
+		{"trace --from 192.0.2.7 --to 10.96.0.15:2905/SCTP", 1, []string{"which is not served", "Verdict: left alone: userspace mode does not carry SCTP"}},
+		{"explain shop/signals", 1, []string{"10.96.0.15:2905/SCTP is left alone: userspace mode does not carry SCTP"}},
+		{"trace --from 192.0.2.7 --to 10.96.0.15:80", 1, []string{"no Service has 10.96.0.15:80: fairlead leaves such packets alone"}},
 		{"trace --from 192.0.2.7 --to 198.51.100.14:81", 1, []string{"no Service has 198.51.100.14:81: fairlead leaves such packets alone"}},
 	})
 	p.terminate()
@@ -74,6 +98,9 @@ func TestAnswersInUserspaceMode(t *testing.T) {
 		{"audit --foreign", 0, []string{"others at our hooks: nothing in nftables or iptables-legacy"}},
 		{"status", 1, []string{"mode userspace", "In kernel    yes", "NOT WELL     1 problems in the input"}},
 	})
+	if _, out := run(t, "explain", "shop/wide"); strings.Contains(out, "the agent answers at 127.96.0.12:8000") {
+		t.Errorf("nobody answers for what is not served:\n%s", out)
+	}
 	if _, out := run(t, "explain", "shop/web"); strings.Contains(out, "masqueraded") {
 		t.Errorf("nothing is masqueraded in this mode:\n%s", out)
 	}

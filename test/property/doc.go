@@ -3,5 +3,6 @@
 // edits), the kernel ends up holding exactly what an agent that starts from
 // scratch with the same inputs writes. It runs the real engine and driver on the
 // model of the kernel, in virtual time, and on the real kernel in a namespace of
-// its own.
+// its own. Besides, in every mode: what `fairlead trace` says of packets in such
+// worlds is what becomes of them.
 package property

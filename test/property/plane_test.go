@@ -29,13 +29,14 @@ func TestMain(m *testing.M) { os.Exit(netnstest.Main(m)) }
 
 // plane is a mode: its driver, in a network namespace where nothing is, and what else of an agent depends on it.
 type plane struct {
-	driver dataplane.Driver
-	relays bool // the agent carries the connections
+	driver    dataplane.Driver
+	relays    bool   // the agent carries the connections
+	scheduler string // chooses, and nothing does at random; "" where there is none
 }
 
 // question is what an agent in this mode asks.
 func (p *plane) question(to string, from netip.Addr, caps dataplane.Caps) inspect.Question {
-	q := inspect.Question{Text: to, From: from, Device: func(netip.Addr) string { return "" }, DropsStrays: caps.DropsStrays, OwnsAddresses: caps.OwnsAddresses}
+	q := inspect.Question{Text: to, From: from, Device: func(netip.Addr) string { return "" }, DropsStrays: caps.DropsStrays, OwnsAddresses: caps.OwnsAddresses, Scheduler: p.scheduler}
 	if p.relays {
 		own := addressplan.Plan{Own: true}
 		q.Answered, q.Asked = own.Sockets, own.Asked
@@ -70,7 +71,7 @@ func byIPVS(t *testing.T) plane {
 	for _, c := range sysctl.IPVS(sysctl.New(), true, false) { // both kernels are newer than 5.8
 		check(t, c.Err)
 	}
-	return plane{driver: ipvs.New(ipvs.Params{NFT: rules, IPVS: servers, Addresses: links, Drain: 15 * time.Minute})}
+	return plane{driver: ipvs.New(ipvs.Params{NFT: rules, IPVS: servers, Addresses: links, Drain: 15 * time.Minute}), scheduler: ipvs.DefaultScheduler}
 }
 
 func byUserspace(t *testing.T) plane {

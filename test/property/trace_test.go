@@ -70,6 +70,7 @@ func traced(t *testing.T, seed uint64, p plane, outcomes map[string]int) {
 		w.slices[keys+i].Service = key(i)
 		w.services[i].Extras.Relay.KeepSource = p.relays && i%3 == 0
 	}
+	w.settleDown()
 	e, caps := settled(t, &p, w.all())
 	for n := range pairsOfWorld {
 		from, to := w.pair(uint16(1024 + n))
@@ -87,6 +88,9 @@ func traced(t *testing.T, seed uint64, p plane, outcomes map[string]int) {
 		}
 		if bad := disagrees(&said, from.Addr(), to.at, seen); bad != "" {
 			t.Errorf("seed %d: from %s to %s: %s\nseen: %+v\nsaid: %+v", seed, from, to.text(), bad, seen, said)
+		}
+		if p.scheduler != "" && strings.Contains(fmt.Sprint(said.Steps), "at random") {
+			t.Errorf("seed %d: a scheduler chooses, and not chance: %+v", seed, said)
 		}
 		outcomes[strings.TrimSpace(said.Outcome+" "+said.Source)]++
 	}
@@ -187,10 +191,16 @@ func disagrees(said *inspect.Trace, from netip.Addr, to netip.AddrPort, seen []s
 		if !slices.Contains(said.Targets, got.to.String()) && !(got.to.Port() == to.Port() && slices.Contains(said.Targets, got.to.Addr().String())) {
 			return "it went to somebody else"
 		}
+		if said.Source == "either" && len(said.Targets) == 1 {
+			return "one target leaves no doubt about the source"
+		}
 		kept := got.from.Addr() == from
 		want := said.Source == "client" || said.Source == "either" && got.to.Addr() != from
 		if kept != want {
 			return "its source is another one"
+		}
+		if !kept && got.from.Addr() != netip.MustParseAddr(nodeV4) && got.from.Addr() != netip.MustParseAddr(nodeV6) {
+			return "its source is none of the node's"
 		}
 		return ""
 	}

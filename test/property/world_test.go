@@ -162,6 +162,17 @@ func (w *world) randomSlice(i int) *model.Slice {
 	return sl
 }
 
+// settleDown has each endpoint on one node, whichever Services name it.
+func (w *world) settleDown() {
+	for _, sl := range w.slices {
+		for i := range sl.Endpoints {
+			e := &sl.Endpoints[i]
+			raw := e.Addr.AsSlice()
+			e.Node = []string{"n", "m"}[raw[len(raw)-1]%2]
+		}
+	}
+}
+
 func (w *world) serviceEvent(i int) model.Event {
 	return model.Event{Service: &model.Keyed[model.ServiceKey, model.Service]{Key: key(i), Value: w.services[i]}}
 }

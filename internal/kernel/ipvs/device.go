@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -130,7 +131,12 @@ func (l *Link) Has(ctx context.Context, a netip.Addr) (bool, error) {
 func host(a netip.Addr) *netlink.Addr {
 	bits := netip.PrefixFrom(a, a.BitLen())
 	out, _ := netlink.ParseAddr(bits.String()) // of a valid address it cannot fail
-	out.Flags = unix.IFA_F_NODAD               // or an IPv6 address would have to wait for its own echo
+	if a.Is6() {
+		out.Flags = unix.IFA_F_NODAD // or it would have to wait for its own echo
+		// A deprecated address (RFC 6724, rule 3): what this node sends, or masquerades, by a device without an address of IPv6
+		// has one of the node's own as its source, and not a Service's that looks more like the destination.
+		out.ValidLft, out.PreferedLft = math.MaxUint32, 0
+	}
 	return out
 }
 

@@ -3,9 +3,12 @@ package ipvs
 import (
 	"net/netip"
 	"os/exec"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // TestHas: an address of the device is known as such while it has it, also where another device has it too.
@@ -31,6 +34,49 @@ func TestHas(t *testing.T) {
 		ip("link", "set", "other", "up")
 		has(t, links, ip)
 	})
+}
+
+// TestHasNoSource: what goes out by a device that has no address has one of the node's own as its source, however much more
+// an address of a Service looks like the destination.
+func TestHasNoSource(t *testing.T) {
+	ns := netnstest.Enter(t)
+	ip := func(args string) string {
+		t.Helper()
+		var out []byte
+		if err := ns.Do(func() (err error) {
+			out, err = exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+			return err
+		}); err != nil {
+			t.Fatalf("ip %s: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	if ns.Do(func() error { return exec.Command("ip", "link", "add", "to-pod", "type", "dummy").Run() }) != nil {
+		t.Skip("needs a kernel with dummy links: test/vm runs this test under two") // test/vm/tests.txt has it run there
+	}
+	for _, args := range []string{"link add outside type dummy", "link set lo up", "link set to-pod up", "link set outside up",
+		"addr add 2001:db8::1/64 dev outside nodad", "route add fd00:10:244::5/128 dev to-pod"} {
+		ip(args)
+	}
+	links, err := OpenLink()
+	check(t, err)
+	defer links.Close()
+	check(t, links.MakeDevice(t.Context()))
+	check(t, links.Add(t.Context(), netip.MustParseAddr("fd00:10:244::6")))
+	way := ip("-6 route get fd00:10:244::5")
+	for end := time.Now().Add(patience.Of(20 * time.Second)); strings.Contains(way, "src fe80") && time.Now().Before(end); way = ip("-6 route get fd00:10:244::5") {
+		time.Sleep(10 * time.Millisecond) // the kernel makes an address of IPv6 its own some time after it has been added
+	}
+	if !strings.Contains(way, "src 2001:db8::1 ") {
+		t.Errorf("a pod sees a Service: %s", way)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func has(t *testing.T, at Addresses, ip func(...string)) {
