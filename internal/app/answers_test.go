@@ -15,9 +15,9 @@ const ownService = `
 apiVersion: v1
 kind: Service
 metadata: {name: own, namespace: shop}
-spec: {type: LoadBalancer, clusterIP: 10.96.0.13, clusterIPs: [10.96.0.13], externalIPs: [198.51.100.13, 198.51.100.15], loadBalancerSourceRanges: [10.0.0.0/8],
+spec: {type: LoadBalancer, clusterIP: 10.96.0.13, clusterIPs: [10.96.0.13], externalIPs: [198.51.100.13], loadBalancerSourceRanges: [10.0.0.0/8],
   ports: [{name: http, port: 80, protocol: TCP}]}
-status: {loadBalancer: {ingress: [{ip: 203.0.113.13}]}}
+status: {loadBalancer: {ingress: [{ip: 203.0.113.13}, {ip: 198.51.100.15}]}}
 ---
 apiVersion: v1
 kind: Service

@@ -145,3 +145,17 @@ func TestWayThroughTheAgent(t *testing.T) {
 		}
 	}
 }
+
+// TestSourceOfAHairpin: which source an endpoint sees is open only where somebody else may be chosen.
+func TestSourceOfAHairpin(t *testing.T) {
+	f := model.Frontend{Kind: model.ClusterIP, Key: model.FrontendKey{Family: model.IPv4}, Verdict: model.Forward}
+	client := Client{Addr: netip.MustParseAddr("10.244.0.5"), Pod: true}
+	view := model.NodeView{}
+	for i, want := range []string{"node", "either"} {
+		f.Backends = append(f.Backends, model.Backend{Addr: netip.AddrFrom4([4]byte{10, 244, 0, byte(5 + i)}), Port: 80, Weight: 1, Local: true})
+		var tr Trace
+		if tr.follow(&f, WayOf(&f, &view, client), client, false); tr.Source != want || len(tr.Targets) != i+1 {
+			t.Errorf("of %d: %+v, want source %s", i+1, tr, want)
+		}
+	}
+}
