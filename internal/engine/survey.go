@@ -11,8 +11,9 @@ import (
 
 // To read everything takes from a tenth of a second to some seconds at 10 000 Services, and the engine has changes to
 // write. So who asks for a comparison reads on a goroutine of his own, and sums up what he reads. Mostly that is the sum of
-// what we believe to be there, and all is well: to look up each of a quarter of a million objects would take as long again.
-// Otherwise the objects are compared, in parts, between which changes go in; the engine notes meanwhile what it writes.
+// what we believe to be there, and all is well: to keep each of a quarter of a million objects and look it up would take as
+// long again. Otherwise everything is read once more and compared, in parts, between which changes go in; the engine notes
+// meanwhile what it writes.
 
 // survey is one reading of the kernel beside the engine. It belongs to the engine's goroutine.
 type survey struct {
@@ -45,44 +46,67 @@ func (e *Engine) tellSurveys(list []dataplane.Op) {
 
 // survey does one look beside the engine. An error that another try may not meet is one of those that Look knows.
 func (e *Engine) survey(ctx context.Context) (Audited, error) {
+	began := e.p.Now()
+	n, same, err := e.sumUp(ctx)
+	var drift []Drifted
+	compared := 0
+	if err == nil && !same {
+		n, drift, err = e.lookUp(ctx)
+		compared = n
+	}
+	took := e.p.Now().Sub(began)
+	if rebuild := (*dataplane.RebuildError)(nil); errors.As(err, &rebuild) {
+		err := e.between(ctx, func() error { e.on(changed); return nil })
+		return Audited{Objects: n, Took: took, Different: 1, Names: []string{rebuild.Error()}}, err
+	}
+	out := e.audited(n, took, drift)
+	out.Compared = compared
+	return out, err
+}
+
+// sumUp reads everything once, keeps nothing of it, and tells whether its sum is the right one.
+func (e *Engine) sumUp(ctx context.Context) (n int, same bool, err error) {
+	isRight := func(sum uint64) func() error {
+		return func() error {
+			if !e.comparable() {
+				return errNothingRead
+			}
+			same = sum == e.tr.Sum()
+			return nil
+		}
+	}
+	var sum uint64
+	if err := e.between(ctx, isRight(sum)); err != nil { // nothing is read in vain
+		return 0, false, err
+	}
+	err = e.p.Driver.Survey(ctx, func(k dataplane.Key, v string) {
+		n++
+		sum += e.objectSum(k, v)
+	})
+	if err == nil {
+		err = e.between(ctx, isRight(sum))
+	}
+	return n, same, err
+}
+
+// lookUp reads everything and compares each object.
+func (e *Engine) lookUp(ctx context.Context) (n int, drift []Drifted, err error) {
 	ctx, over := context.WithCancel(ctx)
 	defer over()
-	began := e.p.Now()
 	s := &survey{written: map[dataplane.Key]struct{}{}, over: ctx.Done()}
 	var all objects
-	err := e.between(ctx, func() error {
-		if !e.comparable() {
-			return errNothingRead
-		}
+	err = e.between(ctx, func() error {
 		e.surveys = append(e.surveys, s)
 		all = make(objects, 0, e.tr.Len()) // mostly as many are there
 		return nil
 	})
-	if err != nil {
-		return Audited{}, err
+	if err == nil {
+		err = e.p.Driver.Survey(ctx, func(k dataplane.Key, v string) { all = append(all, dataplane.Object{Key: k, Value: v}) })
 	}
-	var sum uint64
-	err = e.p.Driver.Survey(ctx, func(k dataplane.Key, v string) {
-		all = append(all, dataplane.Object{Key: k, Value: v})
-		sum += e.objectSum(k, v)
-	})
-	var rebuild *dataplane.RebuildError
-	if errors.As(err, &rebuild) {
-		err := e.between(ctx, func() error { e.on(changed); return nil })
-		return Audited{Objects: len(all), Took: e.p.Now().Sub(began), Different: 1, Names: []string{rebuild.Error()}}, err
+	if err == nil {
+		drift, err = e.compare(ctx, s, all)
 	}
-	if err != nil {
-		return Audited{}, err
-	}
-	same := false
-	err = e.between(ctx, func() error { same = e.comparable() && sum == e.tr.Sum(); return nil })
-	if err != nil || same {
-		return e.audited(len(all), e.p.Now().Sub(began), nil), err
-	}
-	drift, err := e.compare(ctx, s, all)
-	out := e.audited(len(all), e.p.Now().Sub(began), drift)
-	out.Compared = len(all)
-	return out, err
+	return len(all), drift, err
 }
 
 // objectSum is what an object adds to the sum of all. Where an element lies in a pool makes no difference to a comparison,

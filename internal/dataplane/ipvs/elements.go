@@ -25,7 +25,11 @@ type agreed struct {
 	mu   sync.Mutex
 	at   nft.Generation
 	sums map[nft.SetRef]uint64
+	room map[nft.SetRef]room // what the last readings needed, at whatever generation
 }
+
+// room is what the elements of a set take.
+type room struct{ elements, bytes int }
 
 func (a *agreed) sum(at nft.Generation, set nft.SetRef) (sum uint64, known bool) {
 	a.mu.Lock()
@@ -47,6 +51,21 @@ func (a *agreed) upon(at nft.Generation, set nft.SetRef, sum uint64) {
 		a.at, a.sums = at, map[nft.SetRef]uint64{}
 	}
 	a.sums[set] = sum
+}
+
+func (a *agreed) roomFor(set nft.SetRef) room {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.room[set]
+}
+
+func (a *agreed) needed(set nft.SetRef, r room) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.room == nil {
+		a.room = map[nft.SetRef]room{}
+	}
+	a.room[set] = r
 }
 
 // elements reads a set until two readings agree.
@@ -82,18 +101,20 @@ func sumOf(k dataplane.Key, list []element) (sum uint64) {
 
 // dump reads a set once. All IDs lie in one string.
 func (r *reader) dump(ctx context.Context, set nft.SetRef, verdicts bool) (list []element, err error) {
-	var ids []byte
-	var ends []int
+	expected := r.d.agreed.roomFor(set)
+	ids, ends := make([]byte, 0, expected.bytes), make([]int32, 0, expected.elements)
+	list = make([]element, 0, expected.elements)
 	err = r.from.NFT.Elements(ctx, set, func(e *nft.Element) error {
 		value := present
 		if verdicts {
 			value = valueOf(e.Verdict)
 		}
 		ids = append(append(ids, e.Key...), e.KeyEnd...)
-		ends, list = append(ends, len(ids)), append(list, element{value: value})
+		ends, list = append(ends, int32(len(ids))), append(list, element{value: value})
 		return ctx.Err()
 	})
-	all, begin := string(ids), 0
+	r.d.agreed.needed(set, room{len(list), len(ids)})
+	all, begin := string(ids), int32(0)
 	for i, end := range ends {
 		list[i].id, begin = all[begin:end], end
 	}

@@ -48,7 +48,12 @@ func BenchmarkSurvey(b *testing.B) {
 	}
 	ctx := context.Background()
 	part("all", func(r *reader) error { _, err := r.everything(ctx); return err })
-	part("tables", func(r *reader) error { return r.tables(ctx) })
+	part("tables", func(r *reader) (err error) {
+		if r.at, err = r.from.NFT.Generation(ctx); err != nil {
+			return err
+		}
+		return r.tables(ctx)
+	})
 	part("servers", func(r *reader) error { // and the device
 		r.mine = nil
 		return r.all(ctx)

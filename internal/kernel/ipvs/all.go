@@ -49,6 +49,8 @@ func (c *Conn) pause(ctx context.Context) error {
 
 // sights lists the virtual servers that are wanted.
 func (c *Conn) sights(ctx context.Context, want Wanted) (list []sight, err error) {
+	list = make([]sight, 0, c.listed)
+	defer func() { c.listed = len(list) }()
 	add := func(v *Virtual, reals int) {
 		if want.is(v) {
 			list = append(list, sight{*v, reals})

@@ -27,9 +27,10 @@ type Conn struct {
 	old    *options      // nil: this kernel or this program has none
 	rest   *netlink.Rest // nil: it is in a hurry
 
-	buf   message // what follows is scratch
-	names names
-	reals []Real
+	buf    message // what follows is scratch
+	names  names
+	reals  []Real
+	listed int // how many were listed last: as many may be now
 }
 
 var _ Kernel = (*Conn)(nil)
