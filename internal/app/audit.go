@@ -96,7 +96,7 @@ func (i *inspection) comparison(ctx context.Context, repair bool) (inspect.Audit
 			a = again
 		}
 	}
-	out := inspect.Audit{At: time.Now(), Objects: a.Objects, Took: a.Took, Missing: a.Missing, Different: a.Different, Foreign: a.Foreign, Names: a.Names, Left: !repair, Relays: i.a.rootless != nil}
+	out := inspect.Audit{At: time.Now(), Objects: a.Objects, Compared: a.Compared, Took: a.Took, Missing: a.Missing, Different: a.Different, Foreign: a.Foreign, Names: a.Names, Left: !repair, Relays: i.a.rootless != nil}
 	i.audits.keep(repair, &out)
 	return out, nil
 }

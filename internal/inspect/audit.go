@@ -20,6 +20,7 @@ type Audit struct {
 	Next      time.Time     `json:"next,omitzero"`      // until then the same is answered
 	Repeated  bool          `json:"repeated,omitempty"` // it is the last one once more
 	Objects   int           `json:"objects"`
+	Compared  int           `json:"compared,omitempty"` // one by one, because the sum of all was not as believed
 	Took      time.Duration `json:"tookNanoseconds"`
 	Missing   int           `json:"missing"`
 	Different int           `json:"different"`

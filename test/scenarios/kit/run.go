@@ -68,7 +68,7 @@ func (r *run) do(ctx context.Context) (err error) {
 			}
 		}
 	}
-	return nil
+	return r.audited(ctx)
 }
 
 func (r *run) step(ctx context.Context, s step) error {
