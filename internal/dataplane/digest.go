@@ -55,8 +55,8 @@ func Same(value, found string) bool {
 // ObjectSum is what an object adds to the sum of many, which is the same in whatever order they are added. The digest of a
 // value adds what the value does. As a digest, it means something to this process alone.
 func ObjectSum(k Key, value string) uint64 {
-	if sum, isDigest := strings.CutPrefix(value, digestMark); isDigest {
-		return maphash.Bytes(seed, append(sumOfKey(k, make([]byte, 0, 32)), sum...))
+	if sum, isDigest := strings.CutPrefix(value, digestMark); isDigest && len(sum) == sumBytes {
+		return sumWith(k, binary.NativeEndian.Uint64([]byte(sum)))
 	}
 	return sumWith(k, Sum64(value))
 }
@@ -74,10 +74,18 @@ func PoolSum(k Key, value string, width int) uint64 {
 	return sumWith(k, sum)
 }
 
-func sumWith(k Key, value uint64) uint64 {
-	return maphash.Bytes(seed, binary.NativeEndian.AppendUint64(sumOfKey(k, make([]byte, 0, 32)), value))
-}
+const (
+	sumBytes = 8
+	shortID  = 64 // longer ones are hashed by themselves, so that nothing is allocated
+)
 
-func sumOfKey(k Key, to []byte) []byte {
-	return binary.NativeEndian.AppendUint64(append(to, byte(k.Kind), byte(k.Family)), maphash.String(seed, k.ID))
+func sumWith(k Key, value uint64) uint64 {
+	var room [2 + sumBytes + shortID]byte
+	b := binary.NativeEndian.AppendUint64(append(room[:0], byte(k.Kind), byte(k.Family)), value)
+	if len(k.ID) > shortID {
+		b = binary.NativeEndian.AppendUint64(b, maphash.String(seed, k.ID))
+	} else {
+		b = append(b, k.ID...)
+	}
+	return maphash.Bytes(seed, b)
 }
