@@ -170,13 +170,22 @@ func (w *writer) real(ctx context.Context, op *dataplane.Op) error {
 		}
 		return w.d.p.IPVS.PutReal(ctx, of, ipvs.Real{At: to})
 	case op.Want == "":
-		return w.d.p.IPVS.PutReal(ctx, of, ipvs.Real{At: to})
+		return w.d.withhold(ctx, of, to)
 	}
 	n, err := strconv.ParseUint(op.Want, 10, 16)
 	if err != nil {
 		return err
 	}
 	return w.d.p.IPVS.PutReal(ctx, of, ipvs.Real{At: to, Weight: uint32(n)})
+}
+
+// withhold leaves a real server without new connections. A tunnel to the other family, which is a stranger's, goes: the kernel
+// refuses to change it into one that is translated, and one refusal would hold up everything else.
+func (d *Driver) withhold(ctx context.Context, of ipvs.VirtualKey, at netip.AddrPort) error {
+	if at.Addr().Is4() != of.Addr.Is4() {
+		return d.p.IPVS.DelReal(ctx, of, at)
+	}
+	return d.p.IPVS.PutReal(ctx, of, ipvs.Real{At: at})
 }
 
 // commit writes one transaction of nftables, of the chosen ops.

@@ -132,7 +132,7 @@ func (d *Driver) retire(ctx context.Context, v ipvs.VirtualKey) (connections int
 		if r.Weight == 0 {
 			continue
 		}
-		if err := d.p.IPVS.PutReal(ctx, v, ipvs.Real{At: r.At}); err != nil {
+		if err := d.withhold(ctx, v, r.At); err != nil {
 			return 0, err
 		}
 	}

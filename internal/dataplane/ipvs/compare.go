@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -161,10 +160,10 @@ func (l *look) real(k dataplane.Key) (_ string, err error) {
 	}
 	i := slices.IndexFunc(list, func(r ipvs.Real) bool { return r.At == at })
 	switch {
-	case i < 0, k.Kind == kindWeight && list[i].Weight == 0:
+	case i < 0:
 		return "", nil
 	case k.Kind == kindWeight:
-		return strconv.FormatUint(uint64(list[i].Weight), 10), nil
+		return valueOfWeight(&list[i]), nil
 	case list[i].Method != 0:
 		return "another method", nil
 	}

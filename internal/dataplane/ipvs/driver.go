@@ -93,6 +93,11 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	if d.p.EndGone && k.Kind == kindReal && k.ID[0] == byte(model.TCP) {
 		return 0
 	}
+	if k.Kind == kindReal {
+		if of, at := parseReal(k.ID, k.Family); at.Addr().Is4() != of.Addr.Is4() {
+			return 0 // it goes with its weight (withhold)
+		}
+	}
 	switch k.Kind {
 	case kindVirtual, kindReal:
 		if k.ID[0] != byte(model.UDP) {

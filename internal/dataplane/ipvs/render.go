@@ -183,7 +183,11 @@ func (r *frontend) service(list []model.Backend) string {
 }
 
 func valueOfVirtual(v *ipvs.Virtual) string {
-	return fmt.Sprintf("%s %d %d", v.Scheduler, v.Flags, int64(v.Timeout/time.Second))
+	value := fmt.Sprintf("%s %d %d", v.Scheduler, v.Flags, int64(v.Timeout/time.Second))
+	if v.Wide {
+		value += " for networks" // read only: never what is wanted
+	}
+	return value
 }
 
 func parseService(key ipvs.VirtualKey, value string) (ipvs.Virtual, error) {

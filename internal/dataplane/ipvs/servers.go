@@ -89,10 +89,21 @@ func (r *reader) server(v *ipvs.Virtual, reals []ipvs.Real) {
 			value = "another method" // Load only: never what is wanted
 		}
 		r.put(dataplane.Key{Kind: kindReal, Family: f, ID: id}, value)
-		if w := reals[i].Weight; w > 0 {
-			r.put(dataplane.Key{Kind: kindWeight, Family: f, ID: id}, strconv.FormatUint(uint64(w), 10)) // which has those to 99 ready
+		if w := valueOfWeight(&reals[i]); w != "" {
+			r.put(dataplane.Key{Kind: kindWeight, Family: f, ID: id}, w)
 		}
 	}
+}
+
+// valueOfWeight is "" of a real server that gets no new connections.
+func valueOfWeight(r *ipvs.Real) string {
+	switch {
+	case r.Weight == 0:
+		return ""
+	case r.Limited:
+		return strconv.FormatUint(uint64(r.Weight), 10) + " with a limit" // Load only: never what is wanted
+	}
+	return strconv.FormatUint(uint64(r.Weight), 10) // which has those to 99 ready
 }
 
 // value is valueOfVirtual. That of most is the same as of the one before.

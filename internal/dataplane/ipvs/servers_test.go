@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
 	"github.com/fairlead/fairlead/internal/kernel/ipvs"
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -52,5 +54,72 @@ func TestReadsWhatOthersLeft(t *testing.T) {
 	w.d.p.Beside = Sockets{w.rules, &reading{Kernel: w.ipvs, cannot: ipvs.ErrInterrupted}, w.ipvs}
 	if err := w.d.Survey(ctx, func(dataplane.Key, string) {}); !errors.Is(err, dataplane.ErrInterrupted) {
 		t.Errorf("disturbed: %v", err)
+	}
+}
+
+// TestLimitsOfOthers: a limit that somebody set on a real server of ours, and a network that persistence takes for one client, are found by every
+// way to look, and ended without a connection being lost.
+func TestLimitsOfOthers(t *testing.T) {
+	w := newWorld(t, Params{})
+	w.d.p.Look = Look{NFT: w.rules, IPVS: w.ipvs, Addresses: w.ipvs}
+	f := dataplanetest.ClusterIP(model.IPv4, 0, 2)
+	f.AffinityTimeout = time.Hour
+	of := ipvs.VirtualKey{Addr: f.Key.Addr, Protocol: uint8(f.Key.Protocol), Port: f.Key.Port}
+	w.Want(f.Service, f)
+	w.Sync(t)
+	w.ipvs.Connect(of, f.Backends[0].AddrPort(), 5, 0)
+	w.ipvs.Spoil(of)
+	id := virtualID(of)
+	weight := func(i int) dataplane.Object {
+		return dataplane.Object{Key: dataplane.Key{Kind: kindWeight, Family: model.IPv4, ID: realID(id, f.Backends[i].AddrPort())}, Value: "1"}
+	}
+	want := []dataplane.Object{{Key: dataplane.Key{Kind: kindVirtual, Family: model.IPv4, ID: id}, Value: "rr 1 3600"}, weight(0), weight(1)}
+	differ := 0
+	if err := w.d.Compare(t.Context(), want, func(dataplane.Key, string) { differ++ }); err != nil || differ != 3 {
+		t.Errorf("%d differ, %v; want 3", differ, err)
+	}
+	if changed, err := w.d.Changed(t.Context()); !changed || err != nil {
+		t.Errorf("changed: %v, %v", changed, err)
+	}
+	if drift := w.Load(t); len(drift) != 3 {
+		t.Errorf("%v differ, want 3", drift)
+	}
+	w.Sync(t)
+	v, _, err := w.ipvs.Virtual(t.Context(), of)
+	reals, err2 := w.ipvs.Reals(t.Context(), of)
+	if err != nil || err2 != nil || v.Wide || len(reals) != 2 || reals[0].Limited || reals[1].Limited || reals[0].Active != 5 {
+		t.Errorf("mended: %+v, %+v, %v, %v", v, reals, err, err2)
+	}
+	if drift := w.Load(t); len(drift) != 0 {
+		t.Errorf("still %v", drift)
+	}
+}
+
+// TestTunnelOfOthers: a stranger's tunnel to the other family, which the kernel lets nobody change into a real server of ours, goes at once and
+// holds up nothing; and handing the traffic over is not held up either.
+func TestTunnelOfOthers(t *testing.T) {
+	w := newWorld(t, Params{Drain: time.Minute})
+	f := dataplanetest.ClusterIP(model.IPv4, 0, 2)
+	of := ipvs.VirtualKey{Addr: f.Key.Addr, Protocol: uint8(f.Key.Protocol), Port: f.Key.Port}
+	tunnel := netip.MustParseAddrPort("[fd00::99]:80")
+	w.Want(f.Service, f)
+	w.Sync(t)
+	w.ipvs.Tunnel(of, tunnel)
+	if drift := w.Load(t); len(drift) != 2 {
+		t.Errorf("%v differ, want a real server and its weight", drift)
+	}
+	other := dataplanetest.ClusterIP(model.IPv4, 1, 2)
+	w.Want(other.Service, other)
+	w.Sync(t)
+	if reals, err := w.ipvs.Reals(t.Context(), of); err != nil || len(reals) != 2 {
+		t.Errorf("real servers %+v, %v; want our two", reals, err)
+	}
+	if changed, err := w.d.Changed(t.Context()); changed || err != nil {
+		t.Errorf("after the repair: changed %v, %v", changed, err)
+	}
+	w.wants(t, other, map[byte]uint32{16: 1, 17: 1})
+	w.ipvs.Tunnel(of, tunnel)
+	if _, err := w.d.Retire(t.Context()); err != nil {
+		t.Errorf("retire: %v", err)
 	}
 }

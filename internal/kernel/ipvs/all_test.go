@@ -51,7 +51,7 @@ func (r *room) open(t *testing.T, wrap func(netlink.Wire) netlink.Wire) *Conn {
 	return c
 }
 
-// put makes a real server that is handed packets in another way, which we never do.
+// put makes a real server that is handed packets in another way, or limited, which we never do.
 func (r *room) put(t *testing.T, of VirtualKey, to Real) {
 	t.Helper()
 	err := r.c.put(t.Context(), cmdNewDest, cmdSetDest, func(m *message) {
@@ -61,12 +61,29 @@ func (r *room) put(t *testing.T, of VirtualKey, to Real) {
 		m.u16(destFamily, family(to.At.Addr()))
 		m.u32(destMethod, to.Method)
 		m.u32(destWeight, to.Weight)
-		m.u32(destUpper, 0)
-		m.u32(destLower, 0)
+		m.u32(destUpper, map[bool]uint32{true: 1000}[to.Limited])
+		m.u32(destLower, map[bool]uint32{true: 10}[to.Limited])
 		end()
 	})
 	if err != nil {
 		t.Fatalf("put %+v of %s: %v", to, of, err)
+	}
+}
+
+// widen has persistence of a virtual server take clients of one network for one client, which we never do.
+func (r *room) widen(t *testing.T, v Virtual) {
+	t.Helper()
+	err := r.c.do(t.Context(), cmdSetService, func(m *message) {
+		end := m.nest(attrService)
+		m.key(v.VirtualKey)
+		m.attr(svcSched, append([]byte(v.Scheduler), 0)...)
+		m.attr(svcFlags, byte(v.Flags), 0, 0, 0, 0xff, 0xff, 0xff, 0xff)
+		m.u32(svcTimeout, uint32(v.Timeout/time.Second))
+		m.u32(svcNetmask, map[bool]uint32{true: 0xffff, false: 64}[v.Addr.Is4()])
+		end()
+	})
+	if err != nil {
+		t.Fatalf("widen %s: %v", v.VirtualKey, err)
 	}
 }
 
@@ -229,12 +246,32 @@ func TestKernelPools(t *testing.T) {
 		routed, tunnel := many(9)[7], many(9)[8]
 		routed.Method, tunnel.Method = 3, 2
 		serve(Virtual{VirtualKey: key(15, unix.IPPROTO_TCP), Scheduler: "rr"}, append(many(2), routed, tunnel)...)
+		limited := many(3)
+		limited[1].Limited = true
+		wide := Virtual{VirtualKey: key(18, unix.IPPROTO_TCP), Scheduler: "rr", Flags: Persistent, Timeout: time.Hour, Wide: true}
+		serve(wide, limited...)
+		r.widen(t, wide)
 		other := netip.MustParseAddrPort([]string{"[fd00::99]:99", "192.0.2.9:99"}[six])
 		serve(Virtual{VirtualKey: key(16, unix.IPPROTO_TCP), Scheduler: "rr"}, append(many(3), Real{At: other, Weight: 2, Method: 2})...)
 		serve(Virtual{VirtualKey: key(17, unix.IPPROTO_TCP), Scheduler: "rr"}, Real{At: other, Weight: 2, Method: 2})
 		r.mark(t, []uint16{unix.AF_INET, unix.AF_INET6}[six], many(1)[0].At)
 	}
 	r.alike(t, "everything", want)
+	for k, p := range want { // what is read only ends when we write
+		if p.virtual.Wide {
+			p.virtual.Wide = false
+			serve(p.virtual)
+			for at, to := range p.reals {
+				to.Limited = false
+				p.reals[at] = to
+				if err := r.c.PutReal(t.Context(), k, to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want[k] = p
+		}
+	}
+	r.alike(t, "mended", want)
 }
 
 // TestKernelAsksLittle: of IPv4 everything is read without a word over netlink, in one question for each virtual server.

@@ -75,12 +75,14 @@ func (n *names) of(b []byte) string {
 	return n.last
 }
 
-// finish leaves of a virtual server what means something: no time without persistence.
-func (v *Virtual) finish() {
+// finish leaves of a virtual server what means something: no time and no mask without persistence.
+func (v *Virtual) finish(mask uint32) {
 	v.Flags &= settable
 	if v.Flags&Persistent == 0 {
 		v.Timeout = 0
+		return
 	}
+	v.Wide = mask != oneClient(v.Addr)
 }
 
 // decodeVirtual reads the attributes of a command that is about a virtual server. One that is found by a mark has no address.
@@ -91,6 +93,7 @@ func decodeVirtual(attrs []byte, names *names) (v Virtual, err error) {
 	}
 	var fam uint16
 	var at []byte
+	var mask uint32
 	marked := false
 	a := netlink.Attrs{Rest: in}
 	for a.Next() {
@@ -111,12 +114,14 @@ func decodeVirtual(attrs []byte, names *names) (v Virtual, err error) {
 			v.Flags = Flags(u32(a.Data))
 		case svcTimeout:
 			v.Timeout = time.Duration(u32(a.Data)) * time.Second
+		case svcNetmask:
+			mask = u32(a.Data)
 		}
 	}
 	if v.Addr = addrOf(fam, at); a.Bad || !marked && !v.Addr.IsValid() {
 		return Virtual{}, errMalformed
 	}
-	v.finish()
+	v.finish(mask)
 	return v, nil
 }
 
@@ -142,6 +147,8 @@ func decodeReal(attrs []byte, fam uint16) (r Real, err error) {
 			r.Method = u32(a.Data) & methodMask
 		case destWeight:
 			r.Weight = u32(a.Data)
+		case destUpper:
+			r.Limited = u32(a.Data) > 0
 		case destActive:
 			r.Active = u32(a.Data)
 		case destInactive:

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 // TestDecodeAsEncoded: what is written is what is read; a message without its end is not.
 func TestDecodeAsEncoded(t *testing.T) {
 	for _, at := range []netip.AddrPort{netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("[fd00::1]:65535")} {
-		want := Virtual{VirtualKey: VirtualKey{at.Addr(), unix.IPPROTO_SCTP, at.Port()}, Scheduler: "mh", Flags: Sched1 | Sched2}
+		want := Virtual{VirtualKey: VirtualKey{at.Addr(), unix.IPPROTO_SCTP, at.Port()}, Scheduler: "mh", Flags: Persistent | Sched1 | Sched2, Timeout: time.Hour}
 		var m message
 		m.virtual(&want)
 		if got, err := decodeVirtual(m, &names{}); got != want || err != nil {

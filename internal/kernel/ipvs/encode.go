@@ -34,12 +34,16 @@ func (m *message) virtual(v *Virtual) {
 	flags := binary.NativeEndian.AppendUint32(nil, uint32(v.Flags&settable))
 	m.attr(svcFlags, binary.NativeEndian.AppendUint32(flags, uint32(settable))...)
 	m.u32(svcTimeout, uint32(v.Timeout/time.Second))
-	mask := uint32(0xffffffff) // a client is one address
-	if !v.Addr.Is4() {
-		mask = 128
-	}
-	m.u32(svcNetmask, mask)
+	m.u32(svcNetmask, oneClient(v.Addr))
 	end()
+}
+
+// oneClient is the mask of persistence with which a client is one address: of IPv6 it is a length.
+func oneClient(at netip.Addr) uint32 {
+	if at.Is4() {
+		return 0xffffffff
+	}
+	return 128
 }
 
 func (m *message) real(r *Real) {

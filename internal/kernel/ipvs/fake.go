@@ -115,6 +115,7 @@ func (f *Fake) PutVirtual(ctx context.Context, v Virtual) error {
 		at = &fakeVirtual{reals: map[netip.AddrPort]Real{}}
 		f.virtuals[v.VirtualKey] = at
 	}
+	v.Wide = false
 	at.row = v
 	return ctx.Err()
 }
@@ -131,7 +132,7 @@ func (f *Fake) PutReal(ctx context.Context, of VirtualKey, r Real) error {
 		return fmt.Errorf("put real server %s of %s: %w", r.At, of, unix.EINVAL)
 	}
 	now := v.reals[r.At] // its connections go on
-	now.At, now.Weight = r.At, r.Weight
+	now.At, now.Weight, now.Limited, now.Method = r.At, r.Weight, false, 0
 	v.reals[r.At] = now
 	return ctx.Err()
 }
@@ -143,6 +144,30 @@ func (f *Fake) Connect(of VirtualKey, at netip.AddrPort, active, inactive uint32
 	if v := f.virtuals[of]; v != nil {
 		r := v.reals[at]
 		r.Active, r.Inactive = active, inactive
+		v.reals[at] = r
+	}
+}
+
+// Tunnel has somebody else add a real server, of either family, that is handed packets in a tunnel.
+func (f *Fake) Tunnel(of VirtualKey, at netip.AddrPort) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if v := f.virtuals[of]; v != nil {
+		v.reals[at] = Real{At: at, Weight: 1, Method: 2}
+	}
+}
+
+// Spoil has somebody else change what is read only of a virtual server and its real ones.
+func (f *Fake) Spoil(k VirtualKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := f.virtuals[k]
+	if v == nil {
+		return
+	}
+	v.row.Wide = v.row.Flags&Persistent != 0
+	for at, r := range v.reals {
+		r.Limited = true
 		v.reals[at] = r
 	}
 }

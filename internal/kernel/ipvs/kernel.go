@@ -68,6 +68,8 @@ type Virtual struct {
 	Scheduler string
 	Flags     Flags
 	Timeout   time.Duration // of persistence, whole seconds; counts with Persistent only
+	// Wide: persistence takes clients of one network for one client. It is read only, and PutVirtual ends it.
+	Wide bool
 }
 
 // Flags are IP_VS_SVC_F_*.
@@ -91,6 +93,8 @@ type Real struct {
 	Active, Inactive uint32
 	// Method is how packets are handed on (0 = translated), read only.
 	Method uint32
+	// Limited: with a number of connections it gets no new ones. It is read only, and PutReal ends it.
+	Limited bool
 }
 
 // Timeouts of idle connections, whole seconds.

@@ -42,6 +42,7 @@ const (
 	serviceSched  = 16
 	serviceFlags  = 32
 	serviceTime   = 36
+	serviceMask   = 40
 	serviceDests  = 44 // how many real servers it has
 
 	destsBytes   = 24 // struct ip_vs_get_dests, before its entries; it begins as that of a service does
@@ -50,6 +51,7 @@ const (
 	destsPort    = 4 // behind the address
 	destsFlags   = 8
 	destsWeight  = 12
+	destsUpper   = 16
 	destsActive  = 24
 	destsResting = 28
 
@@ -138,7 +140,7 @@ func (o *options) virtual(b *[serviceBytes]byte) (v Virtual, reals int) {
 		Flags:      Flags(binary.NativeEndian.Uint32(b[serviceFlags:])),
 		Timeout:    time.Duration(binary.NativeEndian.Uint32(b[serviceTime:])) * time.Second,
 	}
-	v.finish()
+	v.finish(binary.NativeEndian.Uint32(b[serviceMask:]))
 	return v, int(binary.NativeEndian.Uint32(b[serviceDests:]))
 }
 
@@ -181,5 +183,6 @@ func realOf(b *[destBytes]byte) Real {
 		Active:   binary.NativeEndian.Uint32(b[destsActive:]),
 		Inactive: binary.NativeEndian.Uint32(b[destsResting:]),
 		Method:   binary.NativeEndian.Uint32(b[destsFlags:]) & methodMask,
+		Limited:  binary.NativeEndian.Uint32(b[destsUpper:]) > 0,
 	}
 }

@@ -111,6 +111,31 @@ func TestOptionsRoom(t *testing.T) {
 	}
 }
 
+// TestOptionsReadOnly: a mask counts with persistence only, and a limit is the upper one.
+func TestOptionsReadOnly(t *testing.T) {
+	k, o := newTable()
+	type of struct {
+		flags Flags
+		mask  uint32
+	}
+	var got []bool
+	cases := []of{{Persistent, 0xffffffff}, {Persistent, 0xffff}, {Persistent | Sched1, 0}, {Sched1, 0xffff}, {0, 0}}
+	for i, c := range cases {
+		k.serve(uint16(i+1), 3)
+		binary.NativeEndian.PutUint32(k.virtuals[i][serviceFlags:], uint32(c.flags))
+		binary.NativeEndian.PutUint32(k.virtuals[i][serviceMask:], c.mask)
+	}
+	if err := o.virtuals(func(v *Virtual, _ int) { got = append(got, v.Wide) }); err != nil || !slices.Equal(got, []bool{false, true, true, false, false}) {
+		t.Errorf("%+v: %v, %v", cases, got, err)
+	}
+	binary.NativeEndian.PutUint32(k.reals[1][1][destsUpper:], 9)
+	binary.NativeEndian.PutUint32(k.reals[1][2][destsUpper+4:], 9) // the lower one means nothing alone
+	reals, err := o.reals(nil, VirtualKey{netip.MustParseAddr("10.96.0.1"), unix.IPPROTO_TCP, 1}, 3)
+	if err != nil || len(reals) != 3 || reals[0].Limited || !reals[1].Limited || reals[2].Limited {
+		t.Errorf("%+v, %v", reals, err)
+	}
+}
+
 // TestOptionsGrowing: many virtual servers come between the question how many there are and the list.
 func TestOptionsGrowing(t *testing.T) {
 	const many = 3 * spare
