@@ -22,7 +22,7 @@ func (l *Link) addresses(link uint32) ([]netip.Addr, error) {
 				return nil
 			}
 			a, err := decodeAddress(uint16(body[0]), body[unix.SizeofIfAddrmsg:])
-			if a.IsValid() && !a.IsLinkLocalUnicast() {
+			if a.IsValid() && (a.Is4() || !a.IsLinkLocalUnicast()) { // of IPv6 the kernel adds one by itself
 				add(a)
 			}
 			return err

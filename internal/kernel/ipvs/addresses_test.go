@@ -62,14 +62,50 @@ func TestKernelAddresses(t *testing.T) {
 			fmt.Fprintf(&script, "addr add %s dev %s nodad\n", netip.PrefixFrom(a, a.BitLen()), Device)
 		}
 	}
-	script.WriteString("addr add 10.97.0.1 peer 10.97.0.2/32 dev " + Device + "\n")
-	want = append(want, netip.MustParseAddr("10.97.0.1"))
+	script.WriteString("addr add 10.97.0.1 peer 10.97.0.2/32 dev " + Device + "\naddr add 169.254.20.10/32 dev " + Device + "\n")
+	want = append(want, netip.MustParseAddr("10.97.0.1"), netip.MustParseAddr("169.254.20.10"))
 	slices.SortFunc(want, netip.Addr.Compare)
 	if err := ip(script.String()); err != nil {
 		t.Fatal(err)
 	}
 	same(want)
 	moved(t, ns, l, same, want)
+}
+
+// TestKernelRemoves: an address goes also if somebody gave it with a network or another end, and none goes with it that was given without.
+func TestKernelRemoves(t *testing.T) {
+	ns := netnstest.Enter(t)
+	if ns.Do(func() error { return exec.Command("ip", "link", "add", "other", "type", "dummy").Run() }) != nil {
+		t.Skip("needs a kernel with dummy links: test/vm runs this test under two") // test/vm/tests.txt has it run there
+	}
+	l, err := OpenLink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.MakeDevice(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left := []netip.Addr{netip.MustParseAddr("10.96.0.8"), netip.MustParseAddr("fd00::8")}
+	given := []string{"10.96.0.7/24", "10.96.0.7/16", "10.96.0.8/32", "10.97.0.1 peer 10.97.0.2/32", "10.98.0.1 peer 10.98.0.2/24", "fd00::7/64", "fd00::8/128", "fd01::1 peer fd01::2/128"}
+	for _, a := range given {
+		args := append(strings.Fields("addr add "+a), "dev", Device)
+		if err := ns.Do(func() error { return exec.Command("ip", args...).Run() }); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+	for _, a := range []string{"10.96.0.7", "10.97.0.1", "10.98.0.1", "fd00::7", "fd01::1", "192.0.2.1"} {
+		for range 2 {
+			if err := l.Remove(t.Context(), netip.MustParseAddr(a)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	got, err := l.List(t.Context())
+	slices.SortFunc(got, netip.Addr.Compare)
+	if err != nil || !slices.Equal(got, left) {
+		t.Errorf("%v, %v; want %v", got, err, left)
+	}
 }
 
 // moved lists while addresses come and go, for a while and without an end.

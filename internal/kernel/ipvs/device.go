@@ -161,8 +161,34 @@ func (l *Link) Remove(_ context.Context, a netip.Addr) error {
 	if dev == nil || err != nil {
 		return err
 	}
-	if err := l.h.AddrDel(dev, host(a)); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+	err = l.h.AddrDel(dev, host(a))
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
+		err = l.removeOther(dev, a)
+	}
+	if err != nil {
 		return fmt.Errorf("remove %s from %s: %w", a, Device, err)
+	}
+	return nil
+}
+
+// removeOther removes an address that somebody else gave the device, with a network or with another end. The kernel removes one
+// only if it is told that too.
+func (l *Link) removeOther(dev netlink.Link, a netip.Addr) error {
+	fam := netlink.FAMILY_V4
+	if a.Is6() {
+		fam = netlink.FAMILY_V6
+	}
+	list, err := l.h.AddrList(dev, fam)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if !list[i].IP.Equal(a.AsSlice()) {
+			continue
+		}
+		if err := l.h.AddrDel(dev, &list[i]); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return err
+		}
 	}
 	return nil
 }
