@@ -109,7 +109,7 @@ func TestServerAway(t *testing.T) {
 func TestUnwell(t *testing.T) {
 	now := time.Now()
 	for want, change := range map[string]func(*inspect.Status){
-		"the kernel refused 1 Services": func(s *inspect.Status) {
+		"the kernel refused 1 Service": func(s *inspect.Status) {
 			s.Refused = []inspect.Refused{{Service: "shop/pay", Objects: []string{"eps 10.96.0.11:80/TCP"}, Err: "no space", Since: now, RetryAt: now}}
 		},
 		"Refused      shop/pay: eps 10.96.0.11:80/TCP (no space), held since": func(s *inspect.Status) {

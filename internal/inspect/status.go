@@ -137,8 +137,9 @@ func (s *Status) Unwell() []string {
 		add(a.Wins, "%s was hooked after fairlead's rules and wins over them", a.What)
 		add(a.Unsure, "%s is beside fairlead's rules and may win over them", a.What)
 	}
-	add(len(s.Refused) > 0, "the kernel refused %d Services", len(s.Refused))
-	add(s.Troubled > 0, "%d problems in the input", s.Troubled)
+	add(len(s.Refused) > 0, "the kernel refused %s", services(len(s.Refused)))
+	add(s.Troubled == 1, "1 problem in the input")
+	add(s.Troubled > 1, "%d problems in the input", s.Troubled)
 	return out
 }
 
