@@ -13,7 +13,7 @@ ipvs) # this kernel may have none: under a stock kernel that counts instructions
 		echo "== the answers of status, explain and audit, in a machine that counts instructions for a clock"
 		bash test/vm/fetch.sh 6.1
 		for program in test/vm/init:vm-init test/vm/run:vm-run bench/sync:bench-sync; do CGO_ENABLED=0 go build -trimpath -o "bin/${program#*:}" "./${program%:*}"; done
-		bin/vm-run -kernel 6.1 -steady -memory 2048 -limit 2h -- /bin/bash bench/sync/guest.sh "$mode" "${COMMANDS-10000}" 2 0
+		bin/vm-run -kernel 6.1 -steady -memory 2048 -limit 2h -- /bin/bash bench/sync/guest.sh "$mode" "${COMMANDS-10000}" 6 4
 	fi
 	file=bench/results/ipvs-$(date +%Y%m%d-%H%M%S).jsonl
 	MODES=ipvs CHANGES=${CHANGES:-10} SIZES=${SIZES:-1000 10000} FLAGS=${FLAGS:---ipvs-sync-period=24h} OUT=$file exec bash bench/modes/run.sh ;;

@@ -127,7 +127,7 @@ func kernelRows() []row {
 	}
 	netlink := []string{"github.com/mdlayher/netlink", "github.com/vishvananda/netlink"}
 	tables := seam("iptables")
-	tables.internal = []string{"kernel/iptables/xt", "kernel/iptables/nftsave"}
+	tables.internal = []string{"kernel/iptables/xt", "kernel/iptables/nftsave", "kernel/netlink"}
 	save := over("iptables/nftsave")
 	save.internal = append(save.internal, "kernel/iptables/xt")
 	return []row{

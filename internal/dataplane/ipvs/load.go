@@ -73,7 +73,7 @@ type reader struct {
 	from     Sockets
 	families []model.Family
 	emit     func(dataplane.Key, string) // nil: only sum
-	unsummed bool                        // nobody asks for the sum, which takes a third of the time
+	unsummed bool                        // nobody asks for the sum
 	sum      uint64
 	at       nft.Generation           // as of which it reads; 0: it does not know
 	mine     map[ipvs.VirtualKey]bool // by our own account

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,9 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead/fairlead/internal/kernel/iptables/nftsave"
+	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
 // restoreLimit bounds one run of iptables-restore. It is not cut short when the
@@ -166,23 +164,8 @@ func (c *Conn) run(ctx context.Context, r Restore) error {
 	return nil
 }
 
-// inside runs f in the Conn's namespace: if that is not the process's, on a thread
-// that is moved there and ends afterwards.
-func (c *Conn) inside(f func() error) error {
-	if c.cfg.Namespace == 0 {
-		return f()
-	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if err := unix.Setns(c.cfg.Namespace, unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("enter network namespace: %w", err)
-			return
-		}
-		done <- f()
-	}()
-	return <-done
-}
+// inside runs f in the Conn's namespace.
+func (c *Conn) inside(f func() error) error { return netlink.Inside(c.cfg.Namespace, f) }
 
 // Save implements Kernel.
 func (c *Conn) Save(ctx context.Context, f Family, table string, emit func([]byte) error) error {

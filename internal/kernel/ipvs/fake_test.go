@@ -3,14 +3,11 @@ package ipvs
 import (
 	"errors"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
 // TestKernel holds the model and, where there is IPVS, the kernel to the same answers.
@@ -20,19 +17,7 @@ func TestKernel(t *testing.T) {
 		answers(t, f, f)
 	})
 	t.Run("kernel", func(t *testing.T) {
-		ns := netnstest.Enter(t)
-		// Without any address there is no table of local ones, and IPVS takes every address for a broadcast.
-		if err := ns.Do(func() error { return exec.Command("ip", "link", "set", "lo", "up").Run() }); err != nil {
-			t.Fatal(err)
-		}
-		k, err := Open(Config{NetNS: ns.FD()})
-		if errors.Is(err, ErrNoIPVS) {
-			t.Skip("needs a kernel with IPVS: test/vm runs this test under two") // test/vm/tests.txt has it run under kernels that do
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = k.Close() }()
+		k := newRoom(t).c
 		links, err := OpenLink()
 		if err != nil {
 			t.Fatal(err)
