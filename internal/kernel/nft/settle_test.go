@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
@@ -158,28 +159,45 @@ func TestReadBesideACommit(t *testing.T) {
 			if err := errors.Join(write(func(b *Batch) { b.NewTable(table, nil); c.ours(b) }), write(add)); err != nil {
 				t.Fatal(err)
 			}
-			over := make(chan error, 1)
+			seen, over := make(chan struct{}), make(chan error, 1)
 			go func() {
-				var err error
-				for i := 0; i < 20 && err == nil; i++ {
-					err = errors.Join(write(drop), write(add))
-				}
-				over <- err
+				over <- alternate(20, seen, func() error { return errors.Join(write(drop), write(add)) })
 			}()
-			readBeside(t, k, &c, over)
+			readBeside(t, k, &c, seen, over)
 		})
 	}
 }
 
+// alternate writes some times without a pause. Then it pauses for longer and longer until a reading was seen that was not disturbed:
+// how long a reading takes beside a writing depends on the machine.
+func alternate(times int, seen <-chan struct{}, write func() error) error {
+	for range times {
+		if err := write(); err != nil {
+			return err
+		}
+	}
+	for pause := time.Millisecond; pause < time.Minute; pause *= 2 {
+		select {
+		case <-seen:
+			return nil
+		case <-time.After(pause):
+		}
+		if err := write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // readBeside reads as a Load does, until the other one is done.
-func readBeside(t *testing.T, k *Conn, c *besideCase, over <-chan error) {
+func readBeside(t *testing.T, k *Conn, c *besideCase, seen chan<- struct{}, over <-chan error) {
 	ctx, readings, whole, partial := t.Context(), 0, 0, 0
 	for {
 		select {
 		case err := <-over:
 			t.Logf("of %d readings %d were not disturbed, and %d of these were partial", readings, whole, partial)
 			if err != nil || whole == 0 || partial > 0 {
-				t.Error(err)
+				t.Error("some reading must be undisturbed, and none of these partial: ", err)
 			}
 			return
 		default:
@@ -194,7 +212,10 @@ func readBeside(t *testing.T, k *Conn, c *besideCase, over <-chan error) {
 			t.Fatal(err)
 		}
 		if err == nil && before == after {
-			if whole++; n != ourOwn {
+			if whole++; whole == 1 {
+				close(seen)
+			}
+			if n != ourOwn {
 				partial++
 			}
 		}
