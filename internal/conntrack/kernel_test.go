@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/kernel/conntrack"
 	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // started makes a Cleaner over the kernel that is in sync with some Frontends.
@@ -90,7 +91,7 @@ func TestRestart(t *testing.T) {
 	dnat(t, toVIP, "10.1.0.1:5353", toOther, "10.1.0.2:5353", toNodePort, "10.1.0.1:5353")
 	clients := []client{dial(t, "10.96.0.1:53"), dial(t, "10.96.0.2:53"), dial(t, "192.168.1.5:30053"), dial(t, "10.9.9.9:30053")}
 	for _, c := range clients {
-		c.ask(t)
+		c.ask(t, silence)
 	}
 	started(t, table, "udp 10.96.0.1:53 10.1.0.1:5353", "udp 10.96.0.2:53 10.1.0.1:5353", "udp :30053 10.1.0.1:5353")
 	here := map[uint16]bool{}
@@ -123,7 +124,7 @@ func TestResetGone(t *testing.T) {
 	}
 	defer c.Close()
 	ping := func() error {
-		_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(patience.Of(30 * time.Second)))
 		if _, err := c.Write([]byte("x")); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead/fairlead/internal/kernel/conntrack"
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // ownNetns moves the test's goroutine, for good, to a network namespace of its
@@ -98,11 +99,14 @@ func dial(t testing.TB, addr string) client {
 	return client{c}
 }
 
-// ask tells who answers: "" if nobody does.
-func (c client) ask(t testing.TB) string {
+// silence is how long nobody must answer where nobody should: that cannot be waited for.
+const silence = 300 * time.Millisecond
+
+// ask tells who answers in time: "" if nobody does.
+func (c client) ask(t testing.TB, limit time.Duration) string {
 	t.Helper()
 	buf := make([]byte, 128)
-	_ = c.c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	_ = c.c.SetReadDeadline(time.Now().Add(limit))
 	if _, err := c.c.Write([]byte("who")); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
 		t.Fatal(err)
 	}
@@ -119,7 +123,11 @@ func (c client) port() uint16 { return netip.MustParseAddrPort(c.c.LocalAddr().S
 // wants asks, and complains.
 func (c client) wants(t *testing.T, when, who string) {
 	t.Helper()
-	if got := c.ask(t); got != who {
+	limit := patience.Of(30 * time.Second)
+	if who == "" {
+		limit = silence
+	}
+	if got := c.ask(t, limit); got != who {
 		t.Errorf("%s: %q answers %s, want %q", when, got, c.c.RemoteAddr(), who)
 	}
 }

@@ -79,7 +79,7 @@ func TestGarbage(t *testing.T) {
 func TestSlowTCP(t *testing.T) {
 	r := newRig(t, nil)
 	for i := range maxConns { // as many as there is room for, from one client
-		d := net.Dialer{Timeout: 5 * time.Second}
+		d := net.Dialer{Timeout: 30 * time.Second}
 		conn, err := d.Dial("tcp", r.addr.String())
 		if err != nil {
 			t.Fatal(err)
@@ -89,12 +89,12 @@ func TestSlowTCP(t *testing.T) {
 			_, _ = conn.Write([]byte{0, 50, 1, 2, 3}) // fails once the server has refused it
 		}
 	}
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: 5 * time.Second}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: 30 * time.Second}
 	conn, err := d.Dial("tcp", r.addr.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := dns.Client{Net: "tcp", Timeout: 5 * time.Second}
+	c := dns.Client{Net: "tcp", Timeout: 30 * time.Second}
 	if _, _, err := c.ExchangeWithConn(question("dns-version.cluster.local", dns.TypeTXT), &dns.Conn{Conn: conn}); err != nil {
 		t.Errorf("another client is kept out: %v", err)
 	}

@@ -203,7 +203,7 @@ func TestOneClientsFlights(t *testing.T) {
 		_ = u.SetReadDeadline(time.Now().Add(time.Millisecond))
 		_, _ = u.Read(buf)
 	}
-	c := dns.Client{Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 8)}}, Timeout: 10 * time.Second}
+	c := dns.Client{Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 8)}}, Timeout: 30 * time.Second}
 	for i := range 40 {
 		m, _, err := c.Exchange(question(fmt.Sprintf("fast%d.example.org", i), dns.TypeA), r.addr.String())
 		if err != nil || len(m.Answer) != 1 {
@@ -284,7 +284,7 @@ func TestFault(t *testing.T) {
 	}
 	defer conn.Close()
 	for i := range 2 * maxPipelined { // of one connection: each fault gives its slot back
-		c := dns.Client{Net: "tcp", Timeout: 6 * time.Second}
+		c := dns.Client{Net: "tcp", Timeout: 30 * time.Second}
 		if a, _, err := c.ExchangeWithConn(question(hostName, dns.TypeA), conn); err != nil || a.Rcode != dns.RcodeServerFailure {
 			t.Fatalf("query %d: got %v, %v", i, a, err)
 		}
@@ -343,7 +343,7 @@ func TestNoDescriptors(t *testing.T) {
 	}
 	select {
 	case <-srv.Ready():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("does not listen once it can")
 	}
 	if value(metrics.serving) != 1 {

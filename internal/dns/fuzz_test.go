@@ -68,7 +68,7 @@ func FuzzServe(f *testing.F) {
 		asked := len(packet) >= headerSize && packet[2]&0x80 == 0
 		patience := time.Millisecond // loopback delivers in the sender's call
 		if asked {
-			patience = 5 * time.Second
+			patience = 30 * time.Second
 		}
 		_ = s.client.SetReadDeadline(time.Now().Add(patience))
 		n, err := s.client.Read(buf)
@@ -162,7 +162,7 @@ func (s *sink) answers(t *testing.T, patient bool) (n int) {
 	buf := make([]byte, 65536)
 	patience := time.Millisecond
 	if patient {
-		patience = 5 * time.Second
+		patience = 30 * time.Second
 	}
 	for {
 		_ = s.client.SetReadDeadline(time.Now().Add(patience))

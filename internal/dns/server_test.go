@@ -50,7 +50,7 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 	case <-r.srv.Ready():
 	case err := <-done:
 		t.Fatalf("server ended: %v", err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("server does not start")
 	}
 	return r
@@ -75,7 +75,7 @@ func question(name string, qtype uint16) *dns.Msg {
 // ask fails the test if no answer comes.
 func (r *rig) ask(t testing.TB, m *dns.Msg, proto string) *dns.Msg {
 	t.Helper()
-	c := dns.Client{Net: proto, Timeout: 6 * time.Second}
+	c := dns.Client{Net: proto, Timeout: 30 * time.Second}
 	a, _, err := c.Exchange(m, r.addr.String())
 	if err != nil {
 		t.Fatalf("%s %v: %v", proto, m.Question, err)

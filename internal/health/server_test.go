@@ -33,25 +33,25 @@ func start(t *testing.T, f func(context.Context) error) {
 			if err != nil {
 				t.Errorf("Run: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Error("Run did not end")
 		}
 	})
 }
 
-// eventually asks until ok or 5 s are over.
+// eventually asks until ok or 30 s are over.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !ok(); {
+	for end := time.Now().Add(30 * time.Second); !ok(); {
 		if time.Now().After(end) {
-			t.Fatalf("not so after 5 s: %s", what)
+			t.Fatalf("not so after 30 s: %s", what)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
 func fetch(url string) (*http.Response, string, error) {
-	c := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := c.Get(url)
 	if err != nil {
 		return nil, "", err

@@ -39,7 +39,7 @@ func start(t *testing.T, p Params) *rig {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("Run does not end")
 		}
 	})
@@ -49,7 +49,7 @@ func start(t *testing.T, p Params) *rig {
 
 func (r *rig) waitFor(t *testing.T, listeners int) {
 	t.Helper()
-	for deadline := time.After(10 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		select {
 		case n := <-r.count:
 			if n == listeners {
@@ -126,12 +126,12 @@ func nodePort(port uint16, p model.Protocol, backends ...model.Backend) model.Fr
 // ask sends "hello" and gives the answer.
 func ask(port uint16, p model.Protocol) (string, error) {
 	network := map[model.Protocol]string{model.TCP: "tcp", model.UDP: "udp"}[p]
-	c, err := net.DialTimeout(network, fmt.Sprintf("[::1]:%d", port), 5*time.Second)
+	c, err := net.DialTimeout(network, fmt.Sprintf("[::1]:%d", port), time.Minute)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, "hello"); err != nil {
 		return "", err
 	}
@@ -150,7 +150,7 @@ func ask(port uint16, p model.Protocol) (string, error) {
 func (r *rig) expect(t *testing.T, f model.Frontend, want map[netip.AddrPort]bool) {
 	t.Helper()
 	var seen map[string]bool
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		seen = map[string]bool{}
 		for range 40 {
 			got, err := ask(f.Key.Port, f.Key.Protocol)
@@ -173,7 +173,7 @@ func (r *rig) expect(t *testing.T, f model.Frontend, want map[netip.AddrPort]boo
 // expectOne asks until one backend, any, has them all.
 func (r *rig) expectOne(t *testing.T, f model.Frontend) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		seen := map[string]bool{}
 		for range 40 {
 			got, err := ask(f.Key.Port, f.Key.Protocol)
@@ -275,7 +275,7 @@ func TestBindErrorIsTold(t *testing.T) {
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("nobody was told that the port is taken")
 	}
 }

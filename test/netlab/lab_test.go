@@ -128,7 +128,7 @@ func TestRunIsBounded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if _, err := lab.Node().Run(ctx, "sleep", "30"); err == nil || time.Since(start) > 5*time.Second {
+	if _, err := lab.Node().Run(ctx, "sleep", "600"); err == nil || time.Since(start) > time.Minute {
 		t.Errorf("run of an endless command: %v after %s", err, time.Since(start))
 	}
 	out, err := lab.Node().Run(t.Context(), "sh", "-c", "readlink /proc/self/ns/net; echo out; exit 3")

@@ -11,7 +11,7 @@ import (
 )
 
 // watchPatience bounds the wait for an alarm.
-const watchPatience = 5 * time.Second
+const watchPatience = 30 * time.Second
 
 // alarm is a running Watch.
 type alarm struct {

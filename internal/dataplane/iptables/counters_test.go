@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/kernel/nfacct"
 	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // countingBed has one NodePort, 30080, whose endpoint is on the node, and a link
@@ -54,7 +55,7 @@ func nodePort() model.Frontend {
 func (w *witness) holds(t *testing.T, when string, invalid, localhost uint64) {
 	t.Helper()
 	var got [2]uint64
-	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) { // bounded poll: packets tell nobody
+	for until := time.Now().Add(patience.Of(30 * time.Second)); time.Now().Before(until); time.Sleep(10 * time.Millisecond) { // bounded poll: packets tell nobody
 		for i, read := range w.counters {
 			n, err := read()
 			if err != nil {

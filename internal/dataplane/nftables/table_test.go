@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane/dataplanetest"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // kernels runs a test on the model and on the real thing.
@@ -76,7 +77,7 @@ func TestTableOwnedByARunningProgram(t *testing.T) {
 	if _, err := io.WriteString(in, "add table ip fairlead { flags owner; comment \""+markText+tableValue+"\"; }\n"); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Of(30 * time.Second)); ; time.Sleep(10 * time.Millisecond) { // bounded poll
 		tables, err := ns.Tables(t.Context())
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("no owned table came up: %v", err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/test/netlab"
+	"github.com/fairlead/fairlead/test/patience"
 )
 
 // manifests are what the whole agent proxies: the cluster's DNS in a pod of the
@@ -119,16 +120,23 @@ func (a *wholeAgent) start(t *testing.T) *netlab.Process {
 			t.Logf("agent:\n%s", b)
 		}
 	})
-	select {
-	case <-p.Done():
-		b, _ := os.ReadFile(log)
-		if strings.Contains(string(b), "proxy mode") || strings.Contains(string(b), "unsupported") || strings.Contains(string(b), "unknown mode") || strings.Contains(string(b), "not built") {
-			t.Skipf("mode %s is not to be had here: %s", a.mode, b)
+	for end := time.Now().Add(patience.Of(time.Minute)); ; { // until it is at work, or finds that it cannot
+		select {
+		case <-p.Done():
+			b, _ := os.ReadFile(log)
+			if strings.Contains(string(b), "proxy mode") || strings.Contains(string(b), "unsupported") || strings.Contains(string(b), "unknown mode") || strings.Contains(string(b), "not built") {
+				t.Skipf("mode %s is not to be had here: %s", a.mode, b)
+			}
+			t.Fatalf("the agent ended: %s", b)
+		case <-time.After(10 * time.Millisecond):
 		}
-		t.Fatalf("the agent ended: %s", b)
-	case <-time.After(700 * time.Millisecond):
+		if b, err := os.ReadFile(log); err == nil && strings.Contains(string(b), "DNS queries are intercepted") {
+			return p
+		}
+		if time.Now().After(end) {
+			t.Fatal("the agent intercepts nothing")
+		}
 	}
-	return p
 }
 
 // live takes the whole agent through its life.
@@ -167,7 +175,7 @@ func live(t *testing.T, a *wholeAgent, pod *netlab.Host) {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	if answeredBy(t, "agent hangs", list, theirs); time.Since(begin) > 5*time.Second {
+	if answeredBy(t, "agent hangs", list, theirs); time.Since(begin) > patience.Of(20*time.Second) { // lifetime, and a look-up that is under way
 		t.Errorf("queries went to the hanging agent for %s", time.Since(begin))
 	}
 }

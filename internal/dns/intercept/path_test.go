@@ -206,7 +206,7 @@ func TestDirect(t *testing.T) {
 		defer conn.Close()
 		m := new(dns.Msg)
 		m.SetQuestion(name, dns.TypeA)
-		c := dns.Client{Timeout: 2 * time.Second}
+		c := dns.Client{Timeout: 30 * time.Second}
 		r, _, err := c.ExchangeWithConn(m, &dns.Conn{Conn: conn})
 		return r, err
 	}

@@ -34,7 +34,7 @@ func address(t *testing.T, text string) *netlink.Addr {
 
 func until(t *testing.T, c *link.Conn, what string, ok func([]link.Addr) bool) {
 	t.Helper()
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		list, err := c.Addrs()
 		if err != nil {
@@ -121,7 +121,7 @@ func TestCloseEndsIt(t *testing.T) {
 	c.Close()
 	select {
 	case <-c.Changed():
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the end is not told")
 	}
 	if _, err := c.Addrs(); !errors.Is(err, link.ErrLost) {

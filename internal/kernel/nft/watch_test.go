@@ -55,8 +55,8 @@ func (l *listener) next() Move {
 		return m
 	case err := <-l.ended:
 		l.Fatalf("watch ended: %v", err)
-	case <-time.After(10 * time.Second):
-		l.Fatal("no news within ten seconds")
+	case <-time.After(time.Minute):
+		l.Fatal("no news within a minute")
 	}
 	return Move{}
 }

@@ -388,7 +388,7 @@ func TestWithoutInotify(t *testing.T) {
 	l.until(t, "the change", func() bool { return l.services["default/a"].ClusterIPs[0].String() == "10.96.0.2" })
 }
 
-// A change must be on its way to the kernel at once, however the file is saved.
+// A change must be on its way to the kernel at once, however the file is saved: no rest that we take elsewhere goes before it.
 func TestDelay(t *testing.T) {
 	for name, save := range map[string]func(*testing.T, string, string, string){"by renaming": swap, "in place": write} {
 		t.Run(name, func(t *testing.T) { testDelay(t, save) })
@@ -410,7 +410,7 @@ func testDelay(t *testing.T, save func(t *testing.T, dir, name, text string)) {
 		best = min(best, time.Since(begin))
 	}
 	t.Logf("from save to event: %v at best", best)
-	if best > 10*time.Millisecond {
+	if best >= patience { // the shortest rest but quiet
 		t.Errorf("takes %v", best)
 	}
 }

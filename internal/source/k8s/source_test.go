@@ -72,7 +72,7 @@ func keep[V any](m map[string]*V, key string, v *V) {
 
 func (l *listener) until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(time.Minute)
 	poll := time.NewTicker(20 * time.Millisecond) // for conditions that no event tells of
 	defer poll.Stop()
 	for {
@@ -137,7 +137,7 @@ func start(t *testing.T, f *fakeAPI, edit func(*Config)) *listener {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Error("Run does not end")
 		}
 	})
