@@ -20,7 +20,6 @@ import (
 // read implements tableReader.
 func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) error {
 	known := x.digests.since(&r)
-	x.yield()
 	head, rules, release, err := x.of(r.Family, r.Table).rules()
 	switch {
 	case err == nil:

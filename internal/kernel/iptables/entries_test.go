@@ -175,7 +175,7 @@ func TestReplacedTables(t *testing.T) {
 		"and back to the first": {table(1, 8, 0), table(2, 16, 0), table(1, 8, 0)},
 	} {
 		k := &replaced{heads: heads}
-		head, rules, release, err := xtable{"nat", k.ask}.rules()
+		head, rules, release, err := xtable{"nat", k.ask, &turn{}}.rules()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -189,7 +189,7 @@ func TestReplacedTables(t *testing.T) {
 	for i := range uint32(40) {
 		never.heads = append(never.heads, table(i, 8+i%2*8, 0))
 	}
-	if _, _, _, err := (xtable{"nat", never.ask}).rules(); !errors.Is(err, errReplaced) {
+	if _, _, _, err := (xtable{"nat", never.ask, &turn{}}).rules(); !errors.Is(err, errReplaced) {
 		t.Errorf("a table that is always replaced: %v", err)
 	}
 }

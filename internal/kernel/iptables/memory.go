@@ -25,6 +25,11 @@ func mapped(size int) (*copyRoom, error) {
 	return room, nil
 }
 
+// cut ends the kernel's copy: it cannot write to the memory any more, so it gives up with EFAULT.
+func (r *copyRoom) cut() {
+	_ = unix.Mprotect(r.bytes, unix.PROT_NONE) // fails for memory that is none of mapped's only; then the copy goes on
+}
+
 // release gives the memory back.
 func (r *copyRoom) release() {
 	<-r.found

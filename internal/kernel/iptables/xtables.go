@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,10 +13,8 @@ import (
 // xtables asks x_tables, by options of raw sockets. The kernel takes no lock of the
 // programs for it: a table is replaced as a whole.
 type xtables struct {
-	v4, v6 int
-	// turn is held by a Restore. The kernel gives one table after the other, and takes some
-	// hundredths of a second for a large one: a reading does not begin then.
-	turn    sync.RWMutex
+	v4, v6  int
+	turn    turn
 	digests digests
 }
 
@@ -48,7 +45,7 @@ func (x *xtables) of(f Family, table string) xtable {
 	if f == IPv6 {
 		socket, level = x.v6, unix.SOL_IPV6
 	}
-	return xtable{table, func(option uintptr, buf []byte) error { return getOption(socket, level, option, buf) }}
+	return xtable{table, func(option uintptr, buf []byte) error { return getOption(socket, level, option, buf) }, &x.turn}
 }
 
 // getOption has the kernel write into buf, which also holds the question.
@@ -79,12 +76,6 @@ func (x *xtables) stamp() (Stamp, error) {
 	return out, nil
 }
 
-// yield waits while a Restore is under way.
-func (x *xtables) yield() {
-	x.turn.RLock()
-	defer x.turn.RUnlock()
-}
-
 // absent tells whether there is no such table, and so nothing in it.
 func absent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) }
 
@@ -92,6 +83,7 @@ func absent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(er
 type xtable struct {
 	name string
 	ask  func(option uintptr, buf []byte) error
+	turn *turn
 }
 
 // tableHead is struct ipt_getinfo: of each hook in the mask, where its chain begins, and
@@ -144,23 +136,27 @@ func (t xtable) rules() (head tableHead, rules []byte, release func(), err error
 	if head, err = t.head(); err != nil {
 		return head, nil, nil, err
 	}
-	for range readTries {
+	cuts := 0
+	for range readTries + cutsAtMost {
 		room, err := mapped(entriesHead + int(head.size))
 		if err != nil {
 			return head, nil, nil, err
 		}
-		buf := room.bytes
-		copy(buf, head.name[:])
-		binary.NativeEndian.PutUint32(buf[len(head.name):], head.size)
-		err = t.ask(getEntries, buf)
+		copy(room.bytes, head.name[:])
+		binary.NativeEndian.PutUint32(room.bytes[len(head.name):], head.size)
+		t.turn.begin(room, cuts < cutsAtMost)
+		err = t.ask(getEntries, room.bytes)
+		wasCut := t.turn.end(room)
 		now, headErr := t.head()
 		switch {
+		case wasCut: // whether the copy ended before that or not
+			cuts++
 		case errors.Is(err, unix.EAGAIN): // it has another size by now
 		case err != nil || headErr != nil:
 			room.release()
 			return head, nil, nil, errors.Join(err, headErr)
 		case now == head:
-			return head, buf[entriesHead:], room.release, nil
+			return head, room.bytes[entriesHead:], room.release, nil
 		}
 		room.release()
 		head = now
