@@ -72,7 +72,7 @@ func TestWhoTakesNothingIsGivenUp(t *testing.T) {
 
 // A reader that is slow, and slower than the limit in all, is not given up.
 func TestSlowReaderIsServed(t *testing.T) {
-	r := impatient(t, limits{stall: 2 * time.Second, half: time.Hour})
+	r := impatient(t, limits{stall: 5 * time.Second, half: time.Hour})
 	r.pipes.left = 0      // a buffer holds less, and waits as long
 	const size = 24 << 20 // more than the kernel's buffers hold
 	at := open(t, r.Target(frontend(tcpServer(t, "127.0.0.1", func(c *net.TCPConn) {
@@ -99,7 +99,7 @@ func TestSlowReaderIsServed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("after %d bytes: %v", got, err)
 		}
-		if time.Since(begin) < 3*time.Second {
+		if time.Since(begin) < 6*time.Second {
 			time.Sleep(50 * time.Millisecond) // the reader is slow
 		}
 	}
@@ -142,10 +142,10 @@ func TestSilenceAfterTheEndOfOneSide(t *testing.T) {
 
 // An endpoint that does not answer is passed over when its time is over.
 func TestSilentEndpointIsPassedOver(t *testing.T) {
-	r := impatient(t, limits{stall: time.Hour, half: time.Hour, dial: 300 * time.Millisecond})
+	r := impatient(t, limits{stall: time.Hour, half: time.Hour, dial: 2 * time.Second})
 	good := named(t, "127.0.0.1")
 	at := open(t, r.Target(frontend(deaf(t), good)), "127.0.0.1", model.TCP)
-	for range 8 {
+	for tries := 0; tries < 60 && r.Counts().Retried == 0; tries++ { // which one is asked first is chance
 		if got, err := ask(t, "127.0.0.1", at); err != nil || got != answered(good) {
 			t.Fatalf("%q, %v", got, err)
 		}

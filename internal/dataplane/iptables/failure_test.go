@@ -116,7 +116,7 @@ func TestAuditFindsWrongRestore(t *testing.T) {
 		k.from, k.to = ":8080", ":8088"
 		bed.Sync(t)
 		k.from, k.to = "nothing", "nothing"
-		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		bell := make(chan struct{}, 100) // more rings than this test causes
 		done := make(chan error, 1)
 		go func() { done <- d.Watch(ctx, func() { bell <- struct{}{} }) }()

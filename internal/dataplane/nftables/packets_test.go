@@ -131,7 +131,7 @@ func (tw *town) target(t *testing.T, f model.Family, to string) netip.AddrPort {
 const (
 	// answerIn bounds the wait for an answer or a refusal, which are usually there
 	// at once: a second for each lost SYN or neighbour solicitation, and a busy machine.
-	answerIn = 5 * time.Second
+	answerIn = 30 * time.Second
 	// silence is how long nothing must come where nothing should. There is nothing
 	// to wait for that would end it earlier.
 	silence = 400 * time.Millisecond
