@@ -99,13 +99,13 @@ func (tr *traffic) keep(from *netlab.Host, to frontend) {
 // goOn waits until 300 more requests were answered: proof that traffic really ran in the state the test is in.
 func (tr *traffic) goOn() {
 	tr.t.Helper()
-	want, limit := tr.answered.Load()+300, time.After(30*time.Second)
+	want, limit := tr.answered.Load()+300, time.After(2*time.Minute)
 	tick := time.NewTicker(requestPause)
 	defer tick.Stop()
 	for tr.answered.Load() < want {
 		select {
 		case <-limit:
-			tr.t.Fatalf("traffic: no 300 requests answered in 30 s; lost %d: %v", tr.lost.Load(), tr.first)
+			tr.t.Fatalf("traffic: no 300 requests answered in two minutes; lost %d: %v", tr.lost.Load(), tr.first)
 		case <-tick.C:
 		}
 	}

@@ -69,7 +69,7 @@ func (e *env) mustBeGone(revision string) {
 		select {
 		case event := <-w.ResultChan():
 			err = apierrors.FromObject(event.Object)
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 		}
 	}
 	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {

@@ -17,11 +17,11 @@ import (
 // but for TCP only after requestTimeout: an ICMP reject that arrives while connect still owns the socket is lost, and the SYN is repeated
 // after a second.
 const (
-	pollFor        = 5 * time.Second
+	pollFor        = 15 * time.Second
 	pollEvery      = 20 * time.Millisecond
 	requestTimeout = 1500 * time.Millisecond
 	quietTimeout   = 600 * time.Millisecond
-	commandTimeout = 10 * time.Second
+	commandTimeout = 30 * time.Second
 )
 
 // expectation is asked until it holds, at most pollFor.

@@ -26,7 +26,7 @@ type Explainer interface {
 var _ Explainer = (*Fairlead)(nil)
 
 // explainLimit bounds one question.
-const explainLimit = 5 * time.Second
+const explainLimit = 30 * time.Second
 
 // Explain implements Explainer, over the agent's socket.
 func (f *Fairlead) Explain(ctx context.Context, about string, from netip.Addr) (*inspect.Explanation, error) {

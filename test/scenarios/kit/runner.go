@@ -34,7 +34,7 @@ type Config struct {
 	Labs int
 	// RestartBetweenSteps restarts the agent between any two steps, by SIGKILL and SIGTERM in turn.
 	RestartBetweenSteps bool
-	// Patience is how long an expectation may take to come true; 0 means 5 s.
+	// Patience is how long an expectation may take to come true; 0 means 15 s.
 	Patience time.Duration
 	// Done is called after each variant, from one goroutine at a time; may be nil.
 	Done func(Result)
