@@ -53,6 +53,7 @@ func TestReadIsOfOneState(t *testing.T) {
 					done <- err
 					return
 				}
+				time.Sleep(time.Duration(i/20) * time.Millisecond) // longer and longer, for a reading must come between on any machine
 			}
 		}()
 		seen := map[int]bool{}
