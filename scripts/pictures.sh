@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "make pictures needs root: it makes a network namespace" >&2; exit 1; }
-command -v chromium >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium chromium-driver fonts-dejavu-core; } >/dev/null
+bash test/browser/install.sh >/dev/null
 [ "${1:-}" = inside ] || exec unshare --net --fork bash "$0" inside
 out=$PWD/docs/operate/pictures
 work=$(mktemp -d)

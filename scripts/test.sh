@@ -21,7 +21,10 @@ mapfile -t real < <(printf '%s\n' "${all[@]}" | grep -E "$kernel")
 # beside LOG COMMAND...: starts a command that wants processors and no answers while tests mostly wait; its process is $!.
 beside() { nice -n 15 "${@:2}" >"$1" 2>&1 & }
 upstream=(etcd kube-apiserver kube-proxy)
+beside bin/browser.log bash test/browser/install.sh
+installing=$!
 bash scripts/lint.sh || failed=1
+wait "$installing" || cat bin/browser.log # then TestPageInABrowser is skipped, and says so
 beside bin/upstream.log bash test/cluster/build.sh "${upstream[@]}"
 building=$!
 trap 'kill "$building" ${machines:+"$machines"} 2>/dev/null' EXIT

@@ -12,7 +12,7 @@ import (
 // a dark room do.
 func TestPageInABrowser(t *testing.T) {
 	if !browser.Installed() {
-		t.Skip("needs Debian's chromium and chromium-driver, which make pictures installs")
+		t.Skip("needs Debian's chromium and chromium-driver, which test/browser/install.sh installs")
 	}
 	p := begin(t, agentArgs(folder(t, webService+brokenService), "--cluster-cidr", "10.244.0.0/16")...)
 	p.says("in sync")
