@@ -3,7 +3,10 @@ package dataplane
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"math/bits"
 	"strings"
+
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // A Survey of a hundred thousand rules would hold the text of each only to have it compared once. So it may report of a
@@ -55,10 +58,7 @@ func Same(value, found string) bool {
 // ObjectSum is what an object adds to the sum of many, which is the same in whatever order they are added. The digest of a
 // value adds what the value does. As a digest, it means something to this process alone.
 func ObjectSum(k Key, value string) uint64 {
-	if sum, isDigest := strings.CutPrefix(value, digestMark); isDigest && len(sum) == sumBytes {
-		return sumWith(k, binary.NativeEndian.Uint64([]byte(sum)))
-	}
-	return sumWith(k, Sum64(value))
+	return HashValue(k.Kind, k.Family, value).With(hashName(k.ID))
 }
 
 // PoolSum is the same of an object whose value is slots of so many bytes each. Where an element lies in it adds nothing:
@@ -71,21 +71,49 @@ func PoolSum(k Key, value string, width int) uint64 {
 			sum += Sum64(element)
 		}
 	}
-	return sumWith(k, sum)
+	return hashSum(k.Kind, k.Family, sum).With(hashName(k.ID))
 }
 
+// ObjectSum is made of two halves, for who sums up very many: objects that have one name, or one value, need its hash once.
+
+// NameHash is the half that an object's ID gives.
+type NameHash uint64
+
+// HashName hashes an ID.
+func HashName(id []byte) NameHash { return NameHash(maphash.Bytes(seed, id)) }
+
+func hashName(id string) NameHash { return NameHash(maphash.String(seed, id)) }
+
+// ValueHash is the half that all else gives.
+type ValueHash uint64
+
+// HashValue hashes a value, or the digest of one, of a kind and family.
+func HashValue(k Kind, f model.Family, value string) ValueHash {
+	if sum, isDigest := strings.CutPrefix(value, digestMark); isDigest && len(sum) == sumBytes {
+		return hashSum(k, f, binary.NativeEndian.Uint64([]byte(sum)))
+	}
+	return hashSum(k, f, Sum64(value))
+}
+
+// With puts the halves together: it is the ObjectSum.
+func (v ValueHash) With(name NameHash) uint64 { return mix(uint64(v), uint64(name)) }
+
+const sumBytes = 8 // of a digest, behind its mark
+
+// What is mixed must not be small: kinds are, and the sum of an empty pool is 0. Any numbers with many bits will do; these are the
+// beginnings of the fractions of the golden ratio and of pi.
 const (
-	sumBytes = 8
-	shortID  = 64 // longer ones are hashed by themselves, so that nothing is allocated
+	kindKey  = 0x9e3779b97f4a7c15
+	valueKey = 0x243f6a8885a308d3
 )
 
-func sumWith(k Key, value uint64) uint64 {
-	var room [2 + sumBytes + shortID]byte
-	b := binary.NativeEndian.AppendUint64(append(room[:0], byte(k.Kind), byte(k.Family)), value)
-	if len(k.ID) > shortID {
-		b = binary.NativeEndian.AppendUint64(b, maphash.String(seed, k.ID))
-	} else {
-		b = append(b, k.ID...)
-	}
-	return maphash.Bytes(seed, b)
+func hashSum(k Kind, f model.Family, sum uint64) ValueHash {
+	return ValueHash(mix(sum^valueKey, kindKey^uint64(k)<<8^uint64(f)))
+}
+
+// mix makes one number of two, of which one at least nobody can foresee: otherwise it would be a bad hash. Neither half of the
+// product is left out: the lower bits of a product tell of the lower bits alone.
+func mix(a, b uint64) uint64 {
+	high, low := bits.Mul64(a, b)
+	return high ^ low
 }

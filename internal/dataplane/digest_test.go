@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/fairlead/fairlead/internal/model"
@@ -52,6 +53,35 @@ func TestObjectSum(t *testing.T) {
 			t.Errorf("%s with %q adds the same", other.Key, other.Value)
 		}
 	}
+	if halves := HashValue(key.Kind, key.Family, "a rule").With(HashName([]byte(key.ID))); halves != sum {
+		t.Errorf("in one %x, of its halves %x", sum, halves)
+	}
+}
+
+// TestObjectSumsOfMany: whatever is like something else in one half, or only exchanged with it, makes another sum.
+func TestObjectSumsOfMany(t *testing.T) {
+	id := func(i int) Key { return Key{Kind: Kind(i % 3), Family: model.IPv4, ID: strconv.Itoa(i / 3)} }
+	value := func(i int) string { return strconv.Itoa(i) }
+	const many = 300
+	seen := map[uint64]bool{}
+	add := func(what string, sum uint64) {
+		t.Helper()
+		if seen[sum] {
+			t.Fatalf("%s: the same sum as before", what)
+		}
+		seen[sum] = true
+	}
+	for i := range many {
+		for j := range many {
+			add("one object", ObjectSum(id(i), value(j)))
+		}
+	}
+	for i := range many {
+		for j := range i { // what two have, exchanged
+			add("as they are", ObjectSum(id(i), value(i))+ObjectSum(id(j), value(j)))
+			add("exchanged", ObjectSum(id(i), value(j))+ObjectSum(id(j), value(i)))
+		}
+	}
 }
 
 // TestPoolSum: what is in a pool counts, and how often, but not where.
@@ -67,6 +97,9 @@ func TestPoolSum(t *testing.T) {
 		if PoolSum(key, other, 2) == sum {
 			t.Errorf("%q adds the same", other)
 		}
+	}
+	if a, b := PoolSum(key, "", 2), PoolSum(Key{Kind: 2, Family: model.IPv4, ID: "poo"}, "", 2); a == 0 || a == b {
+		t.Errorf("empty pools add %x and %x", a, b)
 	}
 	for _, other := range []Key{{3, model.IPv4, "pool"}, {2, model.IPv6, "pool"}, {2, model.IPv4, "poo"}} {
 		if PoolSum(other, "aabbcc", 2) == sum {
