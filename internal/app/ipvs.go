@@ -69,7 +69,11 @@ func (o *opened) openBeside(gentle bool) (s socketsBeside, err error) {
 		return s, fmt.Errorf("proxy mode ipvs: %w", err)
 	}
 	o.closers = append(o.closers, s.IPVS.Close)
-	if s.Addresses, err = kernelipvs.OpenLink(); err != nil {
+	open := kernelipvs.OpenLink
+	if gentle {
+		open = kernelipvs.OpenGentleLink
+	}
+	if s.Addresses, err = open(); err != nil {
 		return s, err
 	}
 	o.closers = append(o.closers, func() error { s.Addresses.Close(); return nil })

@@ -10,8 +10,9 @@ import (
 
 // addresses lists those of a link. The kernel gives those of all links, for it tells of changes meanwhile only then (before Linux 6.9);
 // the other links of a node have few.
-func (l *Link) addresses(link uint32) ([]netip.Addr, error) {
-	return settle(nil, func(a *netip.Addr) netip.Addr { return *a }, func(add func(netip.Addr)) (whole bool, err error) {
+func (l *Link) addresses(link uint32) (list []netip.Addr, err error) {
+	defer func() { l.had = len(list) }()
+	return settle(make([]netip.Addr, 0, l.had), func(a *netip.Addr) netip.Addr { return *a }, func(add func(netip.Addr)) (whole bool, err error) {
 		l.buf = begin(l.buf, unix.RTM_GETADDR, unix.NLM_F_DUMP)
 		l.buf = append(l.buf, make([]byte, unix.SizeofIfAddrmsg)...) // of any family
 		_, moved, err := exchange(l.nl, l.buf, unix.RTM_NEWADDR, func(body []byte) error {

@@ -47,13 +47,20 @@ func (c *Conn) pause(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// pausing is how many virtual servers are looked at between two pauses.
+const pausing = 64
+
 // sights lists the virtual servers that are wanted.
 func (c *Conn) sights(ctx context.Context, want Wanted) (list []sight, err error) {
 	list = make([]sight, 0, c.listed)
 	defer func() { c.listed = len(list) }()
+	seen := 0
 	add := func(v *Virtual, reals int) {
 		if want.is(v) {
 			list = append(list, sight{*v, reals})
+		}
+		if seen++; seen%pausing == 0 {
+			_ = c.pause(ctx) // that ctx has ended is seen below
 		}
 	}
 	byOptions := c.old != nil && c.old.virtuals(add) == nil

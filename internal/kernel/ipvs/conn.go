@@ -19,6 +19,9 @@ type Config struct {
 	Wrap func(netlink.Wire) netlink.Wire
 }
 
+// Rest lets others go first now and then. It is for who works with much that was read, and may take his time.
+type Rest = netlink.Rest
+
 // Conn is the real Kernel: generic netlink, and for reading much the options of a socket; nothing is run. (moby/ipvs would run
 // modprobe and write to a log of its own; vishvananda/netlink has no IPVS.)
 type Conn struct {

@@ -35,17 +35,24 @@ type Link struct {
 	h   *netlink.Handle
 	nl  *kernel.Conn // for what is read in bulk, with one buffer
 	buf message
+	had int // how many addresses were listed last: as many may be now
 }
 
 var _ Addresses = (*Link)(nil)
 
 // OpenLink opens it in the network namespace of the calling thread.
-func OpenLink() (*Link, error) {
+func OpenLink() (*Link, error) { return openLink(kernel.Config{}) }
+
+// OpenGentleLink is OpenLink for one that may take his time: it lets others go first.
+func OpenGentleLink() (*Link, error) { return openLink(kernel.Config{Wrap: kernel.Gently}) }
+
+func openLink(cfg kernel.Config) (*Link, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open a netlink socket to the kernel's links: %w", err)
 	}
-	nl, err := kernel.Open(kernel.Config{Options: kernel.Options{Protocol: kernel.Route}})
+	cfg.Protocol = kernel.Route
+	nl, err := kernel.Open(cfg)
 	if err != nil {
 		h.Close()
 		return nil, fmt.Errorf("open a netlink socket to the kernel's addresses: %w", err)

@@ -105,7 +105,7 @@ func (o *options) getOption(option uintptr, buf []byte) error {
 // maxInterrupts bounds how often a question is asked again because a signal came.
 const maxInterrupts = 100
 
-// virtuals hands each virtual server of IPv4 that has an address to each, with the number of its real servers of any family. With an error it has handed
+// virtuals hands each virtual server of IPv4 that has an address to each, which may not keep it, with the number of its real servers of any family. With an error it has handed
 // over none.
 func (o *options) virtuals(each func(v *Virtual, reals int)) error {
 	var info [infoBytes]byte
@@ -122,9 +122,11 @@ func (o *options) virtuals(each func(v *Virtual, reals int)) error {
 		if buf = buf[servicesBytes:]; binary.NativeEndian.Uint16(buf[(room-1)*serviceBytes:]) != 0 {
 			continue
 		}
+		var v Virtual
 		for ; binary.NativeEndian.Uint16(buf) != 0; buf = buf[serviceBytes:] {
 			if binary.NativeEndian.Uint32(buf[serviceMark:]) == 0 {
-				v, reals := o.virtual((*[serviceBytes]byte)(buf))
+				reals := 0
+				v, reals = o.virtual((*[serviceBytes]byte)(buf))
 				each(&v, reals)
 			}
 		}
@@ -164,7 +166,8 @@ func (o *options) reals(out []Real, of VirtualKey, expected int) ([]Real, error)
 		// The kernel does not say how many it gave, but none is at no address. If all are there, there may be more.
 		given := 0
 		for b := o.buf[destsBytes:]; given < room && binary.NativeEndian.Uint32(b) != 0; b = b[destBytes:] {
-			out = append(out, realOf((*[destBytes]byte)(b)))
+			out = append(out, Real{})
+			out[len(out)-1].set((*[destBytes]byte)(b))
 			clear(b[:4])
 			given++
 		}
@@ -176,13 +179,12 @@ func (o *options) reals(out []Real, of VirtualKey, expected int) ([]Real, error)
 	return out, errTooMany
 }
 
-func realOf(b *[destBytes]byte) Real {
-	return Real{
-		At:       netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[:])), binary.BigEndian.Uint16(b[destsPort:])),
-		Weight:   binary.NativeEndian.Uint32(b[destsWeight:]),
-		Active:   binary.NativeEndian.Uint32(b[destsActive:]),
-		Inactive: binary.NativeEndian.Uint32(b[destsResting:]),
-		Method:   binary.NativeEndian.Uint32(b[destsFlags:]) & methodMask,
-		Limited:  binary.NativeEndian.Uint32(b[destsUpper:]) > 0,
-	}
+// set makes it the one of an entry.
+func (r *Real) set(b *[destBytes]byte) {
+	r.At = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[:])), binary.BigEndian.Uint16(b[destsPort:]))
+	r.Weight = binary.NativeEndian.Uint32(b[destsWeight:])
+	r.Active = binary.NativeEndian.Uint32(b[destsActive:])
+	r.Inactive = binary.NativeEndian.Uint32(b[destsResting:])
+	r.Method = binary.NativeEndian.Uint32(b[destsFlags:]) & methodMask
+	r.Limited = binary.NativeEndian.Uint32(b[destsUpper:]) > 0
 }

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,8 @@ import (
 type elementDecoder struct {
 	chains map[string]string
 	e      Element
+	bytes  []byte // of the last verdict, which many elements have
+	last   Verdict
 }
 
 // list emits the elements of one message; their slices lie in it.
@@ -74,6 +77,9 @@ func countedPackets(expr []byte) (n uint64) {
 }
 
 func dataValue(d []byte) (value []byte) {
+	if u := (netlink.Attrs{Rest: d}); u.Next() && u.Type == unix.NFTA_DATA_VALUE && len(u.Rest) == 0 { // mostly
+		return u.Data
+	}
 	for a := (netlink.Attrs{Rest: d}); a.Next(); {
 		if a.Type == unix.NFTA_DATA_VALUE {
 			value = a.Data
@@ -82,7 +88,14 @@ func dataValue(d []byte) (value []byte) {
 	return value
 }
 
-func (d *elementDecoder) verdict(data []byte) (v Verdict) {
+func (d *elementDecoder) verdict(data []byte) Verdict {
+	if !bytes.Equal(d.bytes, data) {
+		d.bytes, d.last = append(d.bytes[:0], data...), d.decodeVerdict(data)
+	}
+	return d.last
+}
+
+func (d *elementDecoder) decodeVerdict(data []byte) (v Verdict) {
 	for a := (netlink.Attrs{Rest: data}); a.Next(); {
 		if a.Type != unix.NFTA_DATA_VERDICT {
 			continue
