@@ -98,6 +98,19 @@ type Recall struct {
 	Blind string    // what cannot be seen so, as a clause; "": nothing is hidden
 }
 
+// Summer is a Driver that sums up what is there at a lower price than it reports each object.
+type Summer interface {
+	// Sum gives how many objects Survey would report, and the sum of what each adds (ObjectSum, PoolSum). It fails as Survey
+	// does, and any goroutine may call it.
+	Sum(ctx context.Context) (Total, error)
+}
+
+// Total is a number of objects, and their sum. It counts from 0 at 2^64 again.
+type Total struct {
+	Objects int
+	Sum     uint64
+}
+
 // Drainer is a Driver whose lingering objects may be done with before their time.
 type Drainer interface {
 	// Drained tells which of these nothing uses any more. It writes nothing. The engine's goroutine calls it.

@@ -64,29 +64,38 @@ func (e *Engine) survey(ctx context.Context) (Audited, error) {
 	return out, err
 }
 
-// sumUp reads everything once, keeps nothing of it, and tells whether its sum is the right one.
+// sumUp reads everything once, keeps nothing of it, and tells whether its sum is the right one: that of what we believe, or
+// believed when the reading began, which a change that is written meanwhile mostly leaves it at.
 func (e *Engine) sumUp(ctx context.Context) (n int, same bool, err error) {
-	isRight := func(sum uint64) func() error {
-		return func() error {
+	var before, after uint64
+	believe := func(sum *uint64) error {
+		return e.between(ctx, func() error {
 			if !e.comparable() {
 				return errNothingRead
 			}
-			same = sum == e.tr.Sum()
+			*sum = e.tr.Sum()
 			return nil
-		}
+		})
 	}
-	var sum uint64
-	if err := e.between(ctx, isRight(sum)); err != nil { // nothing is read in vain
+	if err := believe(&before); err != nil { // nothing is read in vain
 		return 0, false, err
 	}
-	err = e.p.Driver.Survey(ctx, func(k dataplane.Key, v string) {
-		n++
-		sum += e.objectSum(k, v)
-	})
+	all, err := e.total(ctx)
 	if err == nil {
-		err = e.between(ctx, isRight(sum))
+		err = believe(&after)
 	}
-	return n, same, err
+	return all.Objects, all.Sum == before || all.Sum == after, err
+}
+
+func (e *Engine) total(ctx context.Context) (all dataplane.Total, err error) {
+	if s, can := e.p.Driver.(dataplane.Summer); can {
+		return s.Sum(ctx)
+	}
+	err = e.p.Driver.Survey(ctx, func(k dataplane.Key, v string) {
+		all.Objects++
+		all.Sum += e.objectSum(k, v)
+	})
+	return all, err
 }
 
 // lookUp reads everything and compares each object.

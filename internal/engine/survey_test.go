@@ -117,6 +117,73 @@ func TestSurveyLooksNothingUp(t *testing.T) {
 	})
 }
 
+// summing is a driver that sums up by itself.
+type summing struct {
+	*memDriver
+	objectSum func(dataplane.Key, string) uint64
+	err       error
+}
+
+func (s *summing) Sum(context.Context) (all dataplane.Total, err error) {
+	for k, v := range s.snapshot() {
+		all.Objects++
+		all.Sum += s.objectSum(k, v)
+	}
+	return all, s.err
+}
+
+// TestSurveyOfASummer: objects are reported only where the sum is another one.
+func TestSurveyOfASummer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &summing{memDriver: newMemDriver()}
+		b := newBench(d.memDriver, func(p *Params) { p.Driver = d })
+		d.objectSum = b.objectSum
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 1, 2, 3), synced)
+			synctest.Wait()
+			all := len(d.snapshot())
+			look := func(missing, surveys int) {
+				t.Helper()
+				a, err := b.Look(t.Context())
+				if err != nil || a.Objects != all-missing || a.Missing != missing || a.Different+a.Foreign > 0 || d.count().surveys != surveys {
+					t.Errorf("%+v, %v, %d surveys; want %d of %d missing and %d surveys", a, err, d.count().surveys, missing, all, surveys)
+				}
+			}
+			look(0, 0)
+			d.mu.Lock() // nobody rings
+			delete(d.kernel, vip(1))
+			d.mu.Unlock()
+			look(1, 1)
+			d.err = errors.New("no answer")
+			if _, err := b.Look(t.Context()); !errors.Is(err, d.err) {
+				t.Errorf("%v, want %v", err, d.err)
+			}
+			d.err = &dataplane.RebuildError{Why: "too old"}
+			if a, err := b.Look(t.Context()); err != nil || a.Objects != all-1 || a.Different != 1 {
+				t.Errorf("what must be made anew: %+v, %v", a, err)
+			}
+		})
+	})
+}
+
+// TestSurveyBesideAChange: whether a change comes before or after it is read what it changes, nothing is looked up.
+func TestSurveyBesideAChange(t *testing.T) {
+	beside(t, func(t *testing.T, b *bench, d *memDriver) {
+		d.loadTakes = time.Second // half of it before anything is seen
+		for i, comes := range []time.Duration{200 * time.Millisecond, 700 * time.Millisecond} {
+			surveys := d.count().surveys
+			time.AfterFunc(comes, func() { b.put(svcEvent(2+i, 80)) })
+			a, err := b.Look(t.Context())
+			if n := d.count().surveys - surveys; err != nil || a.Objects == 0 || a.Missing+a.Different+a.Foreign+a.Compared > 0 || n != 1 {
+				t.Errorf("a change after %v: %+v, %v, %d surveys", comes, a, err, n)
+			}
+			if d.snapshot()[vip(2+i)] == "" {
+				t.Errorf("the change after %v is not in the kernel", comes)
+			}
+		}
+	})
+}
+
 // TestSurveyOfPools: where the elements of a pool lie is nothing to be looked up, and which they are tells.
 func TestSurveyOfPools(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {

@@ -89,6 +89,12 @@ func testSurvey(t *testing.T, s *Subject) {
 		if (failed == nil) != (err == nil) || err == nil && !maps.EqualFunc(loaded, surveyed, dataplane.Same) {
 			t.Errorf("a survey gives %d objects and %v, a load %d and %v", len(surveyed), failed, len(loaded), err)
 		}
+		if sums, can := s.Driver.(dataplane.Summer); can {
+			all, err := sums.Sum(t.Context())
+			if (failed == nil) != (err == nil) || err == nil && all != total(s.Driver, surveyed) {
+				t.Errorf("in sum %+v and %v, one by one %+v and %v", all, err, total(s.Driver, surveyed), failed)
+			}
+		}
 		if drift := b.Load(t); edited && len(drift) == 0 && len(b.Rebuild) == 0 {
 			t.Error("after a survey a load finds no difference")
 		}
@@ -107,6 +113,19 @@ func testSurvey(t *testing.T, s *Subject) {
 			return
 		}
 	}
+}
+
+// total is what a Sum has for objects.
+func total(d dataplane.Driver, objects map[dataplane.Key]string) (all dataplane.Total) {
+	for k, v := range objects {
+		all.Objects++
+		if w := d.Width(k); w > 0 {
+			all.Sum += dataplane.PoolSum(k, v, w)
+		} else {
+			all.Sum += dataplane.ObjectSum(k, v)
+		}
+	}
+	return all
 }
 
 // testSurveyBeside: who reads everything beside writes reports what is there or was, and is at most interrupted. Nothing of it
@@ -146,6 +165,9 @@ func surveys(t *testing.T, d dataplane.Driver, over <-chan struct{}) map[datapla
 	all := map[dataplane.Key]string{}
 	for last := false; ; {
 		err := d.Survey(t.Context(), func(k dataplane.Key, v string) { all[k] = v })
+		if sums, can := d.(dataplane.Summer); can && err == nil {
+			_, err = sums.Sum(t.Context())
+		}
 		if err != nil && !errors.Is(err, dataplane.ErrInterrupted) {
 			t.Errorf("a survey beside writes: %v", err)
 		}
