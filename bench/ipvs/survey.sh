@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# survey.sh [SERVICES] : what one reading of everything costs in ipvs mode, by its parts, in a machine that counts instructions (kernel 6.1; KERNEL=6.12).
+# [PART=regexp] [TIMES=3x] survey.sh [SERVICES] : what one reading of everything costs in ipvs mode, by its parts, in a machine that counts instructions (kernel 6.1; KERNEL=6.12).
 # A CPU profile of it ends up as bin/ipvs.prof: go tool pprof bin/ipvs.test bin/ipvs.prof. At 1000 Services of ten endpoints it takes five minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -10,11 +10,11 @@ if [ "${1:-}" = inside ]; then # the test kernel
 	in_memory bin/ipvs.test || exit 125
 	load_modules "nft_*" "ip_vs*"
 	export TMPDIR=/run FAIRLEAD_BENCH_SERVICES=$2
-	bin/ipvs.test -test.run '^$' -test.bench 'BenchmarkSurvey' -test.benchtime 3x -test.cpuprofile /run/cpu.prof
+	bin/ipvs.test -test.run '^$' -test.bench "BenchmarkSurvey/$3" -test.benchtime "$4" -test.benchmem -test.cpuprofile /run/cpu.prof
 	exec cp /run/cpu.prof bin/ipvs.prof
 fi
 bash test/vm/fetch.sh "$kernel"
 export CGO_ENABLED=0
 go test -c -trimpath -o bin/ipvs.test ./internal/dataplane/ipvs
 for program in test/vm/init:vm-init test/vm/run:vm-run; do go build -trimpath -o "bin/${program#*:}" "./${program%:*}"; done
-exec bin/vm-run -kernel "$kernel" -steady -memory 3072 -limit 2h -- /bin/bash bench/ipvs/survey.sh inside "${1:-1000}"
+exec bin/vm-run -kernel "$kernel" -steady -memory 3072 -limit 2h -- /bin/bash bench/ipvs/survey.sh inside "${1:-1000}" "${PART:-}" "${TIMES:-3x}"

@@ -212,39 +212,14 @@ func (w *writer) commit(ctx context.Context, chosen func(*dataplane.Op) bool, co
 	if b.Len() == 0 {
 		return nil
 	}
-	if err := w.d.send(ctx, &b); err != nil {
+	made, err := w.d.seen.Commit(ctx, w.d.p.NFT, &b)
+	if err != nil {
 		w.d.unsure = w.d.unsure || w.done
 		return w.refused(err)
 	}
+	w.d.agreed.wrote(b.Expect, made, w.ops, chosen)
 	w.done = true
 	return nil
-}
-
-// sends bounds how often one batch is sent: each refusal is a commit of a neighbour since we last heard of one.
-const sends = 32
-
-// send sends a batch on condition that everything up to now is accounted for. If a neighbour was faster it waits for
-// the news of that, and sends the same batch again.
-func (d *Driver) send(ctx context.Context, b *nft.Batch) error {
-	for range sends {
-		b.Expect = d.seen.Knows()
-		g, err := d.p.NFT.Commit(ctx, b)
-		if err == nil {
-			d.seen.Account(g)
-			return nil
-		}
-		if !errors.Is(err, nft.ErrGeneration) {
-			return err
-		}
-		now, err := d.p.NFT.Generation(ctx)
-		if err != nil {
-			return err
-		}
-		if !d.seen.Settled(ctx, now) && !d.seen.Knows().After(b.Expect) {
-			break
-		}
-	}
-	return nft.ErrGeneration
 }
 
 // refused turns what nftables said into the error classes of the contract.

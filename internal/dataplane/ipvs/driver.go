@@ -64,7 +64,8 @@ type Driver struct {
 	agreed   agreed
 
 	looking   sync.Mutex // guards what is in p.Look: one Compare at a time
-	surveying sync.Mutex // guards what is in p.Beside
+	surveying sync.Mutex // guards what is in p.Beside, and rest
+	rest      ipvs.Rest
 }
 
 var _ dataplane.Driver = (*Driver)(nil)

@@ -74,6 +74,14 @@ func (d *setDef) spec(f model.Family) nft.SetSpec {
 	return s
 }
 
+// setsByKind gives the name of the set of each kind of element.
+func setsByKind() (names [kinds]string) {
+	for _, def := range setDefs() {
+		names[def.kind] = def.name
+	}
+	return names
+}
+
 // isElement tells whether a kind lives in a set.
 func isElement(k dataplane.Kind) bool { return k >= kindNodePortIP && k <= kindNodePort }
 

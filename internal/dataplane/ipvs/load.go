@@ -72,15 +72,17 @@ type reader struct {
 	d        *Driver
 	from     Sockets
 	families []model.Family
-	emit     func(dataplane.Key, string) // nil: only sum
-	unsummed bool                        // nobody asks for the sum
-	sum      uint64
-	at       nft.Generation           // as of which it reads; 0: it does not know
-	mine     map[ipvs.VirtualKey]bool // by our own account
-	six      bool                     // one of them, or of the addresses on the device, is of IPv6
+	emit     func(dataplane.Key, string) // nil: it only sums up
+	total    dataplane.Total             // of all objects
+	sum      uint64                      // of those of IPVS and of the device
+	at       nft.Generation              // as of which it reads; 0: it does not know
+	mine     map[ipvs.VirtualKey]bool    // by our own account
+	six      bool                        // one of them, or of the addresses on the device, is of IPv6
 	broken   dataplane.RebuildError
 
-	ids    []byte       // scratch of server
+	rest   *ipvs.Rest // nil: it is in a hurry
+	ids    []byte     // scratch of server
+	hashes [kinds]hashed
 	last   ipvs.Virtual // what is asked again and again: valued is the value of the last one
 	valued string
 }
@@ -184,12 +186,7 @@ func (r *reader) contents(ctx context.Context, f model.Family, of rowsOf) error 
 		if err != nil {
 			return err
 		}
-		for _, e := range elements {
-			put(def.kind, e.id, e.value)
-			if def.kind == kindOwned {
-				r.own(e.id, f)
-			}
-		}
+		r.report(f, &def, elements)
 	}
 	return nil
 }
@@ -228,11 +225,11 @@ func (r *reader) owned(ctx context.Context) error {
 	def := setDef{name: "virtual-servers", kind: kindOwned}
 	for _, f := range r.families {
 		elements, err := r.elements(ctx, f, &def)
-		if err != nil && !errors.Is(err, unix.ENOENT) {
+		switch {
+		case err == nil:
+			r.own(f, elements)
+		case !errors.Is(err, unix.ENOENT):
 			return err
-		}
-		for _, e := range elements {
-			r.own(e.id, f)
 		}
 	}
 	return nil

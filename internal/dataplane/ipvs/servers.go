@@ -11,14 +11,42 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// put reports an object; those of IPVS are summed up.
+// put reports an object.
 func (r *reader) put(k dataplane.Key, value string) {
-	if inIPVS(k.Kind) && !r.unsummed {
-		r.sum += summand(k, value)
-	}
+	r.count(k.Kind, k.Family, value, dataplane.HashName([]byte(k.ID)))
 	if r.emit != nil {
 		r.emit(k, value)
 	}
+}
+
+// count adds an object to the sums.
+func (r *reader) count(k dataplane.Kind, f model.Family, value string, name dataplane.NameHash) {
+	r.add(k, 1, r.hash(k, f, value).With(name))
+}
+
+// add adds some of a kind.
+func (r *reader) add(k dataplane.Kind, objects int, sum uint64) {
+	r.total.Objects += objects
+	r.total.Sum += sum
+	if inIPVS(k) {
+		r.sum += sum
+	}
+}
+
+// hash hashes a value. That of most objects is the same as of the one of their kind before.
+func (r *reader) hash(k dataplane.Kind, f model.Family, value string) dataplane.ValueHash {
+	last := &r.hashes[k]
+	if last.value != value || last.family != f || value == "" {
+		*last = hashed{f, value, dataplane.HashValue(k, f, value)}
+	}
+	return last.hash
+}
+
+// hashed is a value with its hash.
+type hashed struct {
+	family model.Family
+	value  string
+	hash   dataplane.ValueHash
 }
 
 // summand is an object's part of the sum of all; nothing for one that is absent.
@@ -29,16 +57,36 @@ func summand(k dataplane.Key, value string) uint64 {
 	return dataplane.ObjectSum(k, value)
 }
 
-// own notes that a virtual server is in our account.
-func (r *reader) own(id string, f model.Family) {
-	r.mine[ownedKey(id, f)] = true
-	r.six = r.six || f == model.IPv6
+// own notes which virtual servers are in our account.
+func (r *reader) own(f model.Family, l *listing) {
+	if len(r.mine) == 0 {
+		r.mine = make(map[ipvs.VirtualKey]bool, l.Objects)
+	}
+	begin := int32(0)
+	for i, end := range l.ends {
+		if int(end-begin) == addrLen(f)+8 { // else it is a stranger's, in a set of that name
+			r.mine[ownedKey(l.ids[begin:end], f)] = true
+			r.six = r.six || f == model.IPv6
+		}
+		begin = end
+		r.pause(i)
+	}
 }
 
-func ownedKey(id string, f model.Family) ipvs.VirtualKey {
+func ownedKey[ID string | []byte](id ID, f model.Family) ipvs.VirtualKey {
 	n := addrLen(f)
 	a, _ := netip.AddrFromSlice([]byte(id[:n])) // the kernel's key has it
 	return ipvs.VirtualKey{Addr: a, Protocol: id[n], Port: uint16(id[n+4])<<8 | uint16(id[n+5])}
+}
+
+// pausing is between how many small pieces of work it is looked whether others should go first.
+const pausing = 64
+
+// pause is behind the i-th small piece of work.
+func (r *reader) pause(i int) {
+	if r.rest != nil && i%pausing == 0 {
+		r.rest.Pause()
+	}
 }
 
 // all reads the device and IPVS. A virtual server is ours by our own account, or, because kube-proxy keeps none, if
@@ -56,21 +104,63 @@ func (r *reader) all(ctx context.Context) error {
 		return err
 	}
 	onDevice := make(map[netip.Addr]bool, len(addrs))
-	for _, a := range addrs {
+	for i, a := range addrs {
 		onDevice[a] = !within(r.d.p.Exclude, a)
 		r.six = r.six || a.Is6()
-		r.put(dataplane.Key{Kind: kindAddress, Family: model.FamilyOf(a), ID: string(nft.AppendAddr(nil, a))}, present)
+		r.address(a)
+		r.pause(i)
 	}
-	ours := func(v *ipvs.Virtual) bool { return r.mine[v.VirtualKey] || onDevice[v.Addr] }
+	ours := func(v *ipvs.Virtual) bool { return onDevice[v.Addr] || r.mine[v.VirtualKey] }
 	return r.from.IPVS.All(ctx, ipvs.Wanted{OnlyIPv4: !r.six, Is: ours}, func(v *ipvs.Virtual, reals []ipvs.Real) error {
 		r.server(v, reals)
 		return nil
 	})
 }
 
-// server reports a virtual server and its real ones. All their IDs are parts of one string: to make one for each takes longer than to
-// read them.
+// address reports one of the device's.
+func (r *reader) address(a netip.Addr) {
+	r.ids = nft.AppendAddr(r.ids[:0], a)
+	r.count(kindAddress, model.FamilyOf(a), present, dataplane.HashName(r.ids))
+	if r.emit != nil {
+		r.emit(dataplane.Key{Kind: kindAddress, Family: model.FamilyOf(a), ID: string(r.ids)}, present)
+	}
+}
+
+// server reports a virtual server and its real ones.
 func (r *reader) server(v *ipvs.Virtual, reals []ipvs.Real) {
+	f := model.FamilyOf(v.Addr)
+	r.ids = appendVirtual(r.ids[:0], v.VirtualKey)
+	n := len(r.ids)
+	r.count(kindVirtual, f, r.value(v), dataplane.HashName(r.ids))
+	var last *ipvs.Real // that has a weight
+	var weight dataplane.ValueHash
+	translated := r.hash(kindReal, f, present)
+	sum, weights := uint64(0), 0
+	for i := range reals {
+		at := &reals[i]
+		r.ids = appendReal(r.ids[:n], at.At)
+		name := dataplane.HashName(r.ids)
+		if at.Method == 0 {
+			sum += translated.With(name)
+		} else {
+			sum += r.hash(kindReal, f, valueOfReal(at)).With(name)
+		}
+		if at.Weight == 0 {
+			continue
+		}
+		if last == nil || at.Weight != last.Weight || at.Limited != last.Limited {
+			weight = r.hash(kindWeight, f, valueOfWeight(at))
+		}
+		sum, weights, last = sum+weight.With(name), weights+1, at
+	}
+	r.add(kindReal, len(reals)+weights, sum)
+	if r.emit != nil {
+		r.emitServer(v, reals)
+	}
+}
+
+// emitServer emits what was counted. All IDs are parts of one string: to make one for each takes longer than to read them.
+func (r *reader) emitServer(v *ipvs.Virtual, reals []ipvs.Real) {
 	f := model.FamilyOf(v.Addr)
 	r.ids = appendVirtual(r.ids[:0], v.VirtualKey)
 	n := len(r.ids)
@@ -78,21 +168,24 @@ func (r *reader) server(v *ipvs.Virtual, reals []ipvs.Real) {
 		r.ids = appendReal(append(r.ids, r.ids[:n]...), reals[i].At)
 	}
 	ids := string(r.ids)
-	r.put(dataplane.Key{Kind: kindVirtual, Family: f, ID: ids[:n]}, r.value(v))
+	r.emit(dataplane.Key{Kind: kindVirtual, Family: f, ID: ids[:n]}, r.value(v))
 	from := n
 	for i := range reals {
 		to := from + n + 2 + reals[i].At.Addr().BitLen()/8
 		id := ids[from:to]
 		from = to
-		value := present
-		if reals[i].Method != 0 {
-			value = "another method" // Load only: never what is wanted
-		}
-		r.put(dataplane.Key{Kind: kindReal, Family: f, ID: id}, value)
+		r.emit(dataplane.Key{Kind: kindReal, Family: f, ID: id}, valueOfReal(&reals[i]))
 		if w := valueOfWeight(&reals[i]); w != "" {
-			r.put(dataplane.Key{Kind: kindWeight, Family: f, ID: id}, w)
+			r.emit(dataplane.Key{Kind: kindWeight, Family: f, ID: id}, w)
 		}
 	}
+}
+
+func valueOfReal(r *ipvs.Real) string {
+	if r.Method != 0 {
+		return "another method" // Load only: never what is wanted
+	}
+	return present
 }
 
 // valueOfWeight is "" of a real server that gets no new connections.

@@ -9,16 +9,25 @@ import (
 
 // Survey implements dataplane.Driver. What we write to IPVS meanwhile is no transaction, and makes it miss nothing else.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
+	_, err := d.survey(ctx, emit)
+	return err
+}
+
+var _ dataplane.Summer = (*Driver)(nil)
+
+// Sum implements dataplane.Summer: it reads as Survey does, makes no names of what it reads, and keeps nothing.
+func (d *Driver) Sum(ctx context.Context) (dataplane.Total, error) { return d.survey(ctx, nil) }
+
+func (d *Driver) survey(ctx context.Context, emit func(dataplane.Key, string)) (dataplane.Total, error) {
 	r, done, err := d.beside(emit)
 	if err != nil {
-		return fmt.Errorf("survey: %w", err)
+		return dataplane.Total{}, fmt.Errorf("survey: %w", err)
 	}
 	defer done()
-	r.unsummed = true
 	if _, err := r.everything(ctx); err != nil {
-		return err
+		return r.total, err
 	}
-	return r.rebuild()
+	return r.total, r.rebuild()
 }
 
 // beside gives who reads by other sockets than the engine does; done must be called.
@@ -28,6 +37,6 @@ func (d *Driver) beside(emit func(dataplane.Key, string)) (_ *reader, done func(
 	}
 	d.surveying.Lock()
 	r := d.reader(emit)
-	r.from = d.p.Beside
+	r.from, r.rest = d.p.Beside, &d.rest
 	return &r, d.surveying.Unlock, nil
 }
