@@ -35,7 +35,7 @@ func run(ctx context.Context) error {
 	labs := flag.Int("labs", 2, "labs at the same time, each with an API server of its own")
 	excluded := flag.Bool("excluded", false, "run also what the scenarios exclude for kube-proxy, to see whether it is so")
 	page := flag.String("explained", "docs/differences.md", "page that explains the differences, by the names of the scenarios")
-	patience := flag.Duration("patience", 10*time.Second, "how long an expectation may take to come true")
+	patience := flag.Duration("patience", 30*time.Second, "how long an expectation may take to come true")
 	flag.Parse()
 
 	cfg := kit.Config{Modes: strings.Split(*modes, ","), SubjectName: subjectName, Labs: *labs, Patience: *patience, Done: report}
