@@ -136,20 +136,33 @@ func TestAgreed(t *testing.T) {
 	}
 }
 
-// TestAccountOfOthers: a set that has the name of our account, and other keys, says nothing of virtual servers.
-func TestAccountOfOthers(t *testing.T) {
+// TestAccount: it tells which virtual servers are ours, and whether one is of IPv6. A stranger's set of its name, with other keys, says nothing.
+func TestAccount(t *testing.T) {
 	w := newWorld(t, Params{})
+	want := func(when string, servers int, six bool) {
+		t.Helper()
+		r := w.d.reader(nil)
+		if err := r.owned(t.Context()); err != nil || len(r.mine) != servers || r.six != six {
+			t.Errorf("%s: %v, of IPv6: %t, %v; want %d, %t", when, r.mine, r.six, err, servers, six)
+		}
+	}
+	w.Want(dataplanetest.Service(0), dataplanetest.ClusterIP(model.IPv4, 0, 1))
+	w.Sync(t)
+	want("IPv4", 1, false)
+	w.Want(dataplanetest.Service(0), dataplanetest.ClusterIP(model.IPv4, 0, 1), dataplanetest.ClusterIP(model.IPv6, 0, 1))
+	w.Sync(t)
+	want("both", 2, true)
+
 	var b nft.Batch
-	table := tableRef(model.IPv4)
-	b.DelTable(table)
-	b.NewTable(table, nil)
-	b.NewSet(nft.SetSpec{Ref: table.Set("virtual-servers"), Key: []nft.Part{nft.Addr4}})
-	b.AddElement(table.Set("virtual-servers"), &nft.Element{Key: []byte{10, 0, 0, 1}})
+	for _, f := range allFamilies() {
+		b.DelTable(tableRef(f))
+	}
+	set := tableRef(model.IPv4).Set("virtual-servers")
+	b.NewTable(set.Table, nil)
+	b.NewSet(nft.SetSpec{Ref: set, Key: []nft.Part{nft.Addr4}})
+	b.AddElement(set, &nft.Element{Key: []byte{10, 0, 0, 1}})
 	if _, err := w.rules.Commit(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
-	r := w.d.reader(nil)
-	if err := r.owned(t.Context()); err != nil || len(r.mine) > 0 {
-		t.Errorf("%v, %v", r.mine, err)
-	}
+	want("a stranger's", 0, false)
 }

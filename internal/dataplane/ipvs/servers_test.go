@@ -57,6 +57,30 @@ func TestReadsWhatOthersLeft(t *testing.T) {
 	}
 }
 
+// TestSumOfServers: whatever real servers differ in from those before them, the sum is that of what is reported.
+func TestSumOfServers(t *testing.T) {
+	vip := ipvs.VirtualKey{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: 6, Port: 80}
+	ours := ipvs.Real{Weight: 1}
+	for name, list := range map[string][]ipvs.Real{
+		"none": {}, "alike": {ours, ours}, "other weights": {ours, {Weight: 7}, {}, ours, {Weight: 300}}, "no weight first": {{}, ours},
+		"limits": {ours, {Weight: 1, Limited: true}, ours, {Limited: true}}, "other methods": {ours, {Weight: 1, Method: 3}, ours},
+	} {
+		reported := dataplane.Total{}
+		r := New(Params{}).reader(func(k dataplane.Key, value string) {
+			reported.Objects++
+			reported.Sum += dataplane.ObjectSum(k, value)
+		})
+		for i := range list {
+			list[i].At = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8080)
+		}
+		list = append(list, ipvs.Real{At: netip.MustParseAddrPort("[fd00::8]:8080"), Weight: 1}) // a tunnel
+		r.server(&ipvs.Virtual{VirtualKey: vip, Scheduler: "rr"}, list)
+		if r.total != reported || r.sum != reported.Sum || reported.Objects < 1+len(list) {
+			t.Errorf("%s: in sum %+v and %d, one by one %+v", name, r.total, r.sum, reported)
+		}
+	}
+}
+
 // TestLimitsOfOthers: a limit that somebody set on a real server of ours, and a network that persistence takes for one client, are found by every
 // way to look, and ended without a connection being lost.
 func TestLimitsOfOthers(t *testing.T) {
