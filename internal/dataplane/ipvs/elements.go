@@ -31,21 +31,21 @@ func (r *reader) elements(ctx context.Context, f model.Family, def *setDef) (*li
 	want, known := r.d.agreed.sum(r.at, r.d.seen.Knows(), set)
 	l := &listing{keep: r.emit != nil || def.kind == kindOwned}
 	var last uint64
-	twice := false
+	readBefore := false
 	for range readings {
 		err := r.dump(ctx, f, def, l)
 		if errors.Is(err, nft.ErrInterrupted) && ctx.Err() == nil {
-			twice = false
+			readBefore = false
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if known && l.Sum == want || twice && l.Sum == last {
+		if known && l.Sum == want || readBefore && l.Sum == last {
 			r.d.agreed.upon(r.at, set, l.Sum)
 			return l, nil
 		}
-		last, twice = l.Sum, true
+		last, readBefore = l.Sum, true
 	}
 	return nil, nft.ErrInterrupted
 }
