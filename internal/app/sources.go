@@ -103,7 +103,7 @@ func viewInputs(cfg *config.Config) policy.ViewInputs {
 		MasqueradeAll: cfg.MasqueradeAll, MasqueradeBit: cfg.MasqueradeBit,
 		CountRefusals:  cfg.ServiceMetrics > 0,
 		LocalhostPorts: cfg.LocalhostNodePorts, BindAddress: cfg.BindAddress,
-		NoExternalIPs: !cfg.FeatureGates["AllowServiceExternalIPs"],
-		Relayed:       cfg.Mode == userspace.Name,
+		NoExternalIPs: !cfg.FeatureGates["AllowServiceExternalIPs"], NoExternalIPsOfNode: cfg.NoExternalIPsOfNode,
+		Relayed: cfg.Mode == userspace.Name,
 	}
 }

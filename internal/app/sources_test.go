@@ -18,6 +18,10 @@ func TestTheGateOfExternalIPsReachesPolicy(t *testing.T) {
 		if got := viewInputs(cfg).NoExternalIPs; got == on {
 			t.Errorf("gate %t: NoExternalIPs is %t", on, got)
 		}
+		cfg.NoExternalIPsOfNode = on
+		if got := viewInputs(cfg).NoExternalIPsOfNode; got != on {
+			t.Errorf("--no-external-ips-of-node=%t: NoExternalIPsOfNode is %t", on, got)
+		}
 	}
 }
 

@@ -41,13 +41,14 @@ type Config struct {
 	FeatureGates map[string]bool // every gate of Kubernetes 1.36, with its value here
 	Logging      Logging
 
-	NoTakeover         bool   // leave what other proxies left here
-	StartupTaint       string // key of the taint that the agent takes from its own Node after its first whole sync; "" = none
-	ResetGoneEndpoints bool   // end TCP connections to endpoints that no longer exist
-	DNS                DNS
-	Userspace          Userspace
-	Offload            Offload
-	ServiceMetrics     int // rows for so many Service ports; 0: nothing is counted by Service
+	NoTakeover          bool   // leave what other proxies left here
+	StartupTaint        string // key of the taint that the agent takes from its own Node after its first whole sync; "" = none
+	NoExternalIPsOfNode bool   // an external IP that is an address of this node is not served
+	ResetGoneEndpoints  bool   // end TCP connections to endpoints that no longer exist
+	DNS                 DNS
+	Userspace           Userspace
+	Offload             Offload
+	ServiceMetrics      int // rows for so many Service ports; 0: nothing is counted by Service
 
 	InitOnly      bool   // do the privileged sysctl part, then exit
 	Cleanup       bool   // remove every trace, then exit

@@ -15,6 +15,7 @@ import (
 type ownFlags struct {
 	resetGone      bool
 	noTakeover     bool
+	noNodeExternal bool
 	startupTaint   string
 	drainGrace     time.Duration
 	manifestsEmpty string
@@ -48,13 +49,14 @@ func (f *Flags) fillTaint(c *Config, v *validator) {
 
 // ownNames are those that --config does not make void.
 func ownNames() []string {
-	return append(slices.Concat(dnsNames(), userspaceNames(), offloadNames()), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "startup-taint", "ipvs-drain-grace", "service-metrics")
+	return append(slices.Concat(dnsNames(), userspaceNames(), offloadNames()), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "no-external-ips-of-node", "startup-taint", "ipvs-drain-grace", "service-metrics")
 }
 
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	o := &f.own
 	fs.BoolVar(&o.resetGone, "reset-gone-endpoints", false, "end open TCP connections to endpoints that no longer exist; terminating endpoints finish theirs")
 	fs.BoolVar(&o.noTakeover, "no-takeover", false, "leave the rules that kube-proxy, another mode or another iptables backend left here, instead of removing them once ours are in")
+	fs.BoolVar(&o.noNodeExternal, "no-external-ips-of-node", false, "do not serve an address of spec.externalIPs while it is an address of this node; by default, as in kube-proxy, the Service takes its ports of that address from the node")
 	fs.StringVar(&o.startupTaint, "startup-taint", "", "key of a taint that is taken from this node once Services work on it, for instance "+DefaultStartupTaint+"; empty: none. Needs the right to patch nodes")
 	fs.StringVar(&o.manifestsEmpty, "manifests-empty", "keep", "what a --manifests folder means that holds no manifest at the start: keep what an earlier run left in the kernel, or delete it")
 	fs.DurationVar(&o.drainGrace, "ipvs-drain-grace", 15*time.Minute, "how long an endpoint that is gone keeps its open TCP and SCTP connections, while it gets no new ones; 0: it loses them at once; and how long those of ipvs mode go on after a change to another mode")
@@ -67,7 +69,7 @@ func (f *Flags) addOwn(fs *pflag.FlagSet) {
 // fillOwn checks and takes over our own settings.
 func (f *Flags) fillOwn(c *Config, v *validator) {
 	o := &f.own
-	c.ResetGoneEndpoints, c.NoTakeover = o.resetGone, o.noTakeover
+	c.ResetGoneEndpoints, c.NoTakeover, c.NoExternalIPsOfNode = o.resetGone, o.noTakeover, o.noNodeExternal
 	if c.ManifestsEmptyDeletes = o.manifestsEmpty == "delete"; !c.ManifestsEmptyDeletes && o.manifestsEmpty != "keep" {
 		v.badOwn("manifests-empty", o.manifestsEmpty, "must be keep or delete")
 	}

@@ -18,11 +18,11 @@ func hostEvent(prefixes ...string) model.Event {
 	return model.Event{Host: &model.HostAddrs{Addrs: list}}
 }
 
-// An external IP that becomes an address of this node leaves the kernel, and the
-// keys count as gone; when the node loses the address, it comes back.
+// With --no-external-ips-of-node an external IP that becomes an address of this node leaves
+// the kernel, and the keys count as gone; when the node loses the address, it comes back.
 func TestExternalIPOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(newMemDriver(), nil)
+		b := newBench(newMemDriver(), func(p *Params) { p.View = policy.ViewInputs{NoExternalIPsOfNode: true} })
 		external := key(kindVerdict, "203.0.113.9:10250/TCP")
 		run(t, b, func() {
 			svc := svcEvent(1, 10250)

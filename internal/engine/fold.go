@@ -122,7 +122,7 @@ func (e *Engine) refreshView(dirty map[model.ServiceKey]struct{}) {
 	e.setBase()
 	e.toldView = false
 	for _, k := range e.services.SetNode(policy.Self{Name: e.p.NodeName, Zone: e.st.Zone(), Addrs: e.view.NodeAddrs,
-		ServiceCIDRs: e.view.ServiceCIDRs, NoExternalIPs: in.NoExternalIPs, Relayed: in.Relayed, NoSource: in.NoSource}) {
+		ServiceCIDRs: e.view.ServiceCIDRs, NoExternalIPs: in.NoExternalIPs, NoExternalIPsOfNode: in.NoExternalIPsOfNode, Relayed: in.Relayed, NoSource: in.NoSource}) {
 		dirty[k] = struct{}{}
 	}
 	if e.p.Driver.ViewChanged(&old, &e.view) {

@@ -205,5 +205,5 @@ func problemKinds() []string {
 
 // noteReasons are the reasons of fairlead_services_noted, in policy's spelling.
 func noteReasons() []string {
-	return []string{"hints_ignored", "no_endpoints", "none_ready", "none_local", "only_terminating", "weights_ignored", "claim_lost"}
+	return []string{"hints_ignored", "no_endpoints", "none_ready", "none_local", "only_terminating", "weights_ignored", "claim_lost", "external_ip_of_node"}
 }

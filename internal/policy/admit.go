@@ -12,10 +12,13 @@ import (
 // node, and a Problem for each of them; the Service itself if there are none.
 // Who serves it, and who claims its addresses, must go by what Admit gives.
 //
-// External IPs are written by whoever may write a Service, so one of them must
-// not take a connection that is meant for the node or for another Service
-// (CVE-2020-8554). Load balancer addresses are written by controllers, which may
-// name an address of the node: k3s' servicelb does.
+// An external IP is written by each tenant who may write a Service, so it must not
+// take a connection that is meant for another Service (CVE-2020-8554). It may be an
+// address of this node, as in kube-proxy: clusters on bare metal publish Services
+// there, or on an address that VRRP moves between nodes. It takes the Service's ports
+// of that address and no others; Self.NoExternalIPsOfNode denies it. Load balancer
+// addresses are written by controllers and may always be the node's: k3s' servicelb
+// names them.
 func Admit(svc *model.Service, node *Self) (*model.Service, []model.Problem) {
 	if svc == nil || !svc.Proxied || len(svc.ExternalIPs) == 0 && len(svc.LoadBalancerIPs) == 0 {
 		return svc, nil
@@ -76,12 +79,26 @@ func (r *refusals) notExternal(a netip.Addr) string {
 	switch {
 	case slices.Contains(r.svc.LoadBalancerIPs, a):
 		return "" // served as that
-	case slices.Contains(r.node.Addrs, a):
+	case r.node.NoExternalIPsOfNode && slices.Contains(r.node.Addrs, a):
 		return "an address of this node"
 	case contains(r.node.ServiceCIDRs, a):
 		return "inside the cluster's Service ranges"
 	}
 	return ""
+}
+
+// ofNode returns the external IPs of a Service, as Admit returned it, that are addresses
+// of this node and no load balancer's.
+func ofNode(served *model.Service, node *Self) (out []netip.Addr) {
+	if served == nil {
+		return nil
+	}
+	for _, a := range served.ExternalIPs {
+		if slices.Contains(node.Addrs, a) && !slices.Contains(served.LoadBalancerIPs, a) {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // neverServed says why an address can be no Service's from outside the cluster,

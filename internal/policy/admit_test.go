@@ -20,12 +20,14 @@ func TestAdmit(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		external, balancer []netip.Addr
-		off                bool
+		off                bool   // the feature gate AllowServiceExternalIPs
+		deny               bool   // --no-external-ips-of-node
 		want               string // what is served, external then load balancer
 		problems           []string
 	}{
 		{name: "nothing wrong", external: addrs("1.2.3.4"), balancer: addrs("5.6.7.8"), want: "1.2.3.4 5.6.7.8"},
-		{name: "the node's own", external: addrs("1.2.3.4", "192.168.1.1", "2001:db8::1"), want: "1.2.3.4",
+		{name: "the node's own", external: addrs("1.2.3.4", "192.168.1.1", "2001:db8::1"), want: "1.2.3.4 192.168.1.1 2001:db8::1"},
+		{name: "the node's own, denied", deny: true, external: addrs("1.2.3.4", "192.168.1.1", "2001:db8::1"), want: "1.2.3.4",
 			problems: []string{"spec.externalIPs[1]: 192.168.1.1 is an address of this node: it is not served",
 				"spec.externalIPs[2]: 2001:db8::1 is an address of this node: it is not served"}},
 		{name: "loopback", external: addrs("127.1.2.3", "::1"), problems: []string{"spec.externalIPs[0]: 127.1.2.3 is a loopback address: it is not served",
@@ -47,7 +49,7 @@ func TestAdmit(t *testing.T) {
 			problems: []string{"spec.externalIPs: not served, because the feature gate AllowServiceExternalIPs is off"}},
 		{name: "the gate is off, no external IP is left to speak of", external: []netip.Addr{{}}, off: true},
 		{name: "a load balancer's may be the node's own", balancer: addrs("192.168.1.1"), want: "192.168.1.1"},
-		{name: "both, of the node's own", external: addrs("192.168.1.1"), balancer: addrs("192.168.1.1"), want: "192.168.1.1 192.168.1.1"},
+		{name: "both, of the node's own", deny: true, external: addrs("192.168.1.1"), balancer: addrs("192.168.1.1"), want: "192.168.1.1 192.168.1.1"},
 		{name: "a load balancer's may not be everything", balancer: addrs("127.0.0.1", "169.254.0.9", "0.0.0.0", "5.6.7.8", "224.0.0.5"), want: "5.6.7.8",
 			problems: []string{"status.loadBalancer.ingress: 127.0.0.1 is a loopback address: it is not served",
 				"status.loadBalancer.ingress: 169.254.0.9 is a link-local address: it is not served",
@@ -60,7 +62,7 @@ func TestAdmit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			svc := service(model.Service{ClusterIPs: addrs("10.96.0.1", "fd00::1"), ExternalIPs: c.external, LoadBalancerIPs: c.balancer})
 			node := aNode()
-			node.NoExternalIPs = c.off
+			node.NoExternalIPs, node.NoExternalIPsOfNode = c.off, c.deny
 			served, problems := policy.Admit(&svc, &node)
 			var got []string
 			for _, a := range append(append([]netip.Addr(nil), served.ExternalIPs...), served.LoadBalancerIPs...) {
@@ -84,6 +86,7 @@ func TestAdmit(t *testing.T) {
 // What is not admitted has no Frontend, no range and no claim, and its owner is told once.
 func TestWhatIsNotAdmitted(t *testing.T) {
 	node := aNode()
+	node.NoExternalIPsOfNode = true
 	svc := service(model.Service{ExternalIPs: addrs("192.168.1.1", "1.2.3.4"), Extras: model.Extras{PortRange: "1-65535"}})
 	table := policy.NewServices()
 	table.SetNode(node)
@@ -167,7 +170,8 @@ func TestNodeChangesOwnership(t *testing.T) {
 	}
 	move("start", policy.Self{Addrs: addrs("192.168.1.1")}, "guarded", "", "mine")
 	move("nothing new", policy.Self{Zone: "b", Addrs: addrs("192.168.1.1")}, "", "", "mine")
-	move("the node gets the address", policy.Self{Addrs: addrs("1.2.3.4", "192.168.1.1")}, "mine rival guarded",
+	move("the node gets the address", policy.Self{Addrs: addrs("1.2.3.4", "192.168.1.1")}, "mine rival guarded", "", "mine")
+	move("and may not serve it", policy.Self{Addrs: addrs("1.2.3.4", "192.168.1.1"), NoExternalIPsOfNode: true}, "mine rival guarded",
 		"mine 1.2.3.4:80/TCP, rival 1.2.3.4:80/TCP", "")
 	move("and loses it", policy.Self{Addrs: addrs("192.168.1.1")}, "mine rival guarded", "", "mine")
 	move("a Service range with it", policy.Self{Addrs: addrs("192.168.1.1"), ServiceCIDRs: prefixes("1.2.3.4/32")}, "mine rival guarded",
@@ -175,4 +179,36 @@ func TestNodeChangesOwnership(t *testing.T) {
 	move("and without", policy.Self{Addrs: addrs("192.168.1.1")}, "mine rival guarded", "", "mine")
 	move("the gate is closed", policy.Self{Addrs: addrs("192.168.1.1"), NoExternalIPs: true}, "mine rival guarded",
 		"mine 1.2.3.4:80/TCP, rival 1.2.3.5:80/TCP, rival 1.2.3.4:80/TCP", "")
+}
+
+// An external IP that is an address of this node is noted, by name, for as long as it is one; a load balancer's is not.
+func TestExternalIPOfTheNodeIsNoted(t *testing.T) {
+	table := policy.NewServices()
+	svc := service(model.Service{ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("1.2.3.4", "5.6.7.8"), LoadBalancerIPs: addrs("5.6.7.8")})
+	other := service(model.Service{Key: named("other"), ClusterIPs: addrs("10.96.0.2"), ExternalIPs: addrs("1.2.3.5")})
+	table.Update(svc.Key, &svc)
+	table.Update(other.Key, &other)
+	notes := func() (out []string) {
+		for _, n := range table.Decide(svc.Key, nil).Notes {
+			if n.Kind == policy.ExternalIPOfNode {
+				out = append(out, n.Text)
+			}
+		}
+		return out
+	}
+	for _, step := range []struct {
+		addrs []netip.Addr
+		want  string // part of the note; "" if there is none
+	}{
+		{addrs("192.168.1.1"), ""}, {addrs("1.2.3.4", "5.6.7.8", "192.168.1.1"), "1.2.3.4 is an address of this node"}, {addrs("5.6.7.8", "192.168.1.1"), ""},
+	} {
+		dirty := table.SetNode(policy.Self{Addrs: step.addrs})
+		got := strings.Join(notes(), "\n")
+		if (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
+			t.Errorf("node with %v: notes %q, want %q", step.addrs, got, step.want)
+		}
+		if len(step.addrs) == 3 && (len(dirty) != 1 || dirty[0] != svc.Key) {
+			t.Errorf("node with %v: decided again %v, want %v", step.addrs, dirty, svc.Key)
+		}
+	}
 }

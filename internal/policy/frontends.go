@@ -33,6 +33,8 @@ type Self struct {
 	// NoExternalIPs: spec.externalIPs are not served (the feature gate
 	// AllowServiceExternalIPs is off).
 	NoExternalIPs bool
+	// NoExternalIPsOfNode: an external IP that is in Addrs is not served.
+	NoExternalIPsOfNode bool
 	// Relayed: this node's data plane carries connections itself, as only that of
 	// userspace mode does. Set once.
 	Relayed bool
@@ -72,6 +74,10 @@ func Frontends(in Inputs) Result {
 	ranges, problems := portRanges(svc)
 	res.Problems = append(res.Problems, problems...)
 	res.Problems = append(res.Problems, unfulfilled(svc, &in.Node)...)
+	for _, a := range ofNode(svc, &in.Node) {
+		res.Notes = append(res.Notes, Note{Kind: ExternalIPOfNode, Family: model.FamilyOf(a),
+			Text: fmt.Sprintf("the external IP %s is an address of this node (--no-external-ips-of-node denies that)", a)})
+	}
 	if in.scratch == nil {
 		in.scratch = &scratch{}
 	}

@@ -13,20 +13,21 @@ type NoteKind uint8
 
 // The kinds of Notes. All but HintsUsed say that something is not as somebody may think.
 const (
-	HintsUsed      NoteKind = iota + 1
-	HintsIgnored            // topology hints are there, and cannot be followed
-	NoEndpoints             // nothing is known that the port could lead to
-	NotReady                // there are endpoints, and none of them may be used
-	NoneHere                // a Local policy holds, and all usable endpoints are elsewhere
-	OnlyEnding              // only endpoints that are terminating are left, and used
-	WeightsIgnored          // every weight is 0
-	ClaimLost               // an address or port belongs to another Service
-	NumNoteKinds   = iota
+	HintsUsed        NoteKind = iota + 1
+	HintsIgnored              // topology hints are there, and cannot be followed
+	NoEndpoints               // nothing is known that the port could lead to
+	NotReady                  // there are endpoints, and none of them may be used
+	NoneHere                  // a Local policy holds, and all usable endpoints are elsewhere
+	OnlyEnding                // only endpoints that are terminating are left, and used
+	WeightsIgnored            // every weight is 0
+	ClaimLost                 // an address or port belongs to another Service
+	ExternalIPOfNode          // an external IP is an address of this node
+	NumNoteKinds     = iota
 )
 
 // String gives the spelling of the metric fairlead_services_noted.
 func (k NoteKind) String() string {
-	return [...]string{"", "hints_used", "hints_ignored", "no_endpoints", "none_ready", "none_local", "only_terminating", "weights_ignored", "claim_lost"}[k]
+	return [...]string{"", "hints_used", "hints_ignored", "no_endpoints", "none_ready", "none_local", "only_terminating", "weights_ignored", "claim_lost", "external_ip_of_node"}[k]
 }
 
 // Note explains one port's choice of endpoints in one family, in one line.

@@ -33,7 +33,8 @@ func NewServices() *Services {
 // the slices knows them.
 func (s *Services) SetNode(node Self) (dirty []model.ServiceKey) {
 	same := slices.Equal(s.node.Addrs, node.Addrs) && slices.Equal(s.node.ServiceCIDRs, node.ServiceCIDRs) &&
-		s.node.NoExternalIPs == node.NoExternalIPs
+		s.node.NoExternalIPs == node.NoExternalIPs && s.node.NoExternalIPsOfNode == node.NoExternalIPsOfNode
+	before := s.node
 	s.node = node
 	if same {
 		return nil
@@ -41,7 +42,7 @@ func (s *Services) SetNode(node Self) (dirty []model.ServiceKey) {
 	for k, a := range s.known {
 		now, _ := Admit(a.asked, &s.node)
 		// Whether a guarded address lets the node itself in depends on its addresses.
-		if a.asked.SourceGuarded || !slices.Equal(now.ExternalIPs, a.served.ExternalIPs) {
+		if a.asked.SourceGuarded || !slices.Equal(now.ExternalIPs, a.served.ExternalIPs) || !slices.Equal(ofNode(now, &s.node), ofNode(now, &before)) {
 			dirty = append(dirty, k)
 		}
 	}

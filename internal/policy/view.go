@@ -10,19 +10,20 @@ import (
 // ViewInputs is everything that decides the NodeView.
 type ViewInputs struct {
 	// From the configuration.
-	NodePortPrimary bool           // --nodeport-addresses is "primary" (the default of nftables mode)
-	NodePortCIDRs   []netip.Prefix // else these; empty = every address
-	Mode            LocalModeName
-	ClusterCIDRs    []netip.Prefix
-	Interface       string // of the interface modes
-	MasqueradeAll   bool
-	CountRefusals   bool
-	MasqueradeBit   uint8
-	LocalhostPorts  bool       // --iptables-localhost-nodeports
-	BindAddress     netip.Addr // overrides the node IP of its family unless unspecified
-	NoExternalIPs   bool       // see Self
-	Relayed         bool       // see Self
-	NoSource        string     // see Self
+	NodePortPrimary     bool           // --nodeport-addresses is "primary" (the default of nftables mode)
+	NodePortCIDRs       []netip.Prefix // else these; empty = every address
+	Mode                LocalModeName
+	ClusterCIDRs        []netip.Prefix
+	Interface           string // of the interface modes
+	MasqueradeAll       bool
+	CountRefusals       bool
+	MasqueradeBit       uint8
+	LocalhostPorts      bool       // --iptables-localhost-nodeports
+	BindAddress         netip.Addr // overrides the node IP of its family unless unspecified
+	NoExternalIPs       bool       // see Self
+	NoExternalIPsOfNode bool       // see Self
+	Relayed             bool       // see Self
+	NoSource            string     // see Self
 
 	// From the outside world.
 	Node  *model.Node // nil if unknown
