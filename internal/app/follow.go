@@ -114,7 +114,7 @@ func (f *follower) tellHealth(t *engine.Turn) {
 	} else if t.View != nil && f.hadNode { // our Node was deleted (KEP-3836)
 		h.NodeEligible(false)
 	}
-	if !t.Complete { // nothing is late, and nothing is in sync, before all that should exist is known
+	if !t.Complete { // nothing is late, and nothing is in sync, before all that can be read is known
 		return
 	}
 	h.Started(t.Done)

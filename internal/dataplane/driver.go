@@ -39,6 +39,10 @@ type Driver interface {
 	// deleted; 0 = deleted with the change that stops using it.
 	Linger(k Key) time.Duration
 
+	// Shared tells that objects of several Services may be this one, or lead to it. While nothing else leads
+	// to it, it changes no packet's fate. Pure.
+	Shared(k Key) bool
+
 	// Load reports every object that the kernel holds in what is ours, unknown
 	// ones included, and writes nothing. It returns ErrInterrupted if the kernel
 	// changed meanwhile, and a RebuildError, after it has reported the other

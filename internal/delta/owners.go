@@ -80,9 +80,9 @@ func (t *Tracker[K, O]) release(e *entry[K, O], now time.Time) {
 }
 
 // unwanted says what becomes of a key that no owner wants: it stays while a Service
-// in quarantine holds it, or for its linger time.
+// in quarantine holds it, while it is kept as unseen, or for its linger time.
 func (t *Tracker[K, O]) unwanted(e *entry[K, O], now time.Time) {
-	if t.isHeld(e) || t.linger(e, now) {
+	if t.isHeld(e) || t.keep(e) || t.linger(e, now) {
 		return
 	}
 	t.want(e, "")

@@ -41,6 +41,8 @@ type Params[K comparable] struct {
 	Same func(believed, found string) bool
 	// Inert tells that a key does nothing unless another key leads to it; nil: none is.
 	Inert func(K) bool
+	// Shared tells that objects of several owners may be this key, or lead to it; nil: none is. See KeepUnseen.
+	Shared func(K) bool
 	// Sum is what one key with its value adds to the sum of all that is there; nil: there is no sum.
 	Sum func(key K, value string) uint64
 }
@@ -65,6 +67,7 @@ type Tracker[K comparable, O comparable] struct {
 	held      map[O][]*entry[K, O]            // what an owner in quarantine keeps
 	holders   map[*entry[K, O]]map[O]struct{} // the same by key
 	orphans   []*entry[K, O]                  // inert keys that the last Load found and nobody wanted
+	keeping   bool                            // see KeepUnseen
 }
 
 type entry[K comparable, O comparable] struct {

@@ -27,20 +27,26 @@ func (e *Engine) decide(keys []model.ServiceKey, s scope) {
 			e.dirty[k] = struct{}{}
 			continue
 		}
+		e.withhold(k, &res, s)
 		if problems := e.withUnserved(k, &res, e.withTooMany(k, &res)); len(problems)+len(e.troubled) > 0 {
 			e.report(decision(k), problems)
 		}
 		objs = slices.Grow(objs[:0], 4*len(res.Frontends))
 		for i := range res.Frontends {
-			if f := &res.Frontends[i]; slices.Contains(e.p.Families, f.Key.Family) {
-				e.p.Driver.Render(f, &e.view, emit)
-			}
+			e.render(&res.Frontends[i], emit)
 		}
 		e.tr.Set(k, objs, e.turn.Started)
 		e.turn.Decided = append(e.turn.Decided, Decided{Key: k, Result: res})
 	}
 	e.keepObjects(objs)
 	e.turn.Phases[PhasePolicy] += e.p.Now().Sub(t0)
+}
+
+// render renders a Frontend of a usable family.
+func (e *Engine) render(f *model.Frontend, emit func(dataplane.Object)) {
+	if slices.Contains(e.p.Families, f.Key.Family) {
+		e.p.Driver.Render(f, &e.view, emit)
+	}
 }
 
 // maxKeptObjects bounds the list of objects that is kept from turn to turn; a Service

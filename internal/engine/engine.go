@@ -83,6 +83,7 @@ type Engine struct {
 	failures int                     // turns in a row
 	owed     time.Time               // when a turn that could not do all its work goes on; zero: nothing is left
 	watching watching
+	left     left
 
 	dirty    map[model.ServiceKey]struct{}         // to be decided again
 	untold   map[model.ServiceKey]*model.Service   // changed since the followers were told; as they know it
@@ -90,6 +91,7 @@ type Engine struct {
 	toldView bool                                  // they know view
 	held     map[owner]*quarantine
 	leaving  map[model.ServiceKey][]departure
+	withheld map[model.ServiceKey]struct{} // Services of which a Frontend is withheld; see leftovers.go
 	troubled map[any][]model.Problem       // by event key, or decision
 	objs     []delta.Object[dataplane.Key] // of one Service; kept for its memory alone
 }
@@ -120,13 +122,13 @@ func New(p Params) *Engine {
 		waiting: map[string]bool{}, held: map[owner]*quarantine{}, toldView: true,
 		dirty: map[model.ServiceKey]struct{}{}, untold: map[model.ServiceKey]*model.Service{},
 		tried:   map[model.ServiceKey][]*model.Service{},
-		leaving: map[model.ServiceKey][]departure{}, troubled: map[any][]model.Problem{},
+		leaving: map[model.ServiceKey][]departure{}, withheld: map[model.ServiceKey]struct{}{}, troubled: map[any][]model.Problem{},
 	}
 	for _, s := range p.Sources {
 		e.waiting[s] = false
 	}
 	e.tr = delta.New[dataplane.Key, owner](delta.Params[dataplane.Key]{
-		Width: p.Driver.Width, Linger: p.Driver.Linger, Inert: p.Inert, Same: dataplane.Same, Sum: e.objectSum,
+		Width: p.Driver.Width, Linger: p.Driver.Linger, Inert: p.Inert, Shared: p.Driver.Shared, Same: dataplane.Same, Sum: e.objectSum,
 		Rank: func(k dataplane.Key) uint8 { return uint8(k.Kind) },
 	})
 	return e

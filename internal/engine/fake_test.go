@@ -57,6 +57,7 @@ func newMemDriver() *memDriver {
 }
 
 func (d *memDriver) Name() string                                  { return "mem" }
+func (d *memDriver) Shared(k dataplane.Key) bool                   { return k.Kind == kindChain }
 func (d *memDriver) Probe(context.Context) (dataplane.Caps, error) { return dataplane.Caps{}, nil }
 func (d *memDriver) ViewChanged(o, n *model.NodeView) bool         { return o.MasqueradeAll != n.MasqueradeAll }
 

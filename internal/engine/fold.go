@@ -20,7 +20,7 @@ func (e *Engine) fold() {
 	if len(events) == 0 {
 		return
 	}
-	settled := len(e.waiting) == 0
+	settled := e.scope(now) >= listed
 	changes := e.st.Apply(events)
 	e.note(events)
 	for _, s := range changes.Synced {

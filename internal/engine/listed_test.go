@@ -3,39 +3,128 @@ package engine
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// A source that can read only a part says Listed: that part is written at once,
-// and what the last run left stays until Synced.
-func TestListedWritesAndRemovesNothing(t *testing.T) {
+var listed1 = model.Event{Listed: "file"}
+
+// expectVIPs checks where Services lead to; "" is nowhere.
+func expectVIPs(t *testing.T, at string, drv *memDriver, want map[int]string) {
+	t.Helper()
+	now := drv.snapshot()
+	for i, v := range want {
+		if now[vip(i)] != v {
+			t.Errorf("%s: Service %d leads to %q, want %q", at, i, now[vip(i)], v)
+		}
+	}
+}
+
+// A source that can read only a part says Listed. That part is followed in full: changes, removals, the end of
+// all endpoints. What the last run left of objects that have not been read stays until Synced.
+func TestListedFollowsWhatIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		drv := newMemDriver()
-		first := newBench(drv, nil)
-		run(t, first, func() {
-			first.put(svcEvent(1, 80), sliceEvent(1, 1, 2), synced)
+		drv := before(t) // 1 to 3 with two endpoints each
+		b := newBench(drv, nil)
+		run(t, b, func() {
+			// 3 and the slice of 2 cannot be read; 4 and 5 are new, and 5 has no endpoints.
+			b.put(svcEvent(1, 80), sliceEvent(1, 2, 3), svcEvent(2, 80), svcEvent(4, 80), sliceEvent(4, 8), svcEvent(5, 80), listed1)
 			synctest.Wait()
-		})
-		left := drv.snapshot()
-		second := newBench(drv, nil)
-		run(t, second, func() {
-			second.put(svcEvent(2, 80), sliceEvent(2, 3, 4), model.Event{Listed: "file"})
-			synctest.Wait()
-			now := drv.snapshot()
-			if len(now) <= len(left) {
-				t.Fatalf("what was listed is not written: %v", now)
+			expectVIPs(t, "listed", drv, map[int]string{1: "goto lb-2", 2: "goto lb-2", 3: "goto lb-2", 4: "goto lb-1", 5: "reject"})
+			if last := b.last(); !last.Complete || last.Pending != 0 || len(last.Decided) != 4 {
+				t.Errorf("told %+v", last)
 			}
-			for k := range left {
-				if _, ok := now[k]; !ok {
-					t.Errorf("%v was removed before Synced", k)
+			for _, d := range b.last().Decided {
+				if served := len(d.Result.Frontends); served == 0 != (d.Key.Name == "svc-00002") {
+					t.Errorf("%v is told with %d Frontends", d.Key, served)
 				}
 			}
-			second.put(synced)
+			b.put(sliceEvent(1), svcEvent(2, 80), goneEvent(4))
+			time.Sleep(time.Second) // virtual time (synctest): a departure
 			synctest.Wait()
-			if after := drv.snapshot(); len(after) != len(left) {
-				t.Errorf("after Synced there are %d objects, want %d: %v", len(after), len(left), after)
+			expectVIPs(t, "changed", drv, map[int]string{1: "reject", 2: "goto lb-2", 3: "goto lb-2", 4: "", 5: "reject"})
+			if gone := b.last().Gone; len(gone) != 1 || gone[0].Addr != svcEvent(4, 80).Service.Value.ClusterIPs[0] {
+				t.Errorf("told as gone: %v", gone)
 			}
+			b.put(svcEvent(1, 81)) // a port that is given up
+			synctest.Wait()
+			expectVIPs(t, "another port", drv, map[int]string{1: "", 2: "goto lb-2", 3: "goto lb-2"})
+			b.put(synced)
+			synctest.Wait()
+			expectVIPs(t, "synced", drv, map[int]string{1: "", 2: "reject", 3: "", 4: "", 5: "reject"})
+			if last := b.last(); !last.Complete || len(last.Decided) != 1 || last.Decided[0].Key.Name != "svc-00002" {
+				t.Errorf("told once all was read: %+v", last)
+			}
+		})
+	})
+}
+
+// Endpoints that were withheld and come after all are written, and from then on they are followed.
+func TestWithheldServiceIsFollowedOnceItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drv := before(t)
+		b := newBench(drv, nil)
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), svcEvent(2, 80), sliceEvent(2, 4, 5), listed1)
+			synctest.Wait()
+			b.put(sliceEvent(1, 9))
+			synctest.Wait()
+			expectVIPs(t, "its slice is read", drv, map[int]string{1: "goto lb-1", 2: "goto lb-2", 3: "goto lb-2"})
+			b.put(sliceEvent(1))
+			synctest.Wait()
+			expectVIPs(t, "its slice is empty", drv, map[int]string{1: "reject", 2: "goto lb-2", 3: "goto lb-2"})
+		})
+	})
+}
+
+// Where an earlier run has left nothing else, a source that is Listed is as good as one that is Synced: an object of
+// another program goes, and a full set is made anew.
+func TestListedWithoutLeftovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drv := before(t)
+		b := newBench(drv, nil)
+		run(t, b, func() {
+			for i := 1; i <= 3; i++ {
+				b.put(svcEvent(i, 80), sliceEvent(i, 2*i, 2*i+1))
+			}
+			b.put(listed1)
+			synctest.Wait()
+			if n := drv.count().applies; n != 1 {
+				t.Errorf("%d writes: a restart writes nothing", n-1)
+			}
+			drv.foreign(func(m map[dataplane.Key]string) { m[vip(77)] = "goto lb-1" })
+			synctest.Wait()
+			onceFull(drv)
+			b.put(svcEvent(9, 80), sliceEvent(9, 90))
+			synctest.Wait()
+			expectVIPs(t, "a set is full", drv, map[int]string{1: "goto lb-2", 9: "goto lb-1", 77: ""})
+			if n := drv.count().rebuilds; n != 1 {
+				t.Errorf("%d rebuilds, want 1", n)
+			}
+		})
+	})
+}
+
+// The first minute is over before the source says what it can read.
+func TestListedAfterAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drv := before(t)
+		b := newBench(drv, nil)
+		run(t, b, func() {
+			b.put(svcEvent(1, 80), sliceEvent(1, 2), svcEvent(2, 80))
+			time.Sleep(2 * time.Minute) // virtual time (synctest)
+			synctest.Wait()
+			b.put(listed1)
+			synctest.Wait()
+			expectVIPs(t, "listed", drv, map[int]string{1: "goto lb-1", 2: "goto lb-2", 3: "goto lb-2"})
+			drv.foreign(func(m map[dataplane.Key]string) { delete(m, vip(1)) }) // everything is read again
+			synctest.Wait()
+			expectVIPs(t, "read again", drv, map[int]string{1: "goto lb-1", 2: "goto lb-2", 3: "goto lb-2"})
+			b.put(synced)
+			synctest.Wait()
+			expectVIPs(t, "synced", drv, map[int]string{1: "goto lb-1", 2: "reject", 3: ""})
 		})
 	})
 }

@@ -23,8 +23,9 @@ const (
 	// it now seems to have other endpoints.
 	additions
 	// listed: each source that is not in has delivered all that it can read (a folder
-	// with a file that does not parse). Nothing is deleted, for it may be in what
-	// cannot be read, and no Service ceases to forward.
+	// with a file that does not parse). All of that is written, deletions included. Only
+	// what an earlier run left in the kernel, and this run has not read, stays; see
+	// leftovers.go.
 	listed
 	everything
 )
@@ -33,6 +34,8 @@ const (
 func (e *Engine) scope(now time.Time) scope {
 	switch {
 	case len(e.waiting) == 0:
+		return everything
+	case allListed(e.waiting) && e.left == leftNone:
 		return everything
 	case allListed(e.waiting):
 		return listed
@@ -54,15 +57,8 @@ func allListed(waiting map[string]bool) bool {
 // writable gives what is pending within the scope, in the order of Pending.
 func (e *Engine) writable(s scope) []diff {
 	switch s {
-	case everything:
+	case everything, listed:
 		return e.tr.Pending()
-	case listed:
-		all := e.tr.Pending()
-		gone := slices.IndexFunc(all, func(d diff) bool { return d.Want == "" })
-		if gone >= 0 { // they come last
-			all = all[:gone]
-		}
-		return all
 	case additions:
 		return e.tr.Additions(owner{})
 	}
@@ -72,7 +68,7 @@ func (e *Engine) writable(s scope) []diff {
 // premature tells that a decision must wait for the sources: it would refuse
 // connections, perhaps only because slices have not come.
 func premature(res *policy.Result, s scope) bool {
-	if s == everything {
+	if s >= listed {
 		return false
 	}
 	return len(res.Frontends) == 0 || slices.ContainsFunc(res.Frontends, func(f model.Frontend) bool {

@@ -166,28 +166,3 @@ func TestChangesBeforeSyncedCostNoDecision(t *testing.T) {
 		})
 	})
 }
-
-// While only a part is listed a port that a Service gives up stays in the kernel, and
-// so the followers do not hear that it is gone.
-func TestNothingIsToldGoneBeforeSourcesAreIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(newMemDriver(), nil)
-		run(t, b, func() {
-			b.put(svcEvent(1, 80), sliceEvent(1, 1), model.Event{Listed: "file"})
-			synctest.Wait()
-			b.put(svcEvent(1, 81))
-			synctest.Wait()
-			if k := b.drv.snapshot(); k[vip(1)] == "" || k[key(kindVerdict, "10.96.0.1:81/TCP")] == "" {
-				t.Fatalf("in the kernel: %v", k)
-			}
-			if last := b.last(); len(last.Gone)+len(last.Decided) > 0 {
-				t.Errorf("told: %v, gone %v", last.Decided, last.Gone)
-			}
-			b.put(synced)
-			synctest.Wait()
-			if last := b.last(); len(last.Gone) != 1 || last.Gone[0].Port != 80 || len(last.Decided) != 1 || b.drv.snapshot()[vip(1)] != "" {
-				t.Errorf("told: %v, gone %v", last.Decided, last.Gone)
-			}
-		})
-	})
-}

@@ -33,10 +33,14 @@ func (e *Engine) step(ctx context.Context) error {
 	scope := e.scope(now)
 	e.departed(now)
 	e.drain(ctx, now) // of what began to linger before this turn
-	e.decideDirty(scope)
-	e.retryHeld(scope)
-	e.tr.Expire(now)
-	err := e.reconcile(ctx, scope)
+	err := e.readLeftovers(ctx, scope)
+	if err == nil {
+		e.decideDirty(scope)
+		scope = e.reviewLeftovers(scope)
+		e.retryHeld(scope)
+		e.tr.Expire(now)
+		err = e.reconcile(ctx, scope)
+	}
 	switch {
 	case errors.Is(err, errRebuildWaits): // the kernel is as it was, so nobody is told otherwise
 		e.postponeTrials()

@@ -35,7 +35,7 @@ func (e *Engine) finish(s scope, err error) {
 		return
 	}
 	t := &e.turn
-	t.Done, t.Err, t.Complete = now, err, s == everything
+	t.Done, t.Err, t.Complete = now, err, s >= listed
 	t.Pending, t.Held = e.tr.PendingCount(), len(e.held)
 	t.Services, t.Slices, t.Endpoints = e.st.Counts()
 	if !e.toldView {
@@ -75,7 +75,7 @@ func (e *Engine) gatherDecisions(s scope, err error) {
 	case s < listed || err != nil && dataplane.NothingDone(err):
 		e.noteTried()
 		t.Decided = nil
-	case s == everything && err == nil && e.allIsOfThisTurn():
+	case err == nil && e.allIsOfThisTurn():
 		for i := range t.Decided {
 			k := t.Decided[i].Key
 			t.Gone = append(t.Gone, e.lostKeys(k)...)
@@ -100,12 +100,10 @@ func (e *Engine) gatherUntold(s scope, written bool) {
 			continue
 		}
 		gone := e.lostKeys(k)
-		if s != everything && len(gone) > 0 { // they are there until everything is known
-			continue
-		}
 		res, fresh := results[k]
 		if !fresh {
 			res = e.result(k)
+			e.withhold(k, &res, s)
 		}
 		t.Decided = append(t.Decided, Decided{Key: k, Result: res})
 		if written {

@@ -29,7 +29,7 @@ type Turn struct {
 	Waits      bool
 	Phases     [NumPhases]time.Duration
 	Err        error // nil: everything that was pending is in the kernel, quarantined Services apart
-	Complete   bool  // every source is in
+	Complete   bool  // every source is in, or has delivered all that it can read
 	Full       bool  // compared with what the kernel holds (start, audit, conflict)
 	Operations int   // kernel objects written
 	Batches    int

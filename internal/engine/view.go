@@ -20,8 +20,19 @@ type View struct{ e *Engine }
 // State gives the inputs.
 func (v View) State() *state.State { return v.e.st }
 
-// Decide gives policy's answer for one Service, as the engine would get it now.
-func (v View) Decide(k model.ServiceKey) policy.Result { return v.e.result(k) }
+// Decide gives policy's answer for one Service, as the engine would get it now. Of a Service of which a Frontend is
+// withheld it has the others only.
+func (v View) Decide(k model.ServiceKey) policy.Result {
+	res := v.e.result(k)
+	if _, some := v.e.withheld[k]; some {
+		v.e.withhold(k, &res, v.e.scope(v.e.p.Now()))
+	}
+	return res
+}
+
+// Withheld tells whether a Frontend of a Service is withheld: it would cease to forward, perhaps only because its
+// endpoints are in what cannot be read, so the kernel has it as an earlier run left it.
+func (v View) Withheld(k model.ServiceKey) bool { _, is := v.e.withheld[k]; return is }
 
 // Unserved says why the data plane does not serve a Frontend; "" if it does.
 func (v View) Unserved(f *model.Frontend) string {
@@ -78,8 +89,14 @@ func (v View) HeldOf(k model.ServiceKey) (Held, bool) {
 // Pending is how many objects in the kernel differ from what they should be.
 func (v View) Pending() int { return v.e.tr.PendingCount() }
 
-// Waiting gives the sources that have not delivered everything yet.
-func (v View) Waiting() []string { return slices.Sorted(maps.Keys(v.e.waiting)) }
+// Waiting gives the sources that have not delivered everything yet. A source that has delivered all that it can
+// read is not among them if the kernel holds nothing that could belong to the rest.
+func (v View) Waiting() []string {
+	if v.e.scope(v.e.p.Now()) == everything {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(v.e.waiting))
+}
 
 // Undecided tells whether a change of a Service has come that Objects does not show yet: after a write
 // the engine may pause, and Decide is ahead of it.

@@ -126,6 +126,11 @@ func (e *explainer) byName() {
 	}
 	res := e.v.Decide(key)
 	chosen := slices.DeleteFunc(slices.Clone(res.Frontends), func(f model.Frontend) bool { return !e.wanted(&f) })
+	if len(chosen) == 0 && e.v.Withheld(key) {
+		e.out.Service, e.out.Summary = key.String(), fmt.Sprintf("Service %s has no endpoint in what can be read, and is in the kernel as an earlier run left it: still waiting for %s",
+			key, list(e.v.Waiting()))
+		return
+	}
 	if len(chosen) == 0 && e.q.Subject.Port != "" && len(res.Frontends) > 0 {
 		e.out.Service, e.out.Summary = key.String(), fmt.Sprintf("Service %s has no port %q", key, e.q.Subject.Port)
 		return

@@ -20,8 +20,9 @@ type Event struct {
 	Exclusions *Exclusions
 	Synced     string // name of a source that has delivered its first full list
 	// Listed is the name of a source that has delivered all that it can read for
-	// now, and knows that something is missing: what was delivered may be written,
-	// and nothing may be removed before Synced.
+	// now, and knows that something is missing. What was delivered is followed,
+	// removals included. What an earlier run left in the kernel, and the source has
+	// not delivered, stays until Synced.
 	Listed string
 	// Origin is set when the event is about Problems of something that is no
 	// object of its own, such as "file web.yaml" or "API server". No Problems

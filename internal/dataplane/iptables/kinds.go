@@ -33,6 +33,18 @@ const present = "\x01"
 // emptyBody is the value of a chain without rules.
 const emptyBody = "-"
 
+// Shared implements dataplane.Driver: all is, but for the chains of one Service port and the lines that
+// lead to them, which have a comment.
+func (d *Driver) Shared(k dataplane.Key) bool {
+	switch k.Kind {
+	case kindService, kindExternal, kindFirewall:
+		return false
+	case kindLine:
+		return !strings.Contains(k.ID, "--comment ")
+	}
+	return true
+}
+
 // table is one of the tables we write.
 type table byte
 

@@ -35,6 +35,15 @@ const (
 	kinds // how many there are
 )
 
+// Shared implements dataplane.Driver: addresses are, and what is kept of an endpoint's address.
+func (d *Driver) Shared(k dataplane.Key) bool {
+	switch k.Kind {
+	case kindSet, kindChain, kindDevice, kindAddressKnown, kindHairpin, kindAddress:
+		return true
+	}
+	return false
+}
+
 // setDef declares one of our sets; each element is an object of its kind, and its ID the kernel's key.
 type setDef struct {
 	name     string

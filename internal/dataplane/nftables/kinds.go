@@ -61,6 +61,11 @@ func inert(k dataplane.Key) bool {
 	return k.Kind == kindClients || k.Kind == kindLeafChain || k.Kind == kindOuterChain || k.Kind == kindStickyRules
 }
 
+// Shared implements dataplane.Driver: sets, chains, and what is kept of an address are.
+func (d *Driver) Shared(k dataplane.Key) bool {
+	return k.Kind < firstElement || k.Kind == kindClusterIP || k.Kind == kindHairpin || k.Kind == kindHairpinRange
+}
+
 // shape says how the elements of a set make up objects.
 type shape uint8
 

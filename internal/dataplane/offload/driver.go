@@ -113,6 +113,9 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	return d.Driver.Linger(k)
 }
 
+// Shared implements dataplane.Driver: to lose an object of its own costs acceleration only.
+func (d *Driver) Shared(k dataplane.Key) bool { return !isMine(k) && d.Driver.Shared(k) }
+
 // KeyString implements dataplane.Driver.
 func (d *Driver) KeyString(k dataplane.Key) string {
 	if isMine(k) {

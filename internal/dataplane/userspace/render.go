@@ -20,6 +20,9 @@ const (
 	kindSocket                           // ID: address, protocol, and the Frontend's ID
 )
 
+// Shared implements dataplane.Driver: addresses and endpoints are.
+func (d *Driver) Shared(k dataplane.Key) bool { return k.Kind == kindRoute || k.Kind == kindReturn }
+
 // present is the value of objects that have none.
 const present = "\x01"
 

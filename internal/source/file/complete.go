@@ -18,6 +18,9 @@ func (f *folder) complete() bool {
 	return f.scanned && len(f.unread()) == 0 && (f.empty || len(f.catalog.entries) > 0)
 }
 
+// listed tells whether a part of what the folder says is known, so that it can be followed.
+func (f *folder) listed() bool { return f.scanned && f.lost == "" && len(f.catalog.entries) > 0 }
+
 // unread names the files of which some part could not be read yet.
 func (f *folder) unread() (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(f.files)) {
@@ -33,7 +36,13 @@ func (f *folder) troubles() []model.Problem {
 	say := func(well, format string, args ...any) []model.Problem {
 		return []model.Problem{{Kind: model.Unavailable, Object: f.origin(), Reason: fmt.Sprintf(format, args...), Well: well}}
 	}
-	const leftovers = "what an earlier run left in the kernel stays"
+	inPart := func(format string, args ...any) []model.Problem {
+		return []model.Problem{{Object: f.origin(), Well: "every manifest has been read", Reason: fmt.Sprintf(format, args...)}}
+	}
+	const (
+		leftovers = "what an earlier run left in the kernel stays"
+		others    = "all other files are followed, and what an earlier run left in the kernel and they do not name stays"
+	)
 	switch unread := f.unread(); {
 	case f.lost != "":
 		return say("the folder of manifests can be read again",
@@ -42,12 +51,12 @@ func (f *folder) troubles() []model.Problem {
 	case len(f.catalog.entries) == 0 && len(unread) == 0 && !f.empty:
 		return say("the folder of manifests holds manifests now",
 			"the folder of manifests %s holds no Service, EndpointSlice or Node: %s (--manifests-empty=delete takes it away)", f.dir, leftovers)
+	case len(unread) > 0 && len(f.catalog.entries) == 0:
+		return say("every manifest has been read", "no file of %s could be read: %s until one is: %s", f.dir, leftovers, strings.Join(unread, ", "))
 	case slices.ContainsFunc(unread, func(name string) bool { return len(f.files[name].problems) > 0 }):
-		return say("every manifest has been read",
-			"not every file of %s could be read: %s until all have been: %s", f.dir, leftovers, strings.Join(unread, ", "))
+		return inPart("not every file could be read: %s until these are: %s", others, strings.Join(unread, ", "))
 	case slices.ContainsFunc(unread, func(name string) bool { return f.files[name].writing }):
-		return say("every manifest has been read",
-			"files of %s are being written: %s until they are closed, or have not changed for %v: %s", f.dir, leftovers, openPatience, strings.Join(unread, ", "))
+		return inPart("some files are being written: %s until these are closed, or have not changed for %v: %s", others, openPatience, strings.Join(unread, ", "))
 	}
 	return f.stranger()
 }

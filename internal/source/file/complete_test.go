@@ -16,14 +16,14 @@ func (l *listener) says(words ...string) bool {
 	})
 }
 
-// neverSynced waits until the source has looked again some times, and checks that
-// it has not said Synced.
-func neverSynced(t *testing.T, l *listener) {
+// neverSynced checks that the source has not said Synced, and Listed so many times.
+func neverSynced(t *testing.T, l *listener, listed int) {
 	t.Helper()
+	l.until(t, "Listed", func() bool { return l.listed >= listed })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.synced != 0 || l.listed != 1 {
-		t.Fatalf("Synced %d times, Listed %d times", l.synced, l.listed)
+	if l.synced != 0 || l.listed != listed {
+		t.Fatalf("Synced %d times, Listed %d times instead of 0 and %d", l.synced, l.listed, listed)
 	}
 }
 
@@ -33,10 +33,11 @@ func TestSyncedOnlyWhenAllIsKnown(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(t *testing.T, dir string)
 		says   []string
+		listed int // 1: something can be followed
 		mend   func(t *testing.T, dir string)
 	}{
 		"missing": {
-			func(t *testing.T, dir string) { remove(t, dir) }, []string{"cannot be read: no such file or directory"},
+			func(t *testing.T, dir string) { remove(t, dir) }, []string{"cannot be read: no such file or directory"}, 0,
 			func(t *testing.T, dir string) {
 				if err := os.Mkdir(dir, 0o755); err != nil {
 					t.Fatal(err)
@@ -45,27 +46,42 @@ func TestSyncedOnlyWhenAllIsKnown(t *testing.T) {
 			},
 		},
 		"empty": {
-			func(*testing.T, string) {}, []string{"holds no Service", "--manifests-empty=delete"},
+			func(*testing.T, string) {}, []string{"holds no Service", "--manifests-empty=delete"}, 0,
 			func(t *testing.T, dir string) { write(t, dir, "a.yaml", service("a", "10.96.0.1")) },
 		},
 		"nothing for a proxy": {
 			func(t *testing.T, dir string) {
 				write(t, dir, "pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")
 			},
-			[]string{"holds no Service"},
+			[]string{"holds no Service"}, 0,
 			func(t *testing.T, dir string) { write(t, dir, "a.yaml", service("a", "10.96.0.1")) },
 		},
 		"not YAML": {
 			func(t *testing.T, dir string) {
 				write(t, dir, "a.yaml", service("a", "10.96.0.1"))
 				write(t, dir, "b.yaml", "kind: [\n")
-			}, []string{"not every file", "b.yaml"},
+			}, []string{"not every file", "all other files are followed", "b.yaml"}, 1,
 			func(t *testing.T, dir string) { write(t, dir, "b.yaml", service("b", "10.96.0.2")) },
+		},
+		"nothing but what is not YAML": {
+			func(t *testing.T, dir string) { write(t, dir, "b.yaml", "kind: [\n") }, []string{"no file of", "b.yaml"}, 0,
+			func(t *testing.T, dir string) { write(t, dir, "b.yaml", service("a", "10.96.0.1")) },
+		},
+		"two that cannot be read, of which one is removed": {
+			func(t *testing.T, dir string) {
+				write(t, dir, "a.yaml", service("a", "10.96.0.1"))
+				write(t, dir, "b.yaml", "kind: [\n")
+				write(t, dir, "c.yaml", "just text\n")
+			}, []string{"not every file", "b.yaml, c.yaml"}, 1,
+			func(t *testing.T, dir string) {
+				remove(t, filepath.Join(dir, "b.yaml"))
+				write(t, dir, "c.yaml", service("c", "10.96.0.3"))
+			},
 		},
 		"an object that cannot be decoded": {
 			func(t *testing.T, dir string) {
 				write(t, dir, "a.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: x, creationTimestamp: soon}\n---\n"+service("a", "10.96.0.1"))
-			}, []string{"not every file", "a.yaml"},
+			}, []string{"not every file", "a.yaml"}, 1,
 			func(t *testing.T, dir string) {
 				remove(t, filepath.Join(dir, "a.yaml"))
 				write(t, dir, "b.yaml", service("a", "10.96.0.1"))
@@ -81,7 +97,7 @@ func TestSyncedOnlyWhenAllIsKnown(t *testing.T) {
 			c.before(t, dir)
 			l := start(t, dir, func(c *Config) { c.Rescan = 20 * time.Millisecond })
 			l.until(t, "why", func() bool { return l.says(c.says...) })
-			neverSynced(t, l)
+			neverSynced(t, l, c.listed)
 			c.mend(t, dir)
 			l.until(t, "Synced", func() bool { return l.synced == 1 && l.services["default/a"] != nil && len(l.problems) == 0 })
 		})
@@ -95,13 +111,37 @@ func remove(t *testing.T, path string) {
 	}
 }
 
+// A file of kustomize or Helm defines no object, whatever is in it: nothing waits for it.
+func TestFilesOfOtherPrograms(t *testing.T) {
+	for name, text := range map[string]string{
+		"kustomization.yaml": "resources:\n- a.yaml\n",
+		"kustomization.yml":  "resources: [\n",
+		"overlay.yaml":       "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]\n",
+		"Chart.yaml":         "apiVersion: v2\nname: web\n",
+		"values.yaml":        "replicas: 2\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "a.yaml", service("a", "10.96.0.1"))
+			write(t, dir, name, text)
+			l := start(t, dir, nil)
+			l.until(t, "Synced", func() bool { return l.synced == 1 && l.services["default/a"] != nil })
+			l.now(func() {
+				if l.listed != 0 || len(l.allProblems()) != 1 || !l.says("file "+name, "defines no object for Services") {
+					t.Errorf("Listed %d times, says %q", l.listed, l.allProblems())
+				}
+			})
+		})
+	}
+}
+
 // Who means an empty folder says so.
 func TestEmptyFolderThatIsMeant(t *testing.T) {
 	l := start(t, t.TempDir(), func(c *Config) { c.EmptyDeletes = true })
 	l.until(t, "Synced", func() bool { return l.synced == 1 && len(l.problems) == 0 })
 	missing := start(t, filepath.Join(t.TempDir(), "missing"), func(c *Config) { c.EmptyDeletes = true })
 	missing.until(t, "the complaint", func() bool { return missing.says("cannot be read") })
-	neverSynced(t, missing)
+	neverSynced(t, missing, 0)
 }
 
 // A file that is being written while the agent starts is not all that it will be.
@@ -111,7 +151,7 @@ func TestFileThatIsBeingWrittenAtTheStart(t *testing.T) {
 	put(t, f, service("a", "10.96.0.1"))
 	l := start(t, dir, nil)
 	l.until(t, "why it waits", func() bool { return l.says("are being written", "a.yaml") })
-	neverSynced(t, l)
+	neverSynced(t, l, 1)
 	put(t, f, "---\n"+service("b", "10.96.0.2"))
 	closeFile(t, f)
 	l.until(t, "Synced", func() bool { return l.synced == 1 })

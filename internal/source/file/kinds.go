@@ -12,6 +12,9 @@ func kindOf(t typeMeta) (k kind, why string) {
 	if g, v, ok := strings.Cut(t.APIVersion, "/"); ok {
 		group, version = g, v
 	}
+	if group == "kustomize.config.k8s.io" {
+		return 0, ofKustomize
+	}
 	for _, known := range []struct {
 		group, version, name string
 		kind                 kind
@@ -42,6 +45,22 @@ func kindOf(t typeMeta) (k kind, why string) {
 		return 0, fmt.Sprintf("unknown kind %s: ignored", t.Kind)
 	}
 	return 0, ""
+}
+
+const (
+	ofKustomize = "this is for kustomize and defines no object for Services: ignored; what kustomize would change is not applied, so write the output of kubectl kustomize into the folder"
+	ofHelm      = "this is for Helm and defines no object for Services: ignored; write the output of helm template into the folder"
+)
+
+// ofOtherProgram says for which program a file is that has its name from it, and no kind; "" if it is for none.
+func ofOtherProgram(name string) string {
+	switch name {
+	case "kustomization.yaml", "kustomization.yml":
+		return ofKustomize
+	case "Chart.yaml", "values.yaml":
+		return ofHelm
+	}
+	return ""
 }
 
 // ofKubernetes tells whether a group is one of Kubernetes itself, where a kind that is

@@ -72,6 +72,10 @@ func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 	for i, p := range readAll(r, seed, known, docs) {
 		d := docs[i]
 		c.docs[d.digest] = p
+		if p.unreadable && ofOtherProgram(known.name) != "" {
+			c.problems = append(c.problems, model.Problem{Object: known.origin(), Reason: ofOtherProgram(known.name)})
+			continue
+		}
 		c.unreadable = c.unreadable || p.unreadable
 		c.ignored = append(c.ignored, p.ignored...)
 		for _, wrong := range p.issues {

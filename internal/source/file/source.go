@@ -50,9 +50,9 @@ func New(c Config) *Source {
 
 // Run reads the folder, delivers what it holds and then Synced, and goes on
 // delivering what changes until ctx ends, when it returns nil. If something cannot
-// be read yet it says Listed, and Synced only once every file has been read: a
-// folder that is missing, empty or broken must not take away what an earlier run
-// has left. An error is returned only if Dir is "".
+// be read yet it says Listed once it knows an object, and Synced only once every file
+// has been read: a folder that is missing, empty or broken must not take away what an
+// earlier run has left. An error is returned only if Dir is "".
 // The sink is called from this goroutine alone.
 func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 	if s.config.Dir == "" {

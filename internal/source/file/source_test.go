@@ -152,7 +152,7 @@ func start(t *testing.T, dir string, edit func(*Config)) *listener {
 			t.Error(err)
 		}
 	})
-	l.until(t, "Synced or Listed", func() bool { return l.synced+l.listed > 0 })
+	l.until(t, "Synced, Listed or why not", func() bool { return l.synced+l.listed+len(l.problems) > 0 })
 	return l
 }
 

@@ -66,6 +66,7 @@ type watch struct {
 
 	watched os.FileInfo // the folder that notify watches; nil if none
 	warned  bool        // that it cannot be watched
+	listed  bool        // Listed has been told
 	next    time.Time   // of the look that nobody asks for
 	again   time.Time   // of the look that a reading asked for; zero if none did
 }
@@ -73,9 +74,6 @@ type watch struct {
 func (w *watch) run(ctx context.Context) error {
 	w.look(time.Now(), looked)
 	w.deliver()
-	if !w.folder.settled {
-		w.sink(model.Event{Listed: Name, Received: time.Now()})
-	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -95,12 +93,18 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// deliver tells what the last readings have changed, and once that they are all.
+// deliver tells what the last readings have changed, once that they are a part of the folder, and once that they
+// are all.
 func (w *watch) deliver() {
 	w.folder.flush(time.Now(), w.sink)
-	if !w.folder.settled && w.folder.complete() {
+	switch {
+	case w.folder.settled:
+	case w.folder.complete():
 		w.folder.settled = true
 		w.sink(model.Event{Synced: Name, Received: time.Now()})
+	case !w.listed && w.folder.listed():
+		w.listed = true
+		w.sink(model.Event{Listed: Name, Received: time.Now()})
 	}
 }
 
