@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -50,9 +51,10 @@ type Cleaner struct {
 	p    Params
 	bell chan struct{} // size 1: something is in the inbox
 
-	mu    sync.Mutex // guards in and swept, for as long as it takes to swap in
+	mu    sync.Mutex // guards in, swept and addrs, for as long as it takes to swap in
 	in    inbox
-	swept bool // Sweep was called: from here on flows are removed
+	swept bool                    // Sweep was called: from here on flows are removed
+	addrs map[netip.Addr]struct{} // the NodePort addresses of the last SetNodePortAddrs
 
 	// The rest belongs to Run's goroutine.
 	known     endpoints                           // by key that somebody holds: where its flows may go
@@ -60,6 +62,7 @@ type Cleaner struct {
 	lost      map[model.FrontendKey]lostEndpoints // by key, held or not, since the last pass
 	ranges    ranges                              // keys of many ports, of all of these
 	nodePorts map[netip.Addr]struct{}
+	moved     map[netip.Addr]int // NodePort addresses that came or went since the last successful pass: passes begun by then
 	suspects  suspects
 	inSync    bool
 	rounds    int // passes begun
@@ -91,7 +94,7 @@ func New(p Params) *Cleaner {
 		p.OnPass = func(Pass) {}
 	}
 	return &Cleaner{p: p, bell: make(chan struct{}, 1), known: endpoints{}, maybe: endpoints{},
-		lost: map[model.FrontendKey]lostEndpoints{}, ranges: ranges{}, suspects: newSuspects()}
+		lost: map[model.FrontendKey]lostEndpoints{}, moved: map[netip.Addr]int{}, ranges: ranges{}, suspects: newSuspects()}
 }
 
 // Update tells what was committed: Frontends decided, and keys that no longer
@@ -130,12 +133,23 @@ func (c *Cleaner) Perhaps(decided []model.Frontend) {
 	}
 }
 
-// SetNodePortAddrs tells on which addresses NodePorts answer: a flow to the same
-// port of any other machine is none of ours.
+// SetNodePortAddrs sets the addresses on which NodePorts are served. It is called after
+// the data plane has committed them. Flows to an address that was added began without
+// translation if they are older than the rules; flows to an address that was removed
+// belong to the host that has it now. Both end. Flows to a NodePort of any other
+// address are not the agent's.
 func (c *Cleaner) SetNodePortAddrs(addrs []netip.Addr) {
+	now := make(map[netip.Addr]struct{}, len(addrs))
+	for _, a := range addrs {
+		now[a] = struct{}{}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.in.nodePorts = append([]netip.Addr{}, addrs...)
+	if maps.Equal(now, c.addrs) {
+		return
+	}
+	c.in.addresses(c.addrs, now)
+	c.addrs = now
 	c.ring()
 }
 

@@ -11,7 +11,8 @@ import (
 // number of keys.
 type inbox struct {
 	words     map[model.FrontendKey]word
-	nodePorts []netip.Addr
+	nodePorts map[netip.Addr]struct{} // nil: as before
+	moved     map[netip.Addr]struct{} // addresses that were added to the NodePort addresses or removed from them
 	sweep     bool
 }
 
@@ -42,6 +43,21 @@ func (in *inbox) perhaps(k model.FrontendKey, stay []netip.AddrPort) {
 	w := in.words[k]
 	w.maybe = union(w.maybe, stay)
 	in.set(k, w)
+}
+
+// addresses replaces the NodePort addresses and records which of them differ from before.
+func (in *inbox) addresses(before, now map[netip.Addr]struct{}) {
+	if in.moved == nil {
+		in.moved = map[netip.Addr]struct{}{}
+	}
+	for _, pair := range [...][2]map[netip.Addr]struct{}{{before, now}, {now, before}} {
+		for a := range pair[0] {
+			if _, both := pair[1][a]; !both {
+				in.moved[a] = struct{}{}
+			}
+		}
+	}
+	in.nodePorts = now
 }
 
 func (in *inbox) set(k model.FrontendKey, w word) {

@@ -47,10 +47,11 @@ func (c *Cleaner) learn() {
 	c.in = inbox{}
 	c.mu.Unlock()
 	if in.nodePorts != nil {
-		c.nodePorts = map[netip.Addr]struct{}{}
-		for _, a := range in.nodePorts {
-			c.nodePorts[a] = struct{}{}
-		}
+		c.nodePorts = in.nodePorts
+	}
+	for a := range in.moved {
+		c.moved[a] = c.rounds
+		c.suspects.addrs[a] = struct{}{}
 	}
 	for k, w := range in.words {
 		if w.changed {
@@ -64,7 +65,7 @@ func (c *Cleaner) learn() {
 	if in.sweep {
 		c.inSync, c.suspects.all = true, true
 	}
-	if len(c.suspects.ends)+len(c.suspects.keys) > c.p.MaxSuspects {
+	if c.suspects.count() > c.p.MaxSuspects {
 		c.suspects.all = true
 	}
 	if c.suspects.all {

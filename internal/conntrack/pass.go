@@ -45,6 +45,7 @@ func (c *Cleaner) pass(ctx context.Context) Pass {
 	if p.Sweep {
 		c.sweepAt = time.Now().Add(c.p.SweepEvery)
 	}
+	maps.DeleteFunc(c.moved, func(_ netip.Addr, round int) bool { return round < c.rounds })
 	maps.DeleteFunc(c.lost, func(_ model.FrontendKey, l lostEndpoints) bool { return l.round < c.rounds })
 	c.ranges.keep(func(k model.FrontendKey) bool {
 		_, known := c.known[k]
@@ -116,6 +117,8 @@ func (c *Cleaner) stale(x *conntrack.Flow) bool {
 		Addr: x.Orig.Dst.Addr(), Port: x.Orig.Dst.Port()}
 	mine, ours := c.holder(key)
 	switch {
+	case !ours && c.toRemoved(x, key):
+		return true
 	case c.goesTo(x, key, func(k model.FrontendKey) []netip.AddrPort { return c.maybe[k] }):
 		return false
 	case !ours: // a key that was ours: flows that we sent on, and no others
@@ -150,6 +153,17 @@ func (c *Cleaner) holder(key model.FrontendKey) (mine model.FrontendKey, ours bo
 		}
 	})
 	return mine, ours
+}
+
+// toRemoved reports whether a flow was translated for a NodePort on an address on which
+// the node serves no NodePorts any more.
+func (c *Cleaner) toRemoved(x *conntrack.Flow, key model.FrontendKey) bool {
+	_, moved := c.moved[key.Addr]
+	if _, here := c.nodePorts[key.Addr]; here || !moved || !x.Translated() || contains(c.maybe[key], x.Reply.Src) {
+		return false
+	}
+	key.Addr = netip.Addr{}
+	return contains(c.known[key], x.Reply.Src) || contains(c.maybe[key], x.Reply.Src) || contains(c.lost[key].at, x.Reply.Src)
 }
 
 // goesTo tells whether a flow for a key goes to an endpoint of a list of that key,

@@ -115,6 +115,7 @@ type world struct {
 	holds   map[string][]string // by key: where new flows go; absent: nobody answers
 	left    map[string]bool     // by key: its holder has gone since the Cleaner was told
 	told    map[string]bool     // by key: the Cleaner was told what the kernel holds
+	addrs   map[netip.Addr]bool // NodePort addresses that the kernel has
 	ours    map[string]bool     // by flow: we sent it there
 	clients int
 	looking bool // the Cleaner is
@@ -126,6 +127,10 @@ func (w *world) endpoint() string { return fmt.Sprintf("10.1.0.%d:5353", 1+w.Int
 
 // write is a turn of the engine about one key: told before, written, told after.
 func (w *world) write() {
+	if w.IntN(8) == 0 {
+		w.moveAddress()
+		return
+	}
 	k := w.keys[w.IntN(len(w.keys))]
 	gone := w.IntN(6) == 0
 	var to []string
@@ -161,6 +166,22 @@ func (w *world) write() {
 	w.tell(k)
 }
 
+// moveAddress adds or removes a NodePort address of the node. The engine
+// reports it right behind the commit.
+func (w *world) moveAddress() {
+	a := nodePortAddrs[w.IntN(len(nodePortAddrs))]
+	w.begin()
+	w.addrs[a] = !w.addrs[a]
+	w.begin()
+	w.tellAddrs()
+}
+
+var nodePortAddrs = []netip.Addr{netip.MustParseAddr("192.168.1.5"), netip.MustParseAddr("192.168.1.6")}
+
+func (w *world) tellAddrs() {
+	w.SetNodePortAddrs(slices.DeleteFunc(slices.Clone(nodePortAddrs), func(a netip.Addr) bool { return !w.addrs[a] }))
+}
+
 // tell says what the kernel holds.
 func (w *world) tell(k string) {
 	w.told[k] = true
@@ -181,10 +202,13 @@ func (w *world) tell(k string) {
 // refused; for one that nobody holds they go untranslated.
 func (w *world) begin() {
 	k := w.keys[w.IntN(len(w.keys))]
-	proto, dst, _ := cut(k)
+	proto, dst := w.cut(k)
 	w.clients++
 	client := fmt.Sprintf("10.0.%d.%d:1000", w.clients>>8, w.clients&255)
 	to, held := w.holds[k]
+	if at := netip.MustParseAddrPort(dst).Addr(); key(k).Addr != at {
+		held = held && w.addrs[at]
+	}
 	switch {
 	case held && len(to) == 0:
 		return
@@ -197,10 +221,13 @@ func (w *world) begin() {
 	}
 }
 
-func cut(k string) (proto, dst string, ok bool) {
+// cut returns the protocol of a key and its destination, of a NodePort one of two.
+func (w *world) cut(k string) (proto, dst string) {
 	f := key(k)
-	return map[model.Protocol]string{model.TCP: "tcp", model.UDP: "udp", model.SCTP: "sctp"}[f.Protocol],
-		netip.AddrPortFrom(f.Addr, f.Port).String(), true
+	if !f.Addr.IsValid() {
+		f.Addr = nodePortAddrs[w.IntN(len(nodePortAddrs))]
+	}
+	return map[model.Protocol]string{model.TCP: "tcp", model.UDP: "udp", model.SCTP: "sctp"}[f.Protocol], netip.AddrPortFrom(f.Addr, f.Port).String()
 }
 
 // turnNow lets the Cleaner look, unless it is looking.
@@ -217,6 +244,9 @@ func (w *world) turnNow() {
 func (w *world) goesRight(x *conntrack.Flow) bool {
 	for k, to := range w.holds {
 		f := key(k)
+		if !f.Addr.IsValid() && w.addrs[x.Orig.Dst.Addr()] {
+			f.Addr = x.Orig.Dst.Addr()
+		}
 		if x.Orig.Dst == netip.AddrPortFrom(f.Addr, f.Port) && x.Protocol == uint8(f.Protocol) {
 			return slices.Contains(to, x.Reply.Src.String()) || len(to) == 0 && !x.Translated() // it is ended when an endpoint comes
 		}
@@ -266,7 +296,8 @@ func (w *world) Close() error { return nil }
 func TestNoLiveFlowEndsAndNoStaleOneStays(t *testing.T) {
 	for seed := range uint64(400) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 9)), t: t, holds: map[string][]string{}, told: map[string]bool{}, left: map[string]bool{}, ours: map[string]bool{},
-			keys: []string{"udp 10.96.0.1:53", "udp 10.96.0.2:53", "tcp 10.96.0.1:80", "sctp 10.96.0.1:70"}, broken: int(seed % 40)}
+			addrs: map[netip.Addr]bool{},
+			keys:  []string{"udp 10.96.0.1:53", "udp 10.96.0.2:53", "tcp 10.96.0.1:80", "sctp 10.96.0.1:70", "udp :30053", "sctp :30070"}, broken: int(seed % 40)}
 		w.rig = newRig(Params{ResetGone: true, MaxStale: 3 + w.IntN(20), MaxSuspects: 1 + w.IntN(30)})
 		w.p.Table = w
 		w.Sweep()

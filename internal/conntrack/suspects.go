@@ -20,20 +20,25 @@ type suspects struct {
 	ends map[end]struct{}               // flows to these, ...
 	lost map[model.FrontendKey]struct{} // ... which these have lost
 	keys map[model.FrontendKey]struct{} // flows for these, wherever they go
-	all  bool
+	// addrs are NodePort addresses that came or went: flows to these.
+	addrs map[netip.Addr]struct{}
+	all   bool
 }
 
 func newSuspects() suspects {
-	return suspects{ends: map[end]struct{}{}, lost: map[model.FrontendKey]struct{}{}, keys: map[model.FrontendKey]struct{}{}}
+	return suspects{ends: map[end]struct{}{}, lost: map[model.FrontendKey]struct{}{}, keys: map[model.FrontendKey]struct{}{}, addrs: map[netip.Addr]struct{}{}}
 }
 
-func (s *suspects) none() bool { return !s.all && len(s.ends)+len(s.keys) == 0 }
+func (s *suspects) none() bool { return !s.all && s.count() == 0 }
+
+func (s *suspects) count() int { return len(s.ends) + len(s.keys) + len(s.addrs) }
 
 // add takes back what another has.
 func (s *suspects) add(other *suspects) {
 	maps.Copy(s.ends, other.ends)
 	maps.Copy(s.lost, other.lost)
 	maps.Copy(s.keys, other.keys)
+	maps.Copy(s.addrs, other.addrs)
 	s.all = s.all || other.all
 }
 
@@ -45,12 +50,7 @@ func (s *suspects) add(other *suspects) {
 func (c *Cleaner) filters(what *suspects) []conntrack.Filter {
 	if what.all {
 		set := filterSet{}
-		for k := range c.known {
-			set[keyProtocol(k)] = struct{}{}
-		}
-		for k := range c.lost {
-			set[keyProtocol(k)] = struct{}{}
-		}
+		c.eachKey(func(k model.FrontendKey) { set[keyProtocol(k)] = struct{}{} })
 		return set.sorted()
 	}
 	byEnd, byKey := filterSet{}, filterSet{}
@@ -60,6 +60,9 @@ func (c *Cleaner) filters(what *suspects) []conntrack.Filter {
 	}
 	for k := range what.lost {
 		byKey[keyFilter(k)] = struct{}{}
+	}
+	for f := range c.addrFilters(what.addrs) {
+		byEnd[f], byKey[f] = struct{}{}, struct{}{}
 	}
 	for k := range what.keys {
 		byEnd[keyFilter(k)], byKey[keyFilter(k)] = struct{}{}, struct{}{}
@@ -74,6 +77,41 @@ func (c *Cleaner) filters(what *suspects) []conntrack.Filter {
 		}
 	}
 	return best.each(anyPort).sorted()
+}
+
+// eachKey calls f with every key to which a flow may go or may have gone, some twice.
+func (c *Cleaner) eachKey(f func(model.FrontendKey)) {
+	for _, list := range [...]endpoints{c.known, c.maybe} {
+		for k := range list {
+			f(k)
+		}
+	}
+	for k := range c.lost {
+		f(k)
+	}
+}
+
+// addrFilters returns one dump for each address and protocol that a NodePort has or
+// had. Addresses of a node change rarely, so that this may walk all keys.
+func (c *Cleaner) addrFilters(addrs map[netip.Addr]struct{}) filterSet {
+	protocols, out := filterSet{}, filterSet{}
+	if len(addrs) == 0 {
+		return out
+	}
+	c.eachKey(func(k model.FrontendKey) {
+		if !k.Addr.IsValid() {
+			protocols[keyProtocol(k)] = struct{}{}
+		}
+	})
+	for a := range addrs {
+		for p := range protocols {
+			if p.Family == KernelFamily(model.FamilyOf(a)) {
+				p.OrigDst = a
+				out[p] = struct{}{}
+			}
+		}
+	}
+	return out
 }
 
 // The ways to make a filter wider, from not at all to most.
