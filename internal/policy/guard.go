@@ -34,10 +34,16 @@ func (in *Inputs) guard(f *model.Frontend) {
 	for i := range mine {
 		mine[i] = mine[i].Masked()
 	}
-	// A connection from this node to a VIP that is also an address of this node
-	// has the VIP as its source; it is allowed when the node itself is.
+	// A connection from this node to a VIP that is also an address of this node has
+	// the VIP as its source; it is allowed when the node itself is. All VIPs of the
+	// Service are allowed for each of them, as by kube-proxy, because a data plane may
+	// keep one list for all (kubernetes#109826).
 	if f.Kind == model.LoadBalancer && slices.ContainsFunc(in.Node.Addrs, func(a netip.Addr) bool { return contains(mine, a) }) {
-		mine = append(mine, netip.PrefixFrom(f.Key.Addr, f.Key.Addr.BitLen()))
+		for _, vip := range in.Service.LoadBalancerIPs {
+			if model.FamilyOf(vip) == f.Key.Family {
+				mine = append(mine, netip.PrefixFrom(vip, vip.BitLen()))
+			}
+		}
 	}
 	f.SourceRanges = Minimal(mine)
 }
