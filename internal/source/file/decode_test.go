@@ -118,6 +118,30 @@ func TestOtherFileTakesOver(t *testing.T) {
 	})
 }
 
+// A Service that is gone is told before the others, whatever they are called: one of them may have its addresses.
+func TestGoneServicesComeFirst(t *testing.T) {
+	dir := t.TempDir()
+	f := newFolder(Config{Dir: dir, NodeName: "n1", Log: slog.New(slog.DiscardHandler)})
+	var told []string
+	look := func() {
+		told = nil
+		f.scan(time.Now(), isWhole, none)
+		f.flush(time.Now(), func(e model.Event) {
+			if e.Service != nil {
+				told = append(told, e.Service.Key.Name)
+			}
+		})
+	}
+	write(t, dir, "old.yaml", service("old", "10.96.0.1")+"---\n"+service("stays", "10.96.0.2"))
+	look()
+	f.forget("old.yaml", time.Now(), isClosed)
+	write(t, dir, "old.yaml", service("new", "10.96.0.1")+"---\n"+service("stays", "10.96.0.3"))
+	look()
+	if want := []string{"old", "new", "stays"}; !slices.Equal(told, want) {
+		t.Errorf("told of %q, want %q", told, want)
+	}
+}
+
 // For DNS, Services without a proxy are of interest; else they are not.
 func TestHeadless(t *testing.T) {
 	dir := t.TempDir()

@@ -100,11 +100,25 @@ func (e *entry) want() (*object, []model.Problem) {
 	return first.object, problems
 }
 
+// order is compare, but for Services that are gone: they come before the others, which may have their addresses.
+func (c *catalog) order(a, b id) int {
+	gone := func(k id) int {
+		if k.kind == serviceKind && len(c.entries[k].claims) > 0 {
+			return 1
+		}
+		return 0
+	}
+	if a.kind == serviceKind && b.kind == serviceKind && gone(a) != gone(b) {
+		return gone(a) - gone(b)
+	}
+	return a.compare(b)
+}
+
 // flush delivers what has changed since the last flush, and nothing else.
 // triggered is false for what the folder held at the start.
 func (c *catalog) flush(now time.Time, triggered bool, sink func(model.Event)) {
 	ranges := false
-	for _, k := range slices.SortedFunc(maps.Keys(c.dirty), id.compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(c.dirty), c.order) {
 		e := c.entries[k]
 		object, problems := e.want()
 		unchanged := (e.told.same(object) || (e.told.empty() && object.empty())) && slices.Equal(e.toldProblems, problems)

@@ -7,12 +7,14 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -141,22 +143,135 @@ func TestWithoutServiceCIDRs(t *testing.T) {
 	}
 }
 
-// Without a list of Services nothing is complete.
-func TestForbiddenServices(t *testing.T) {
-	t.Parallel()
-	f := newFakeAPI(t)
-	populate(f)
-	f.refuse["services"] = http.StatusForbidden
-	l := start(t, f, nil)
-	l.until(t, "a clear word", func() bool {
-		return len(l.problems) == 1 && strings.Contains(l.problems[0], "forbidden: list services: give the account")
-	})
-	l.until(t, "the others", func() bool { return l.node != nil && l.cidrs != nil && len(l.slices) == 1 })
-	l.see(func() {
-		if l.synced() {
-			t.Error("synced without Services")
+// A resource that cannot be listed costs itself only. Without Services or EndpointSlices nothing can be decided; without the Node
+// and the ranges Services are followed (Listed), and the source is complete once they come.
+func TestOneResourceThatCannotBeListed(t *testing.T) {
+	for _, c := range []struct {
+		resource       string
+		status         int
+		listed, synced bool
+		others         func(l *listener) bool
+	}{
+		{"services", http.StatusForbidden, false, false, func(l *listener) bool { return l.node != nil && l.cidrs != nil && len(l.slices) == 1 }},
+		{"endpointslices", http.StatusForbidden, false, false, func(l *listener) bool { return l.node != nil && l.cidrs != nil && len(l.services) == 1 }},
+		{"endpointslices", http.StatusNotFound, false, false, func(l *listener) bool { return l.node != nil && l.cidrs != nil && len(l.services) == 1 }},
+		{"nodes", http.StatusForbidden, true, false, func(l *listener) bool { return l.cidrs != nil }},
+		{"nodes", http.StatusInternalServerError, true, false, func(l *listener) bool { return l.cidrs != nil }},
+		{"servicecidrs", http.StatusInternalServerError, true, false, func(l *listener) bool { return l.node != nil }},
+		{"servicecidrs", http.StatusForbidden, false, true, func(l *listener) bool { return l.node != nil }},
+	} {
+		t.Run(fmt.Sprint(c.resource, c.status), func(t *testing.T) {
+			t.Parallel()
+			f := newFakeAPI(t)
+			populate(f)
+			f.refuse[c.resource] = c.status
+			l := start(t, f, nil)
+			l.until(t, "a clear word", func() bool { return len(l.problems) == 1 && strings.Contains(l.problems[0], "list "+c.resource) })
+			l.until(t, "the others", func() bool { return c.others(l) && l.listed() == c.listed && l.synced() == c.synced })
+			l.see(func() {
+				if at := slices.Index(l.log, "listed k8s"); at >= 0 && (!slices.Contains(l.log[:at], "service web") || !slices.Contains(l.log[:at], "slice web-1")) {
+					t.Errorf("listed before what is listed: %q", l.log)
+				}
+				if s := l.source.Status(); s.Connected != (c.resource == "servicecidrs") {
+					t.Errorf("connected is %t", s.Connected)
+				}
+			})
+			f.do(func() { delete(f.refuse, c.resource) })
+			l.until(t, "synced", l.synced)
+		})
+	}
+}
+
+// etcd is restored from a backup: versions go back, and a watch from the version of before would be silent. All is listed again.
+// (kubernetes#107457)
+func TestRestoredFromBackup(t *testing.T) {
+	both(t, func(t *testing.T, f *fakeAPI) {
+		t.Parallel()
+		var log logBuffer
+		l := start(t, f, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		l.until(t, "synced", l.synced)
+		f.put("services", service("later", "10.96.0.2"))
+		f.put("endpointslices", slice("web-1", "10.0.0.9"))
+		l.until(t, "what the backup lacks", func() bool {
+			return l.services["default/later"] != nil && l.slices["default/web-1"].Endpoints[0].Addr.String() == "10.0.0.9"
+		})
+		f.do(func() {
+			f.version = 60
+			for _, k := range f.kinds {
+				clear(k.objects)
+				k.history = nil
+			}
+		})
+		populate(f)
+		f.hangUpAll()
+		l.until(t, "the endpoint of the backup", func() bool {
+			return l.services["default/later"] == nil && l.services["default/web"] != nil && len(l.slices) == 1 && l.slices["default/web-1"].Endpoints[0].Addr.String() == "10.0.0.1"
+		})
+		f.put("endpointslices", slice("web-1", "10.0.0.3"))
+		l.until(t, "a change afterwards", func() bool { return l.slices["default/web-1"].Endpoints[0].Addr.String() == "10.0.0.3" })
+		if n := strings.Count(log.String(), "older than what it has sent before"); n == 0 || n > len(f.kinds) {
+			t.Errorf("said %d times", n)
 		}
 	})
-	f.do(func() { delete(f.refuse, "services") })
+}
+
+// logBuffer is a log that several goroutines write.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// A watch that goes on where the last one ended lists nothing again, and asks for one object before.
+func TestWatchThatGoesOnListsNothing(t *testing.T) {
+	f := newFakeAPI(t)
+	populate(f)
+	l := start(t, f, nil)
 	l.until(t, "synced", l.synced)
+	f.put("services", service("db", "10.96.0.2")) // client-go lists again after a watch that brought nothing
+	l.until(t, "a change", func() bool { return l.services["default/db"] != nil })
+	f.do(func() { f.queries = nil })
+	f.hangUpAll()
+	f.put("services", service("db", "10.96.0.3"))
+	l.until(t, "a change afterwards", func() bool { return l.services["default/db"].ClusterIPs[0].String() == "10.96.0.3" })
+	f.do(func() {
+		for _, q := range f.queries {
+			if strings.HasPrefix(q, "services?") && (strings.Contains(q, "sendInitialEvents=true") || !strings.Contains(q, "watch=true") && !strings.Contains(q, "limit=1")) {
+				t.Errorf("asked for %s", q)
+			}
+		}
+	})
+}
+
+// What has gone meanwhile is told before what is new: it may have its address.
+func TestNewListTellsFirstWhatIsGone(t *testing.T) {
+	both(t, func(t *testing.T, f *fakeAPI) {
+		l := start(t, f, nil)
+		l.until(t, "synced", l.synced)
+		n := l.told()
+		f.do(func() {
+			clear(f.kinds["services"].objects)
+			f.kinds["services"].history = nil
+			f.version += 10
+			f.forgotten = f.version
+			f.kinds["services"].objects["default/another"] = service("another", "10.96.0.1") // no watch hears of it
+		})
+		f.hangUpAll()
+		l.until(t, "the new list", func() bool { return l.services["default/web"] == nil && l.services["default/another"] != nil })
+		got := slices.DeleteFunc(l.sinceThen(n), func(s string) bool { return !strings.HasPrefix(s, "service") })
+		if !slices.Equal(got, []string{"service web", "service another"}) {
+			t.Errorf("told %q", got)
+		}
+	})
 }

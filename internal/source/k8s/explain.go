@@ -32,12 +32,20 @@ func explain(server, resource string, err error) string {
 		return fmt.Sprintf("the API server at %s refuses our credentials (401): the token has expired or is unknown, or the client certificate is not signed by the cluster",
 			server)
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("forbidden: list %s: give %s the role in deploy/", resource, accountOf(err))
+		return fmt.Sprintf("forbidden: list %s: give %s the role in deploy/: until then %s", resource, accountOf(err), without[resource])
 	case errors.As(err, &status) && status.Status().Code != 0:
 		s := status.Status()
 		return fmt.Sprintf("the API server at %s cannot list %s: it answers %d %s", server, resource, s.Code, s.Message)
 	}
 	return fmt.Sprintf("cannot reach the API server at %s: %s", server, cause(err))
+}
+
+// without says what becomes of the node while a resource cannot be listed.
+var without = map[string]string{
+	"services":       "Services stay as they were last seen, and if none was, the kernel stays as it is",
+	"endpointslices": "endpoints stay as they were last seen, and if none was, the kernel stays as it is",
+	"nodes":          "zone, addresses and pod CIDRs of this node stay as they were last seen, and Services are followed without them if none was",
+	"servicecidrs":   "the Service ranges stay as they were last seen, and what is sent to their unused addresses is not dropped if none was",
 }
 
 // accountOf names who was forbidden something, as the server calls it. The rest of

@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}, "",
 			fmt.Errorf("User %q cannot %s resource %q", "system:serviceaccount:kube-system:fairlead", verb, "endpointslices"))
 	}
-	const noRole = "forbidden: list endpointslices: give the account system:serviceaccount:kube-system:fairlead the role in deploy/"
+	const noRole = "forbidden: list endpointslices: give the account system:serviceaccount:kube-system:fairlead the role in deploy/: until then endpoints stay as they were last seen, and if none was, the kernel stays as it is"
 	for _, c := range []struct {
 		err  error
 		want string

@@ -258,7 +258,12 @@ func (f *fakeAPI) list(w http.ResponseWriter, r *http.Request, k *fakeKind) {
 		items = append(items, k.objects[key])
 	}
 	version := strconv.Itoa(f.version)
+	ahead := f.isAhead(r)
 	f.mu.Unlock()
+	if ahead {
+		f.fail(w, tooLarge())
+		return
+	}
 	m, err := meta.ListAccessor(list)
 	if err == nil {
 		m.SetResourceVersion(version)
@@ -277,6 +282,19 @@ func (f *fakeAPI) list(w http.ResponseWriter, r *http.Request, k *fakeKind) {
 	f.answer(w, http.StatusOK, k.gv, list)
 }
 
+// isAhead tells whether a request asks for what is at least of a version that is yet to come. A plain watch from there is
+// accepted. f.mu is held.
+func (f *fakeAPI) isAhead(r *http.Request) bool {
+	version, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	return version > f.version
+}
+
+func tooLarge() *apierrors.StatusError {
+	err := apierrors.NewTimeoutError("Too large resource version", 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	return err
+}
+
 // watch streams what happened since a version, and before it, if asked to, what
 // there is.
 func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request, k *fakeKind) {
@@ -284,8 +302,12 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request, k *fakeKind) {
 	since, _ := strconv.Atoi(query.Get("resourceVersion"))
 	initial := query.Get("sendInitialEvents") == "true"
 	f.mu.Lock()
-	streams, forgotten, hangUp := f.streaming, f.forgotten, f.hangUp
+	streams, forgotten, hangUp, ahead := f.streaming, f.forgotten, f.hangUp, initial && f.isAhead(r)
 	f.mu.Unlock()
+	if ahead {
+		f.fail(w, tooLarge())
+		return
+	}
 	if initial && !streams {
 		f.fail(w, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil))
 		return

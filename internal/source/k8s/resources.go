@@ -33,7 +33,7 @@ type resource struct {
 // services watches Services: those of other proxies and headless ones only if
 // DNS, which knows no such difference, is on.
 func (s *Source) services() *resource {
-	st := newStore[*model.Service](s, "services", false)
+	st := newStore[*model.Service](s, "services", essential)
 	st.convert = func(o runtime.Object) (item[*model.Service], error) {
 		service, ok := o.(*corev1.Service)
 		if !ok {
@@ -67,7 +67,7 @@ func (s *Source) services() *resource {
 
 // slices watches the EndpointSlices of these Services.
 func (s *Source) slices() *resource {
-	st := newStore[sliceValue](s, "endpointslices", false)
+	st := newStore[sliceValue](s, "endpointslices", essential)
 	st.convert = func(o runtime.Object) (item[sliceValue], error) {
 		slice, ok := o.(*discoveryv1.EndpointSlice)
 		if !ok {
@@ -115,7 +115,7 @@ type sliceValue struct {
 
 // node watches our own Node.
 func (s *Source) node() *resource {
-	st := newStore[*model.Node](s, "nodes", false)
+	st := newStore[*model.Node](s, "nodes", important)
 	st.convert = func(o runtime.Object) (item[*model.Node], error) {
 		node, ok := o.(*corev1.Node)
 		if !ok {
@@ -141,7 +141,7 @@ func (s *Source) node() *resource {
 // Kubernetes 1.33 have none, and a role from then may not allow them.
 func (s *Source) cidrs() *resource {
 	all := &ranges{put: s.put, known: make(map[string]item[[]netip.Prefix])}
-	st := newStore[[]netip.Prefix](s, "servicecidrs", true)
+	st := newStore[[]netip.Prefix](s, "servicecidrs", optional)
 	st.convert = func(o runtime.Object) (item[[]netip.Prefix], error) {
 		cidr, ok := o.(*networkingv1.ServiceCIDR)
 		if !ok {
@@ -187,16 +187,12 @@ func (r *ranges) set(name string, i *item[[]netip.Prefix]) {
 }
 
 // newStore makes a store whose list counts for Synced.
-func newStore[V any](s *Source, resource string, optional bool) *store[V] {
-	state := s.tracker.add(resource, optional)
+func newStore[V any](s *Source, resource string, need need) *store[V] {
+	state := s.tracker.add(resource, need)
 	return &store[V]{
 		state: state, marks: make(map[name]mark),
-		heard: func() { s.tracker.heard(state) },
-		listed: func() {
-			if s.tracker.listed(state) {
-				s.put(model.Event{Synced: Name})
-			}
-		},
+		heard:  func() { s.tracker.heard(state) },
+		listed: func() { s.tracker.listed(state) },
 	}
 }
 

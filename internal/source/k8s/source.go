@@ -2,6 +2,7 @@ package k8s
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"log/slog"
 	"reflect"
@@ -116,6 +117,9 @@ func (s *Source) reflector(ctx context.Context, r *resource) *cache.Reflector {
 		client: r.client, resource: r.name, kind: reflect.TypeOf(r.expected).Elem().Name(), narrow: r.narrow,
 		answered:  func(err error) { s.answered(r, err) },
 		listError: func(err error) { s.listError(r, err) },
+		wentBack: func() {
+			s.config.Log.Warn("the API server's history is older than what it has sent before, as after a restore of etcd from a backup: everything is listed again", "resource", r.name)
+		},
 	}
 	reflector := cache.NewReflectorWithOptions(lw, r.expected, r.store, cache.ReflectorOptions{
 		Name:    r.name,
@@ -140,8 +144,12 @@ func (s *Source) answered(r *resource, err error) {
 // listError counts a list that will not come as one that is empty, if the source
 // can do without.
 func (s *Source) listError(r *resource, err error) {
-	if r.state.optional && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) && s.tracker.listed(r.state) {
-		s.put(model.Event{Synced: Name})
+	switch {
+	case errors.Is(err, context.Canceled) || isStale(err):
+	case r.state.optional && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)):
+		s.tracker.listed(r.state)
+	default:
+		s.tracker.refused(r.state)
 	}
 }
 

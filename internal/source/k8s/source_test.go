@@ -50,6 +50,8 @@ func (l *listener) put(e model.Event) {
 		l.cidrs = e.CIDRs
 	case e.Synced != "":
 		l.log = append(l.log, "synced "+e.Synced)
+	case e.Listed != "":
+		l.log = append(l.log, "listed "+e.Listed)
 	case e.Origin == origin:
 		l.problems = nil
 		for _, p := range e.Problems {
@@ -106,6 +108,8 @@ func (l *listener) sinceThen(n int) (log []string) {
 }
 
 func (l *listener) told() int { return len(l.sinceThen(0)) }
+
+func (l *listener) listed() bool { return slices.Contains(l.log, "listed "+Name) }
 
 func (l *listener) synced() bool { return slices.Contains(l.log, "synced "+Name) }
 

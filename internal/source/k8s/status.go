@@ -39,7 +39,8 @@ type tracker struct {
 	server string // its URL
 
 	mu        sync.Mutex
-	synced    bool
+	synced    bool // Synced has been told
+	inPart    bool // Listed has been told
 	since     time.Time
 	connected bool
 	resources []*resourceState
@@ -49,14 +50,16 @@ type tracker struct {
 type resourceState struct {
 	name      string
 	optional  bool // its absence does not make the source disconnected
+	essential bool // without it nothing can be decided
 	connected bool
 	listed    bool
+	refused   bool // a list or a watch of it has failed
 	lastHeard time.Time
 	err       string
 }
 
-func (t *tracker) add(name string, optional bool) *resourceState {
-	r := &resourceState{name: name, optional: optional}
+func (t *tracker) add(name string, need need) *resourceState {
+	r := &resourceState{name: name, optional: need == optional, essential: need == essential}
 	t.resources = append(t.resources, r)
 	return r
 }
@@ -90,17 +93,49 @@ func (t *tracker) heard(r *resourceState) {
 	r.lastHeard = now
 }
 
-// listed notes a full list, and tells whether it was the last that was missing.
-func (t *tracker) listed(r *resourceState) (synced bool) {
+// listed notes a full list.
+func (t *tracker) listed(r *resourceState) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	r.listed = true
-	if t.synced || slices.ContainsFunc(t.resources, func(r *resourceState) bool { return !r.listed }) {
-		return false
-	}
-	t.synced = true
-	return true
+	t.progressLocked()
 }
+
+// refused notes that a list or a watch of a resource has failed.
+func (t *tracker) refused(r *resourceState) {
+	t.mu.Lock()
+	r.refused = true
+	t.progressLocked()
+}
+
+// progressLocked tells once that everything has been listed, and once that all has been that can be: Services and
+// their endpoints, and of the rest what the server does not refuse. It unlocks.
+func (t *tracker) progressLocked() {
+	lacks := func(all func(*resourceState) bool) bool {
+		return slices.ContainsFunc(t.resources, func(r *resourceState) bool { return !r.listed && !all(r) })
+	}
+	var event model.Event
+	switch {
+	case t.synced:
+	case !lacks(func(*resourceState) bool { return false }):
+		t.synced, event.Synced = true, Name
+	case !t.inPart && !lacks(func(r *resourceState) bool { return r.refused && !r.essential }):
+		t.inPart, event.Listed = true, Name
+	}
+	t.mu.Unlock()
+	if event.Synced != "" || event.Listed != "" {
+		event.Received = t.now()
+		t.sink(event)
+	}
+}
+
+// need is what the source does without a resource.
+type need uint8
+
+const (
+	important need = iota // it is not connected, and Listed at most
+	essential             // nothing can be decided
+	optional              // a cluster may not have it, or not allow it
+)
 
 // answered notes how the server answered a list or a watch.
 func (t *tracker) answered(r *resourceState, err error) {

@@ -117,7 +117,8 @@ func (s *store[V]) drop(n name) {
 	}
 }
 
-// Replace takes in a full list: what is known and not in it is gone.
+// Replace takes in a full list: what is known and not in it is gone. That is told first, because what is new may have
+// its addresses.
 func (s *store[V]) Replace(list []any, _ string) error {
 	s.heard()
 	present := make(map[name]struct{}, len(list))
@@ -126,10 +127,8 @@ func (s *store[V]) Replace(list []any, _ string) error {
 		if err != nil {
 			return err
 		}
-		list[i] = nil // the list is ours; let go of it piece by piece
-		it := converted.(*item[V])
-		present[it.name] = struct{}{}
-		s.take(it)
+		list[i] = converted // let go of the large form piece by piece
+		present[converted.(*item[V]).name] = struct{}{}
 	}
 	s.mu.Lock()
 	var missing []name
@@ -141,6 +140,10 @@ func (s *store[V]) Replace(list []any, _ string) error {
 	s.mu.Unlock()
 	for _, n := range missing {
 		s.drop(n)
+	}
+	for i, o := range list {
+		s.take(o.(*item[V]))
+		list[i] = nil
 	}
 	s.listed()
 	return nil

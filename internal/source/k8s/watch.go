@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,11 @@ type listWatch struct {
 	narrow    func(*metav1.ListOptions)
 	answered  func(error)
 	listError func(error) // told of errors of lists only
+	wentBack  func()      // told when the server's history turns out to be another one; see isBefore
+
+	// Only the reflector's goroutine uses these, one request at a time.
+	listed string // the resource version of the last list
+	again  bool   // the next list must not refer to the past
 }
 
 var (
@@ -37,6 +43,7 @@ func (l *listWatch) request(o *metav1.ListOptions) *rest.Request {
 
 // ListWithContext lists.
 func (l *listWatch) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	l.forget(&o)
 	list, err := l.request(&o).Do(ctx).Get()
 	if err == nil && reflect.TypeOf(list).Elem().Name() != l.kind+"List" {
 		list, err = nil, otherAnswer(reflect.TypeOf(list).Elem().Name())
@@ -46,6 +53,8 @@ func (l *listWatch) ListWithContext(ctx context.Context, o metav1.ListOptions) (
 	}
 	if err != nil {
 		l.listError(err)
+	} else if m, is := list.(metav1.ListInterface); is {
+		l.listed, l.again = m.GetResourceVersion(), false
 	}
 	return list, err
 }
@@ -53,6 +62,13 @@ func (l *listWatch) ListWithContext(ctx context.Context, o metav1.ListOptions) (
 // WatchWithContext watches.
 func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
+	l.forget(&o)
+	if o.SendInitialEvents == nil && o.ResourceVersion != l.listed && l.isBefore(ctx, o.ResourceVersion) {
+		l.again = true
+		l.wentBack()
+		return nil, apierrors.NewResourceExpired("the history of the API server does not reach up to resource version " + o.ResourceVersion)
+	}
+	l.again = l.again && o.SendInitialEvents != nil
 	w, err := l.request(&o).Watch(ctx)
 	switch {
 	case isStale(err): // a new list follows
@@ -66,6 +82,39 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 		l.answered(err)
 	}
 	return w, err
+}
+
+// A server whose etcd was restored from a backup counts its resource versions from the past. It accepts a watch from the
+// version that is known here, and says nothing until it gets there (kubernetes#107457). So a watch that goes on where the last one ended,
+// every five to ten minutes and after each broken connection, asks first for one object, in a consistent read: it brings the
+// server's version of now. A lower one leads to a list. A server that has passed the known version before it is asked is not found out.
+
+// isBefore tells whether the server's history does not reach up to a resource version. It is false where that is not known: the watch
+// will then fail, too.
+func (l *listWatch) isBefore(ctx context.Context, known string) bool {
+	ctx, cancel := context.WithTimeout(ctx, versionLimit)
+	defer cancel()
+	list, err := l.request(&metav1.ListOptions{Limit: 1}).Do(ctx).Get()
+	m, is := list.(metav1.ListInterface)
+	if err != nil || !is {
+		return false
+	}
+	now, errNow := strconv.ParseUint(m.GetResourceVersion(), 10, 64)
+	then, errThen := strconv.ParseUint(known, 10, 64)
+	return errNow == nil && errThen == nil && now < then
+}
+
+// versionLimit is how long a watch waits for the server's resource version.
+const versionLimit = 5 * time.Second
+
+// forget makes a list after a return to the past one of now: the version known here is in the server's future.
+func (l *listWatch) forget(o *metav1.ListOptions) {
+	if l.again && (!o.Watch || o.SendInitialEvents != nil) {
+		o.ResourceVersion = ""
+		if o.SendInitialEvents == nil {
+			o.ResourceVersionMatch = ""
+		}
+	}
 }
 
 // otherAnswer is what a server answered a list with, and is not that list. It must not be taken for an empty one.
