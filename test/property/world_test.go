@@ -110,10 +110,10 @@ func (w *world) randomService(i int) *model.Service {
 		s.Ports = append(s.Ports, model.ServicePort{Name: "b", Protocol: model.UDP, Port: 53})
 	}
 	if flip() {
-		s.LoadBalancerIPs = []netip.Addr{v4(203, 0, 113, 1+i), v4(203, 0, 113, 101+i)}[:1+w.r.IntN(2)]
+		s.LoadBalancerIPs = []netip.Addr{v4(203, 0, 113, 1+i), v4(203, 0, 113, 101+i)}[:1+i%2]
 		if flip() {
 			s.SourceGuarded = true
-			s.SourceRanges = []netip.Prefix{netip.PrefixFrom(v4(10, 0, 0, 0), 8), netip.PrefixFrom(v4(10, w.r.IntN(2), 0, 0), 16), netip.PrefixFrom(v4(192, 168, w.r.IntN(2), 0), 24)} // with this node at times
+			s.SourceRanges = []netip.Prefix{netip.PrefixFrom(v4(10, 0, 0, 0), 8), netip.PrefixFrom(v4(10, w.r.IntN(2), 0, 0), 16), netip.PrefixFrom(v4(192, 168, i/2%2, 0), 24)} // with this node at times
 		}
 	}
 	if flip() {
