@@ -23,6 +23,7 @@ type follower struct {
 	noLocal  map[model.Family]*noLocal
 	problems *problemLog
 	noted    noteLog
+	drift    driftLog
 	reads    int // of the kernel, told to metrics so far
 	hadNode  bool
 	synced   bool          // everything that should exist has been in the kernel once
@@ -33,6 +34,7 @@ type follower struct {
 func newFollower(a *agent) *follower {
 	f := &follower{a: a, ports: map[model.ServiceKey]health.ServicePort{},
 		noLocal: map[model.Family]*noLocal{}, problems: newProblemLog(a.log.Logger, time.Now), inKernel: make(chan struct{})}
+	f.drift.log = a.log.Logger
 	for _, fam := range a.caps.Families {
 		f.noLocal[fam] = &noLocal{of: map[model.ServiceKey][2]bool{}}
 	}
@@ -226,8 +228,7 @@ func (f *follower) tellDrift(t *engine.Turn) {
 	for k, n := range kinds {
 		f.a.metrics.DriftRepaired(k, n)
 	}
-	f.a.log.Warn("somebody else changed our rules: repaired", "objects", len(t.Drift), "first", f.name(t.Drift[0].Key),
-		"operations", t.Operations, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
+	f.drift.say(t, f.name(t.Drift[0].Key))
 }
 
 // tellRebuilt says which families were made anew as a whole, and why.

@@ -74,9 +74,6 @@ func (e *Engine) note(events []model.Event) {
 		if len(t.Triggers) < maxTriggers {
 			t.Triggers = append(t.Triggers, Trigger{Changed: ev.Trigger, Received: ev.Received, Family: familyOf(ev)})
 		}
-		if !ev.Received.IsZero() && (t.Waiting.IsZero() || ev.Received.Before(t.Waiting)) {
-			t.Waiting = ev.Received
-		}
 	}
 }
 

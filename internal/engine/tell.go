@@ -3,7 +3,6 @@ package engine
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/model"
@@ -44,9 +43,7 @@ func (e *Engine) finish(s scope, err error) {
 	e.gatherDecisions(s, err)
 	next := Turn{}
 	if err != nil || s == nothing { // not in the kernel yet: the next good turn will tell
-		next.Triggers, next.Waiting = t.Triggers, t.Waiting
-	} else {
-		t.Waiting = time.Time{}
+		next.Triggers = t.Triggers
 	}
 	if s == nothing {
 		t.Triggers = nil

@@ -51,7 +51,6 @@ type Turn struct {
 	Node    *model.Node
 
 	Pending, Held, Services, Slices, Endpoints int
-	Waiting                                    time.Time // reception of the oldest change not committed; zero = none
 }
 
 // Trigger is when a change came about and when we heard of it.
