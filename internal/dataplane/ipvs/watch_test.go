@@ -136,6 +136,24 @@ func TestWatchBesideWrites(t *testing.T) {
 	})
 }
 
+// TestWatchDuringWrite: what is read while one write is under way the whole time is not compared, for it may be half of a batch. Once the
+// write has ended, IPVS is read again.
+func TestWatchDuringWrite(t *testing.T) {
+	watched(t, func(t *testing.T, w *world, _ *reading, rung func() int) {
+		w.d.writes.Add(1) // as Apply does where it begins
+		meddle(t, w)
+		time.Sleep(clock + strayPause/2) // synctest's clock, no real time: a comparison comes due
+		if n := rung(); n != 0 {
+			t.Errorf("rung %d times during a write, want none", n)
+		}
+		w.d.writes.Add(1)      // as Apply does where it ends
+		time.Sleep(strayPause) // synctest's clock, no real time: it is read again
+		if n := rung(); n != 1 {
+			t.Errorf("rung %d times for what is not as it was left, want once", n)
+		}
+	})
+}
+
 // TestSurveyNeedsSockets: it never borrows those of the engine.
 func TestSurveyNeedsSockets(t *testing.T) {
 	w := newWorld(t, Params{})
