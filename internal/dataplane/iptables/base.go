@@ -82,6 +82,7 @@ func (b *base) fixed() {
 	forward := []string{
 		comment("kubernetes forwarding rules")[1:] + " " + mark + " -j ACCEPT",
 		comment("kubernetes forwarding conntrack rule")[1:] + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+		comment("kubernetes forwarding of connections that are not answered yet")[1:] + " " + unanswered + " -j ACCEPT",
 	}
 	if !b.liberal { // #74839: an out-of-window packet would reach the pod untranslated, and draw a reset
 		invalid := "-m conntrack --ctstate INVALID"
@@ -98,6 +99,13 @@ func (b *base) fixed() {
 		b.chain(kindBase, mangle, localnet, "-j DROP")
 	}
 }
+
+// unanswered matches further packets of a masqueraded connection that nobody has answered:
+// datagrams to a silent receiver, a repeated SYN. The nat table marks the first packet
+// only, and the connection is not ESTABLISHED before the answer (kubernetes#72511). A
+// connection has a new source only once its first packet has passed FORWARD, so that the
+// rule lets nothing through that was dropped there.
+const unanswered = "-m conntrack --ctstate DNAT -m conntrack --ctstate SNAT"
 
 // jump is a rule in a built-in chain.
 type jump struct {
