@@ -395,6 +395,11 @@ func TestAdditions(t *testing.T) {
 	if got := show(tr.Additions("base")); !slices.Equal(got, []string{"s:>1", "u:>1", "x:>1"}) {
 		t.Fatalf("beside one that is there in part, and one of which a key lingered: %v", got)
 	}
+	tr.Set("sharing", objects("c", "1", "q", "1"), t0)
+	if got := show(tr.Additions("base")); !slices.Equal(got, []string{"q:>1", "s:>1", "u:>1", "x:>1"}) {
+		t.Fatalf("beside one that shares a key which is there: %v", got)
+	}
+	tr.Set("sharing", nil, t0)
 	tr.Set("base", objects("b", "1", "c", "2"), t0)
 	if got := show(tr.Additions("base")); len(got) > 0 {
 		t.Fatalf("on another base: %v", got)

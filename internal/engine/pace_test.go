@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -40,6 +42,9 @@ func TestWhatTakesAnEndpointAwayDoesNotWait(t *testing.T) {
 			b.wrote(t, 1, "start", svcEvent(1, 80), sliceEvent(1, 1, 2, 3), svcEvent(2, 80), sliceEvent(2, 1, 2), svcEvent(3, 80), sliceEvent(3, 1), synced)
 			b.wrote(t, 1, "an endpoint comes", sliceEvent(2, 1, 2, 3))
 			b.wrote(t, 2, "an endpoint goes", sliceEvent(1, 1, 2))
+			stops := sliceEvent(1, 1, 2)
+			stops.Slice.Value.Endpoints[1].Ready = false
+			b.wrote(t, 2, "an endpoint serves those that it has", stops)
 			ending := sliceEvent(1, 1, 2)
 			ending.Slice.Value.Endpoints[1].Ready, ending.Slice.Value.Endpoints[1].Serving = false, false
 			b.wrote(t, 3, "an endpoint serves no more", ending)
@@ -69,6 +74,28 @@ func TestEndpointsThatGoAllTheTime(t *testing.T) {
 			}
 			if n := b.drv.count().applies; n < 30 || n > 36 { // 10 s of 340 ms each, and a second ahead
 				t.Errorf("%d transactions in ten seconds", n)
+			}
+		})
+	})
+}
+
+// TestHasteOutlivesAFailure: a write that failed does not make what takes an endpoint away wait out a pause.
+func TestHasteOutlivesAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := slowBench(nil)
+		run(t, b, func() {
+			b.wrote(t, 1, "start", svcEvent(1, 80), sliceEvent(1, 1, 2), svcEvent(2, 80), synced)
+			time.Sleep(10 * time.Second) // virtual time (synctest)
+			b.wrote(t, 2, "an endpoint comes", sliceEvent(2, 1))
+			b.drv.refuse(nil)
+			b.drv.mu.Lock()
+			b.drv.fail = func(dataplane.Batch) error { b.drv.fail = nil; return errors.New("no memory, says the test") }
+			b.drv.mu.Unlock()
+			b.wrote(t, 3, "an endpoint goes, in vain", sliceEvent(1, 1))
+			time.Sleep(120 * time.Millisecond) // virtual time (synctest): the first retry comes within 100 ms, the pause lasts for 320 ms
+			b.wrote(t, 4, "the retry")
+			if b.last().Err != nil {
+				t.Error(b.last().Err)
 			}
 		})
 	})

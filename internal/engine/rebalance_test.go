@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,7 @@ func TestRemovalsGoIn(t *testing.T) {
 		"added to a Service of two slices":      {inSlice(1, "-a", 1, 2, 9), time.Millisecond},
 		"one that another slice has":            {inSlice(3, "-a", 1), time.Millisecond},
 		"of the only slice of those ports":      {inSlice(4, "-a", 1), time.Millisecond},
+		"of the only slice of a family":         {inSlice(7, "-a", 1), time.Millisecond},
 		"from a Service of two slices":          {inSlice(1, "-a", 1), departPause + time.Millisecond},
 		"all of a slice of a Service of two":    {inSlice(1, "-a"), departPause + time.Millisecond},
 		"of a slice":                            {noSlice(1, "-b"), departPause + time.Millisecond},
@@ -107,7 +109,8 @@ func TestRemovalsGoIn(t *testing.T) {
 						svcEvent(3, 80), inSlice(3, "-a", 1, 2), inSlice(3, "-b", 2, 3),
 						svcEvent(4, 80), inSlice(4, "-a", 1, 2), otherPorts(inSlice(4, "-b", 3)),
 						svcEvent(5, 80), inSlice(5, "-a", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), inSlice(5, "-b", 11),
-						svcEvent(6, 80), inSlice(6, "-a", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), inSlice(6, "-b", 1, 2, 3, 4, 5), synced)
+						svcEvent(6, 80), inSlice(6, "-a", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), inSlice(6, "-b", 1, 2, 3, 4, 5),
+						svcEvent(7, 80), inSlice(7, "-a", 1, 2), ofIPv6(inSlice(7, "-b", 3)), synced)
 					synctest.Wait()
 					b.put(c.ev)
 					time.Sleep(c.within) // virtual time (synctest)
@@ -132,6 +135,14 @@ func TestRemovalsGoIn(t *testing.T) {
 			})
 		})
 	}
+}
+
+func ofIPv6(ev model.Event) model.Event {
+	ev.Slice.Value.Family = model.IPv6
+	for i := range ev.Slice.Value.Endpoints {
+		ev.Slice.Value.Endpoints[i].Addr = netip.MustParseAddr(fmt.Sprintf("fd00::%d", i+1))
+	}
+	return ev
 }
 
 // An endpoint that has arrived is not kept for where it came from: what happens to it

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,6 +146,43 @@ func TestWhatOnlyAFailedWriteHadIsGone(t *testing.T) {
 	}
 }
 
+// What a failed write tried and a later turn has told as gone is not told again, whether that turn decided the Service itself or
+// found it decided, and while another Service is still in quarantine.
+func TestWhatWasTriedIsToldOnce(t *testing.T) {
+	for name, quarantined := range map[string]bool{"all are told": false, "one is in quarantine": true} {
+		t.Run(name, func(t *testing.T) {
+			watched(t, func(t *testing.T, b *bench) {
+				if quarantined {
+					b.drv.refuse(func(op dataplane.Op) bool { return op.Key == vip(7) })
+					b.put(svcEvent(7, 80), sliceEvent(7, 7))
+					synctest.Wait()
+				}
+				refused := b.drv.fail
+				b.drv.failAll()
+				b.put(svcEvent(1, 81))
+				synctest.Wait()
+				b.drv.mu.Lock()
+				b.drv.fail = refused
+				b.drv.mu.Unlock()
+				b.put(svcEvent(1, 82))  // decided by the turn that works
+				time.Sleep(time.Second) // virtual time (synctest): the retry
+				synctest.Wait()
+				was := len(b.turns())
+				b.put(svcEvent(1, 83))
+				time.Sleep(time.Second) // virtual time (synctest)
+				synctest.Wait()
+				for _, turn := range b.turns()[was:] {
+					for _, k := range turn.Gone {
+						if k.Port != 82 {
+							t.Errorf("port %d is told as gone again", k.Port)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 // While no write works, what is remembered of one Service is bounded.
 func TestWhatIsRememberedOfFailedWritesIsBounded(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
@@ -245,6 +284,18 @@ func TestTooManyBackends(t *testing.T) {
 			synctest.Wait()
 			if w := b.last().Well; len(w) != 1 {
 				t.Errorf("well: %v", w)
+			}
+			// Three endpoints here drain, and one elsewhere is ready: more are in the local list than in the cluster's.
+			local, here := svcEvent(3, 80), sliceEvent(3, 1, 2, 3, 4)
+			local.Service.Value.ExternalIPs, local.Service.Value.ExternalLocal = []netip.Addr{netip.MustParseAddr("203.0.113.3")}, true
+			for i := range 3 {
+				ep := &here.Slice.Value.Endpoints[i]
+				ep.Node, ep.Ready, ep.Terminating = "n", false, true
+			}
+			b.put(local, here)
+			synctest.Wait()
+			if p := b.last().Problems; len(p) != 1 || !strings.Contains(p[0].Reason, "has 3 endpoints, of which the first 2 are served") {
+				t.Errorf("problems of the local list: %v", p)
 			}
 		})
 	})
