@@ -17,7 +17,7 @@ type relayRow struct {
 func (c *relayCollector) rows() []relayRow {
 	n := c.r.relay.Counts()
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
-	const over, overHelp = "fairlead_userspace_turned_away_total", "Connections turned away at a limit: of their Service (its share of what is free) or of the process."
+	const over, overHelp = "fairlead_userspace_turned_away_total", "Connections and UDP clients turned away at a limit: of their Service (its share of what is free), of the process (descriptors), or of the network namespace (ports for UDP clients)."
 	return []relayRow{
 		{"fairlead_userspace_sockets", "Sockets that are open.", gauge, float64(c.r.driver.Sockets()), ""},
 		{"fairlead_userspace_sockets_waiting", "Sockets that wait for an address or port that somebody else has.", gauge, float64(c.r.driver.Waiting()), ""},
@@ -29,6 +29,8 @@ func (c *relayCollector) rows() []relayRow {
 		{"fairlead_userspace_refused_total", "Connections for which no endpoint was found.", counter, float64(n.Refused), ""},
 		{over, overHelp, counter, float64(n.OverService), "service"},
 		{over, overHelp, counter, float64(n.OverProcess), "process"},
+		{over, overHelp, counter, float64(n.OverPorts), "ports"},
+		{"fairlead_userspace_udp_displaced_total", "UDP clients that made room for others of their Service: the longest idle ones.", counter, float64(n.Displaced), ""},
 		{"fairlead_userspace_stalled_total", "Connections ended because a peer took or said nothing for too long, or is gone without a word.", counter, float64(n.Stalled), ""},
 		{"fairlead_userspace_endpoint_gone_total", "Connections ended because their endpoint exists no longer: at the grace, or at once with --reset-gone-endpoints.", counter, float64(n.Gone), ""},
 		{"fairlead_userspace_bytes_total", "Bytes carried over TCP connections.", counter, float64(n.Bytes), ""},

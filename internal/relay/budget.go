@@ -14,14 +14,16 @@ var ErrFull = errors.New("no file descriptor is left for it: this process may op
 var (
 	errServiceFull = errors.New("the Service has as many connections as it may have")
 	errFull        = errors.New("this process has no file descriptors left for connections")
+	errPorts       = errors.New("this network namespace has no port left for UDP clients (net.ipv4.ip_local_port_range)")
 )
 
-// budget shares the file descriptors out. A Service may hold as many as are still
+// budget shares out the file descriptors, and another one the ports of UDP clients. A Service may hold as many as are still
 // free: one busy Service alone gets half of all, two get a third each, and whoever
 // comes later always finds some. No Service is named in advance and nothing is
 // reserved for one that sleeps.
 type budget struct {
 	mu   sync.Mutex
+	none error // why nothing is taken when none is free
 	free int
 	most int // of one Service; 0: no further bound
 	held map[model.ServiceKey]int
@@ -29,14 +31,14 @@ type budget struct {
 	listeners, mostListeners int
 }
 
-// take takes n descriptors for a Service, which wants no more than own; 0: it has not said.
+// take takes n of them for a Service, which wants no more than own; 0: it has not said.
 func (b *budget) take(svc model.ServiceKey, n, own int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	held := b.held[svc]
 	switch {
 	case b.free < n:
-		return errFull
+		return b.none
 	case held+n > b.free, b.most > 0 && held+n > b.most, own > 0 && held+n > own:
 		return errServiceFull
 	}
@@ -45,7 +47,7 @@ func (b *budget) take(svc model.ServiceKey, n, own int) error {
 	return nil
 }
 
-// give gives n descriptors back.
+// give returns n of them.
 func (b *budget) give(svc model.ServiceKey, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // counts are what has happened; see Counts.
 type counts struct {
-	open, moving, flows, accepted, retried, refused, overService, overProcess, stalled, gone, bytes, lost, sourceLost atomic.Int64
+	open, moving, flows, accepted, retried, refused, overService, overProcess, overPorts, displaced, stalled, gone, bytes, lost, sourceLost atomic.Int64
 }
 
 // Counts are what a Relay has done and holds.
@@ -17,6 +17,8 @@ type Counts struct {
 	Refused     int64 // connections for which no endpoint was found
 	OverService int64 // turned away because their Service had its share
 	OverProcess int64 // turned away because the process had no descriptors
+	OverPorts   int64 // UDP clients turned away because no port was left for them
+	Displaced   int64 // UDP clients that made room for others of their Service
 	Stalled     int64 // ended because a peer took nothing, said nothing after the other side had ended, or is gone
 	Gone        int64 // ended because their endpoint exists no longer
 	Bytes       int64 // carried over TCP connections
@@ -28,16 +30,19 @@ type Counts struct {
 func (r *Relay) Counts() Counts {
 	c := &r.counts
 	return Counts{Connections: c.open.Load(), Moving: c.moving.Load(), Flows: c.flows.Load(), Accepted: c.accepted.Load(), Retried: c.retried.Load(),
-		Refused: c.refused.Load(), OverService: c.overService.Load(), OverProcess: c.overProcess.Load(), Stalled: c.stalled.Load(), Gone: c.gone.Load(),
+		Refused: c.refused.Load(), OverService: c.overService.Load(), OverProcess: c.overProcess.Load(), OverPorts: c.overPorts.Load(), Displaced: c.displaced.Load(), Stalled: c.stalled.Load(), Gone: c.gone.Load(),
 		Bytes: c.bytes.Load(), Lost: c.lost.Load(), SourceLost: c.sourceLost.Load()}
 }
 
 // turnedAway counts and reports a connection that the budget refused.
 func (t *Target) turnedAway(err error) {
 	r := t.r
-	if err == errServiceFull {
+	switch err {
+	case errServiceFull:
 		r.counts.overService.Add(1)
-	} else {
+	case errPorts:
+		r.counts.overPorts.Add(1)
+	default:
 		r.counts.overProcess.Add(1)
 	}
 	r.complain(t.service(), "a connection is turned away", err)

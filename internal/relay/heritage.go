@@ -21,6 +21,8 @@ type Flow struct {
 	Client, At netip.AddrPort
 	Last       time.Time // of the last datagram
 	Answered   bool
+	Began      time.Time
+	Stream     bool
 	Socket     *os.File `json:"-"` // towards the endpoint; the caller closes it
 }
 
@@ -78,7 +80,9 @@ func (l *Listener) Flows() (out []Flow) {
 	defer l.flows.mu.Unlock()
 	for client, f := range l.flows.by {
 		if s, err := f.server.File(); err == nil {
-			out = append(out, Flow{Client: client, At: f.at, Last: toWall(f.last), Answered: f.answered, Socket: s})
+			f.lru.mu.Lock()
+			out = append(out, Flow{Client: client, At: f.at, Last: toWall(f.last), Answered: f.answered, Began: toWall(f.began), Stream: f.stream, Socket: s})
+			f.lru.mu.Unlock()
 		}
 	}
 	return out
@@ -92,11 +96,12 @@ func (u *flows) adopt(old Flow) {
 	}
 	server, ok := c.(*net.UDPConn)
 	svc := u.l.t.service()
-	if !ok || u.r.budget.take(svc, 1, 0) != nil {
+	if !ok || u.r.takeFlow(svc, 0) != nil {
 		_ = c.Close()
 		return
 	}
-	u.start(old.Client, &flow{server: server, at: old.At, last: fromWall(old.Last, -udpStream, 0), answered: old.Answered}, svc)
+	u.start(old.Client, &flow{server: server, at: old.At, last: fromWall(old.Last, -udpStream, 0), answered: old.Answered,
+		began: fromWall(old.Began, -udpStream, 0), stream: old.Stream}, svc)
 }
 
 // Between processes a time can only be told by the clock on the wall. In either it counts

@@ -14,6 +14,77 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
+// A flood of UDP clients at one Service leaves ports to other Services and to the node's
+// other programs. If those have taken all ports, the log says so, a metric counts it, and
+// clients are served again when a port is free.
+func TestUDPFloodLeavesPorts(t *testing.T) {
+	const file = "/proc/sys/net/ipv4/ip_local_port_range"
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := udpServer(t, "127.0.0.1")
+	if err := os.WriteFile(file, []byte("31000 31063"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.WriteFile(file, before, 0o644) })
+	var log lines
+	r := newRelay(t, Params{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	listen := func(name string, port uint16) netip.AddrPort {
+		at := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
+		l, err := r.Listen(r.Target(abused(name, b)), at, model.UDP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		return at
+	}
+	flooded, other := listen("flooded", 20100), listen("other", 20101)
+	client := func(port int, to netip.AddrPort) udpClient {
+		c, err := (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 1, 1), Port: port}}).Dial("udp", to.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return udpClient{c}
+	}
+	for i := range 100 {
+		client(21000+i, flooded).ask(t, 1)
+	}
+	client(21200, other).ask(t, 1)
+	var own []net.Conn // another program takes what is left
+	for len(own) < 8 {
+		c, err := net.Dial("udp", b.AddrPort().String())
+		if err != nil {
+			t.Fatalf("the node's own program finds %d ports: %v", len(own), err)
+		}
+		own = append(own, c)
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	for len(own) < 64 {
+		c, err := net.Dial("udp", b.AddrPort().String())
+		if err != nil {
+			break
+		}
+		own = append(own, c)
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	r.mu.Lock()
+	clear(r.logged)
+	r.mu.Unlock()
+	third := listen("third", 20102)
+	c := client(21300, third)
+	_, _ = c.Write([]byte("x"))
+	eventually(t, func() error {
+		if n, text := r.Counts(), log.String(); n.OverPorts == 0 || n.Lost == 0 || !strings.Contains(text, "no port left for a UDP client") || !strings.Contains(text, "test/third") {
+			return fmt.Errorf("%+v, the log says %q", n, text)
+		}
+		return nil
+	})
+	_ = own[0].Close()
+	c.ask(t, 1)
+}
+
 // With no port left towards an endpoint, clients go to another one, or are turned back and
 // the log says which setting it is; when a connection has ended the next one is served.
 func TestNoPortLeft(t *testing.T) {

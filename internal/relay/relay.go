@@ -38,6 +38,8 @@ const (
 type Relay struct {
 	p       Params
 	budget  budget
+	ports   budget // of UDP clients: each has one of this network namespace
+	lrus    lrus
 	pipes   pipes
 	buffers sync.Pool // *[]byte of bufferBytes, for bytes that no pipe takes
 	grams   sync.Pool // *[]byte of burstBuffer
@@ -68,7 +70,9 @@ func New(p Params) *Relay {
 	}
 	made := min(p.Descriptors/16, 256)
 	r := &Relay{p: p, start: time.Now(), limits: usual(), ephemeral: ephemeralPorts(), cuts: cuts(), logged: map[model.ServiceKey]time.Time{}}
-	r.budget = budget{free: p.Descriptors - 2*made, most: p.MostOfOne, held: map[model.ServiceKey]int{}, mostListeners: p.Descriptors / 4 * 3}
+	r.budget = budget{none: errFull, free: p.Descriptors - 2*made, most: p.MostOfOne, held: map[model.ServiceKey]int{}, mostListeners: p.Descriptors / 4 * 3}
+	r.ports = budget{none: errPorts, free: portsOfClients(r.ephemeral), held: map[model.ServiceKey]int{}}
+	r.lrus.by = map[model.ServiceKey]*lru{}
 	r.pipes.left = made
 	r.buffers.New = func() any { b := make([]byte, bufferBytes); return &b }
 	r.grams.New = func() any { b := make([]byte, burstBuffer); return &b }

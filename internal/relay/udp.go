@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	udpNew = 30 * time.Second // nf_conntrack_udp_timeout: of a client that nobody has answered
+	udpNew = 30 * time.Second // nf_conntrack_udp_timeout: of a flow that is no stream
 	// readsAtOnce bounds what is read before anything else is looked at: a flood must not
 	// keep a socket from being closed or handed over.
 	readsAtOnce = 256
@@ -39,12 +40,18 @@ type flows struct {
 type flow struct {
 	server *net.UDPConn
 	raw    syscall.RawConn // of server
+	of     *flows
+	client netip.AddrPort
 	at     netip.AddrPort
 	single atomic.Bool // the kernel does not cut bursts for it
 
-	// Guarded by flows.mu.
+	// Guarded by lru.mu.
+	lru      *lru
+	place    *list.Element // in lru; nil: it has made room or has ended
+	began    time.Time
 	last     time.Time // of the last datagram, either way
 	answered bool
+	stream   bool
 }
 
 func newFlows(l *Listener, conn *net.UDPConn) *flows {
@@ -116,13 +123,11 @@ func (u *flows) flow(client netip.AddrPort) *flow {
 	u.mu.Unlock()
 	now := time.Now()
 	if f != nil && u.l.t.serves(f.at) {
-		u.mu.Lock()
-		f.last = now
-		u.mu.Unlock()
+		f.touch(now, false)
 		return f
 	}
 	if f != nil {
-		u.forget(client, f)
+		f.end()
 	}
 	v := visit{client: client.Addr(), at: u.l.at.Addr()}
 	if !u.l.t.admits(v.client, v.at) {
@@ -133,19 +138,82 @@ func (u *flows) flow(client netip.AddrPort) *flow {
 		return nil
 	}
 	svc := u.l.t.service()
-	if err := u.r.budget.take(svc, 1, 2*u.l.t.wishes().MaxConnections); err != nil {
+	if err := u.room(svc, now); err != nil {
 		u.l.t.turnedAway(err)
 		return nil
 	}
 	c, err := u.dial(v.client, v.at, at)
 	if err != nil {
-		u.r.budget.give(svc, 1)
+		u.r.giveFlow(svc)
+		u.undialed(svc, at, now, err)
 		return nil
 	}
 	u.r.counts.accepted.Add(1)
-	f = &flow{server: c.(*net.UDPConn), at: at, last: now}
+	f = &flow{server: c.(*net.UDPConn), at: at, began: now, last: now}
 	u.start(client, f, svc)
 	return f
+}
+
+// room takes what a client needs. A Service that has its share of it, or for which nothing
+// is left, has its longest idle client make room.
+func (u *flows) room(svc model.ServiceKey, now time.Time) error {
+	err := u.r.takeFlow(svc, 2*u.l.t.wishes().MaxConnections)
+	if err == nil || !u.displace(svc, now) {
+		return err
+	}
+	u.r.complain(svc, "the longest idle UDP client makes room for another", err)
+	return nil
+}
+
+// displace ends the Service's longest idle client, if one may be ended. Its descriptor and
+// its port stay taken.
+func (u *flows) displace(svc model.ServiceKey, now time.Time) bool {
+	old := u.r.lrus.displace(svc, now)
+	if old == nil {
+		return false
+	}
+	old.end()
+	u.r.counts.displaced.Add(1)
+	return true
+}
+
+// undialed reports that an endpoint has no socket for a client. If other programs have the
+// ports, the longest idle client makes room: this one's next datagram finds it.
+func (u *flows) undialed(svc model.ServiceKey, at netip.AddrPort, now time.Time, err error) {
+	if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EADDRINUSE) {
+		u.r.counts.refused.Add(1)
+		u.r.complain(svc, "cannot open a socket for a UDP client towards "+at.String(), err)
+		return
+	}
+	u.r.counts.overPorts.Add(1)
+	u.r.complain(svc, "this network namespace has no port left for a UDP client (net.ipv4.ip_local_port_range)", err)
+	if u.displace(svc, now) {
+		u.r.giveFlow(svc)
+	}
+}
+
+// takeFlow takes a descriptor and a port for a UDP client; giveFlow returns them.
+func (r *Relay) takeFlow(svc model.ServiceKey, own int) error {
+	err := r.budget.take(svc, 1, own)
+	if err != nil {
+		return err
+	}
+	if err = r.ports.take(svc, 1, 0); err != nil {
+		r.budget.give(svc, 1)
+	}
+	return err
+}
+
+func (r *Relay) giveFlow(svc model.ServiceKey) {
+	r.budget.give(svc, 1)
+	r.ports.give(svc, 1)
+}
+
+// portsOfClients is how many of the ports that the kernel chooses from UDP clients may have:
+// an eighth is left to the node's other programs.
+func portsOfClients(all [2]uint16) int {
+	n := int(all[1]) - int(all[0]) + 1
+	return max(1, n-n/8)
 }
 
 // dial opens a socket towards an endpoint, with the client's address if the Service wants it
@@ -162,44 +230,46 @@ func (u *flows) dial(client, at netip.Addr, endpoint netip.AddrPort) (net.Conn, 
 	return c, err
 }
 
-// start begins to carry a flow's answers; one descriptor has been taken for it.
+// start begins to carry a flow's answers; a descriptor and a port have been taken for it.
 func (u *flows) start(client netip.AddrPort, f *flow, svc model.ServiceKey) {
+	f.of, f.client = u, client
 	f.raw, _ = f.server.SyscallConn() // fails for a nil connection only
+	u.r.lrus.enter(svc, f)
 	u.mu.Lock()
 	u.by[client] = f
 	u.mu.Unlock()
 	u.r.counts.flows.Add(1)
 	u.r.work.Go(func() {
-		u.answer(client, f)
-		u.forget(client, f)
+		u.answer(f)
+		f.end()
 		u.r.counts.flows.Add(-1)
-		u.r.budget.give(svc, 1)
+		if u.r.lrus.leave(svc, f) {
+			u.r.giveFlow(svc)
+		}
 	})
 }
 
 // answer carries one flow's datagrams back until it is idle, its endpoint refuses, or
 // it is closed.
-func (u *flows) answer(client netip.AddrPort, f *flow) {
+func (u *flows) answer(f *flow) {
 	var failed error
-	to := sockaddr(client)
+	to := sockaddr(f.client)
 	back := func(fd uintptr) (any bool) {
 		any, failed = u.back(fd, f, to)
 		return any || failed != nil
 	}
 	for {
-		_ = f.server.SetReadDeadline(time.Now().Add(u.left(f)))
+		_ = f.server.SetReadDeadline(time.Now().Add(f.left()))
 		for {
 			err := f.raw.Read(back)
 			if err == nil && failed == nil {
-				u.mu.Lock()
-				f.last, f.answered = time.Now(), true
-				u.mu.Unlock()
+				f.touch(time.Now(), true)
 				continue
 			}
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
 				return // the next datagram chooses again
 			}
-			if u.left(f) <= 0 && (!u.late(f, back) || failed != nil) {
+			if f.left() <= 0 && (!u.late(f, back) || failed != nil) {
 				return
 			}
 			break // there were some since that time was set
@@ -212,9 +282,7 @@ func (u *flows) late(f *flow, back func(fd uintptr) bool) (any bool) {
 	if f.raw.Control(func(fd uintptr) { any = back(fd) }) != nil || !any {
 		return false
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	f.last, f.answered = time.Now(), true
+	f.touch(time.Now(), true)
 	return true
 }
 
@@ -243,22 +311,14 @@ func (u *flows) back(fd uintptr, f *flow, client unix.Sockaddr) (any bool, err e
 	return any, nil
 }
 
-// left is how long the flow may go on without a datagram.
-func (u *flows) left(f *flow) time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	limit := udpNew
-	if f.answered {
-		limit = udpStream
-	}
-	return time.Until(f.last.Add(limit))
-}
-
-func (u *flows) forget(client netip.AddrPort, f *flow) {
+// end closes the flow's socket: its goroutine ends, and the client's next datagram begins
+// another one.
+func (f *flow) end() {
+	u := f.of
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	_ = f.server.Close()
-	if u.by[client] == f {
-		delete(u.by, client)
+	if u.by[f.client] == f {
+		delete(u.by, f.client)
 	}
 }
