@@ -42,6 +42,7 @@ type conn struct {
 
 	place      int32
 	over       bool // both descriptors are closed
+	lost       bool // the endpoint has reset it: what that has sent is delivered, then the client is reset
 	queued     bool // for another turn
 	keepsAlive bool
 	link       link
@@ -74,8 +75,8 @@ func (c *conn) happened(s *side, events uint32) {
 		c.called(s, events)
 		return
 	}
-	if s == &c.client && events&unix.EPOLLERR != 0 && c.up.n > 0 {
-		c.abort() // what it has sent waits for an endpoint that is slow, and it is gone itself
+	if s == &c.client && events&unix.EPOLLERR != 0 && (c.up.n > 0 || c.lost) {
+		c.abort() // it is gone; what it has sent waits for an endpoint that is slow or is gone, too
 		return
 	}
 	// What the socket gives goes first: it may be the last before its error.
@@ -122,6 +123,10 @@ func (c *conn) due() {
 		c.tooLate()
 		return
 	}
+	if c.lost && c.down.ended {
+		c.finish()
+		return
+	}
 	if !c.keepsAlive {
 		c.keepsAlive = true
 		keepAlive(c.server.fd)
@@ -141,13 +146,38 @@ func (c *conn) due() {
 	}
 }
 
-// broken ends a connection that one side has broken; the other side reads a reset, too.
-func (c *conn) broken(err error) {
+// broken ends a connection that one side has broken; the other side reads a reset, too. What
+// an endpoint had sent before is delivered first: the kernel keeps what was received before a
+// reset, and a write is often the first call to fail.
+func (c *conn) broken(s *side, err error) {
 	if err == unix.ETIMEDOUT { // keep-alive's
 		c.w.r.counts.stalled.Add(1)
 		c.w.r.complain(c.svc, "a connection is given up: its peer takes nothing, says nothing or is gone", err)
 	}
-	c.abort()
+	switch {
+	case s == &c.client:
+		c.abort()
+	case c.down.ended || c.lost: // all was read; an error that a second call reports
+		c.lost, c.down.ended = true, true
+		c.finish()
+	default:
+		c.lost = true
+		c.up.release()
+		c.up.ended = true
+		c.server.readable, c.server.more = true, true
+		c.w.queue(c)
+	}
+}
+
+// finish resets the client when its kernel has acknowledged all that the endpoint has sent: a
+// reset discards what is still to be sent (RFC 9293, 3.10.4).
+func (c *conn) finish() {
+	unsent, err := unix.IoctlGetInt(c.client.fd, unix.SIOCOUTQ)
+	if unsent <= 0 || err != nil || c.w.now-c.down.since >= c.w.r.limits.stall {
+		c.abort()
+		return
+	}
+	c.w.by(c, c.w.now+tickEvery)
 }
 
 // abort resets both sides.

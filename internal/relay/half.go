@@ -79,13 +79,13 @@ func (h *half) fill() bool {
 	switch {
 	case err == unix.EINTR:
 		return true
-	case err == unix.EAGAIN:
+	case err == unix.EAGAIN && !h.c.lost:
 		h.from.readable = false
 		return true
-	case err != nil:
-		h.c.broken(err)
+	case err != nil && err != unix.EAGAIN:
+		h.c.broken(h.from, err)
 		return false
-	case n == 0:
+	case n <= 0: // its end, or all that an endpoint has sent before it was lost
 		h.end()
 		return false
 	}
@@ -114,7 +114,7 @@ func (h *half) write(b []byte, last bool) bool {
 		n, err = h.send(b, last)
 	}
 	if err != nil && err != unix.EAGAIN {
-		h.c.broken(err)
+		h.c.broken(h.to, err)
 		return false
 	}
 	h.moved(max(n, 0))
@@ -151,6 +151,10 @@ func (h *half) eager() {
 func (h *half) end() {
 	h.release()
 	h.ended = true
+	if h.c.lost {
+		h.c.finish()
+		return
+	}
 	if h.other.ended {
 		h.c.close()
 		return

@@ -33,12 +33,12 @@ func (h *half) suck() bool {
 	n, err := unix.Splice(h.from.fd, nil, h.lent.w, nil, pipeBytes, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
 	switch {
 	case err == unix.EINTR:
-	case err == unix.EAGAIN:
+	case err == unix.EAGAIN && !h.c.lost:
 		h.from.readable = false
-	case err != nil:
-		h.c.broken(err)
+	case err != nil && err != unix.EAGAIN:
+		h.c.broken(h.from, err)
 		return false
-	case n == 0:
+	case n <= 0:
 		h.end()
 		return false
 	default:
@@ -65,7 +65,7 @@ func (h *half) drain() bool {
 			err = io.ErrUnexpectedEOF
 			fallthrough
 		case err != nil:
-			h.c.broken(err)
+			h.c.broken(h.to, err)
 			return false
 		default:
 			h.n -= n
