@@ -76,18 +76,8 @@ func (h *half) fill() bool {
 	}
 	w := h.c.w
 	n, err := unix.Read(h.from.fd, w.buf)
-	switch {
-	case err == unix.EINTR:
-		return true
-	case err == unix.EAGAIN && !h.c.lost:
-		h.from.readable = false
-		return true
-	case err != nil && err != unix.EAGAIN:
-		h.c.broken(h.from, err)
-		return false
-	case n <= 0: // its end, or all that an endpoint has sent before it was lost
-		h.end()
-		return false
+	if n <= 0 {
+		return h.unread(err)
 	}
 	last := false
 	if h.bulk = n == len(w.buf); !h.bulk && !h.from.more {
@@ -103,6 +93,22 @@ func (h *half) fill() bool {
 	}
 	h.from.readable = h.from.readable || last
 	return true
+}
+
+// unread handles a read that gave nothing; false: this direction is over.
+func (h *half) unread(err error) bool {
+	switch {
+	case err == unix.EINTR:
+		return true
+	case err == unix.EAGAIN && !h.c.lost:
+		h.from.readable = false
+		return true
+	case err != nil && err != unix.EAGAIN:
+		h.c.broken(h.from, err)
+	default: // its end, or all that an endpoint has sent before it was lost
+		h.end()
+	}
+	return false
 }
 
 // write gives the receiver bytes, and keeps what it does not take now; last: there will

@@ -31,21 +31,12 @@ func (h *half) lend() bool {
 // suck reads into the pipe; what is in it, drain gives on. false: this direction is over.
 func (h *half) suck() bool {
 	n, err := unix.Splice(h.from.fd, nil, h.lent.w, nil, pipeBytes, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
-	switch {
-	case err == unix.EINTR:
-	case err == unix.EAGAIN && !h.c.lost:
-		h.from.readable = false
-	case err != nil && err != unix.EAGAIN:
-		h.c.broken(h.from, err)
-		return false
-	case n <= 0:
-		h.end()
-		return false
-	default:
-		h.n = int(n)
-		h.burst += h.n
-		h.since = h.c.w.now
+	if n <= 0 {
+		return h.unread(err)
 	}
+	h.n = int(n)
+	h.burst += h.n
+	h.since = h.c.w.now
 	return true
 }
 
