@@ -12,7 +12,7 @@ import (
 
 var t0 = time.Unix(1, 0)
 
-// Keys starting with "p" are pools of width 2, with "l" linger for a minute.
+// Keys starting with "p" are pools of width 2, with "l" linger for a minute; "l" and "z" are shared.
 func newTracker() *Tracker[string, string] {
 	return New[string, string](Params[string]{
 		Width: func(k string) int {
@@ -28,7 +28,8 @@ func newTracker() *Tracker[string, string] {
 			}
 			return 0
 		},
-		Sum: func(k, value string) uint64 { return maphash.String(sumSeed, k+" "+value) },
+		Shared: func(k string) bool { return k[0] == 'l' || k[0] == 'z' },
+		Sum:    func(k, value string) uint64 { return maphash.String(sumSeed, k+" "+value) },
 	})
 }
 
@@ -123,6 +124,21 @@ func TestLinger(t *testing.T) {
 	expectPending(t, tr)
 	tr.Expire(t0.Add(time.Minute))
 	expectPending(t, tr, "l:1>")
+}
+
+// TestNextExpiry: of several keys that linger it is the first one's.
+func TestNextExpiry(t *testing.T) {
+	tr := newTracker()
+	for i, k := range []string{"l1", "l2", "l3"} {
+		tr.Set(k, objects(k, "1"), t0)
+		tr.Commit(tr.Pending())
+		tr.Set(k, nil, t0.Add(time.Duration(3-i)*time.Second))
+	}
+	if next := tr.NextExpiry(); !next.Equal(t0.Add(time.Minute + time.Second)) {
+		t.Fatalf("next %v", next)
+	}
+	tr.Expire(t0.Add(time.Minute + time.Second))
+	expectPending(t, tr, "l3:1>")
 }
 
 // TestRelease: what lingers may go before its time, and nothing else may.
@@ -228,7 +244,7 @@ func TestRandomSequences(t *testing.T) {
 		tr, wants := newTracker(), map[string]map[string]string{}
 		for range 40 {
 			o := string(rune('A' + r.IntN(3)))
-			switch r.IntN(6) {
+			switch r.IntN(7) {
 			case 0, 1:
 				set := map[string]string{}
 				for _, k := range keys {
@@ -240,6 +256,12 @@ func TestRandomSequences(t *testing.T) {
 				tr.Set(o, owned(o, set), t0)
 			case 4:
 				tr.Hold(o, t0)
+			case 6:
+				if tr.keeping {
+					tr.EndKeep(t0)
+				} else {
+					tr.KeepUnseen(t0)
+				}
 			case 5:
 				all := func(string) bool { return true }
 				tr.CommitAnew(all, tr.Anew(all))
@@ -253,11 +275,13 @@ func TestRandomSequences(t *testing.T) {
 						there[k] = v
 					}
 				}
-				there["pX"] = "xx"
+				there["pX"], there["x"] = "xx", "xx" // nobody's
 				tr.ReplaceActual(maps.All(there), t0)
 			}
 			checkSum(t, seed, tr)
+			checkKept(t, seed, tr)
 		}
+		tr.EndKeep(t0)
 		for o, set := range wants {
 			tr.Set(o, owned(o, set), t0) // or it is on hold
 		}
@@ -265,6 +289,17 @@ func TestRandomSequences(t *testing.T) {
 		tr.Commit(tr.Pending())
 		checkHave(t, seed, tr, wants)
 		checkSum(t, seed, tr)
+	}
+}
+
+// checkKept: while unseen keys are kept, none of them and no shared one is to be deleted or lingers.
+func checkKept(t *testing.T, seed uint64, tr *Tracker[string, string]) {
+	t.Helper()
+	for k, e := range tr.entries {
+		_, lingers := tr.lingering[e]
+		if tr.keeping && e.refs == 0 && e.have != "" && (e.first == nil || tr.p.Shared(k)) && (lingers || e.want != e.have) && !tr.isHeld(e) {
+			t.Fatalf("seed %d: %s, which is there and to be kept, lingers (%t) or is to be %q", seed, k, lingers, e.want)
+		}
 	}
 }
 

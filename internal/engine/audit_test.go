@@ -86,6 +86,12 @@ func TestAuditAmongManyChanges(t *testing.T) {
 		if n := b.drv.count().loads - loads; n != 0 {
 			t.Errorf("%d loads in the hour after the audit", n)
 		}
+		for i, began := 10_000, time.Now(); time.Since(began) < 90*time.Second; i++ { // the next one gives way as well
+			if took := b.takes(i); took > 10*time.Millisecond {
+				t.Fatalf("a change waited %v for the next audit, %v after that was due", took, time.Since(began)-time.Minute)
+			}
+			time.Sleep(300 * time.Millisecond) // virtual time (synctest)
+		}
 	})
 }
 

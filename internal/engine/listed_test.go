@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,12 +49,22 @@ func TestListedFollowsWhatIsRead(t *testing.T) {
 			if gone := b.last().Gone; len(gone) != 1 || gone[0].Addr != svcEvent(4, 80).Service.Value.ClusterIPs[0] {
 				t.Errorf("told as gone: %v", gone)
 			}
+			b.put(svcEvent(6, 80), inSlice(6, "-a", 60, 61), inSlice(6, "-b", 62))
+			synctest.Wait()
+			b.put(noSlice(6, "-b")) // its endpoint may have moved
+			synctest.Wait()
+			expectVIPs(t, "a slice is gone", drv, map[int]string{6: "goto lb-3"})
+			time.Sleep(departPause) // virtual time (synctest)
+			synctest.Wait()
+			expectVIPs(t, "its endpoint has not come back", drv, map[int]string{6: "goto lb-2"})
+			b.withheld(t, "before all is read", 1)
 			b.put(svcEvent(1, 81)) // a port that is given up
 			synctest.Wait()
 			expectVIPs(t, "another port", drv, map[int]string{1: "", 2: "goto lb-2", 3: "goto lb-2"})
 			b.put(synced)
 			synctest.Wait()
 			expectVIPs(t, "synced", drv, map[int]string{1: "", 2: "reject", 3: "", 4: "", 5: "reject"})
+			b.withheld(t, "synced", 0)
 			if last := b.last(); !last.Complete || len(last.Decided) != 1 || last.Decided[0].Key.Name != "svc-00002" {
 				t.Errorf("told once all was read: %+v", last)
 			}
@@ -67,16 +78,47 @@ func TestWithheldServiceIsFollowedOnceItIsRead(t *testing.T) {
 		drv := before(t)
 		b := newBench(drv, nil)
 		run(t, b, func() {
-			b.put(svcEvent(1, 80), svcEvent(2, 80), sliceEvent(2, 4, 5), listed1)
+			b.drv.mu.Lock()
+			b.drv.fail = func(dataplane.Batch) error { b.drv.fail = nil; return errors.New("no memory, says the test") }
+			b.drv.mu.Unlock()
+			b.put(svcEvent(1, 80), svcEvent(2, 80), sliceEvent(2, 4, 5), svcEvent(4, 80), listed1)
+			time.Sleep(time.Second) // virtual time (synctest): the retry
 			synctest.Wait()
+			for _, turn := range b.turns() {
+				for _, d := range turn.Decided {
+					if d.Key.Name == "svc-00001" && len(d.Result.Frontends) > 0 {
+						t.Errorf("a withheld Frontend is told: %+v", d.Result.Frontends)
+					}
+				}
+			}
+			b.withheld(t, "at the start", 1)
 			b.put(sliceEvent(1, 9))
 			synctest.Wait()
+			b.withheld(t, "its slice is read", 0)
 			expectVIPs(t, "its slice is read", drv, map[int]string{1: "goto lb-1", 2: "goto lb-2", 3: "goto lb-2"})
 			b.put(sliceEvent(1))
 			synctest.Wait()
 			expectVIPs(t, "its slice is empty", drv, map[int]string{1: "reject", 2: "goto lb-2", 3: "goto lb-2"})
 		})
 	})
+}
+
+// withheld wants so many Services of which a Frontend is withheld.
+func (b *bench) withheld(t *testing.T, at string, want int) {
+	t.Helper()
+	n := 0
+	if err := b.Inspect(t.Context(), func(v View) {
+		for k := range v.State().Keys() {
+			if v.Withheld(k) {
+				n++
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n != want {
+		t.Errorf("%s: a Frontend of %d Services is withheld, want %d", at, n, want)
+	}
 }
 
 // Where an earlier run has left nothing else, a source that is Listed is as good as one that is Synced: an object of

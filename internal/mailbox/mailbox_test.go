@@ -24,7 +24,7 @@ func TestNewestObjectOldestTime(t *testing.T) {
 	second := service("a", 2)
 	second.Trigger, second.Received = t0.Add(time.Second), t0.Add(2*time.Second)
 	third := service("a", 3)
-	third.Trigger, third.Problems = t0, []model.Problem{{Object: "new"}}
+	third.Trigger, third.Problems = t0.Add(3*time.Second), []model.Problem{{Object: "new"}}
 	for _, e := range []model.Event{first, service("b", 1), second, third} {
 		m.Put(e)
 	}
@@ -33,7 +33,7 @@ func TestNewestObjectOldestTime(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	a := got[0]
-	if a.Service.Value.Created != 3 || !a.Trigger.Equal(t0) || !a.Received.Equal(t0) {
+	if a.Service.Value.Created != 3 || !a.Trigger.Equal(t0.Add(time.Second)) || !a.Received.Equal(t0) {
 		t.Errorf("got object %d, trigger %v, received %v", a.Service.Value.Created, a.Trigger, a.Received)
 	}
 	if len(a.Problems) != 1 || a.Problems[0].Object != "new" {
@@ -83,6 +83,7 @@ func TestKindsDoNotMix(t *testing.T) {
 		{Origin: "x"},
 		{Host: &model.HostAddrs{}},
 		{CIDRs: &model.ServiceCIDRs{}},
+		{Exclusions: &model.Exclusions{}},
 	}
 	for range 2 {
 		for _, e := range events {

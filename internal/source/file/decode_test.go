@@ -1,7 +1,9 @@
 package file
 
 import (
+	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -106,12 +108,15 @@ func TestOtherFileTakesOver(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", service("x", "10.96.0.1"))
 	write(t, dir, "b.yaml", service("x", "10.96.0.2"))
+	write(t, dir, "c.yaml", service("x", "10.96.0.3"))
 	l := start(t, dir, nil)
 	l.now(func() {
-		if l.services["default/x"].ClusterIPs[0].String() != "10.96.0.1" || len(l.problems) != 1 {
-			t.Fatalf("got %v", l.problems)
+		if l.services["default/x"].ClusterIPs[0].String() != "10.96.0.1" || !slices.Equal(l.allProblems(), []string{
+			"Service default/x: also defined in b.yaml: the definition in a.yaml counts", "Service default/x: also defined in c.yaml: the definition in a.yaml counts"}) {
+			t.Fatalf("got %q", l.allProblems())
 		}
 	})
+	remove(t, filepath.Join(dir, "c.yaml"))
 	swap(t, dir, "a.yaml", service("z", "10.96.0.3"))
 	l.until(t, "b's definition", func() bool {
 		return l.services["default/x"].ClusterIPs[0].String() == "10.96.0.2" && len(l.problems) == 0
@@ -139,6 +144,33 @@ func TestGoneServicesComeFirst(t *testing.T) {
 	look()
 	if want := []string{"old", "new", "stays"}; !slices.Equal(told, want) {
 		t.Errorf("told of %q, want %q", told, want)
+	}
+}
+
+// ServiceCIDRs are told as one: the ranges of all files, each once, and what is wrong with any.
+func TestServiceCIDRsOfSeveralFiles(t *testing.T) {
+	dir := t.TempDir()
+	f := newFolder(Config{Dir: dir, NodeName: "n1", Log: slog.New(slog.DiscardHandler)})
+	cidr := func(name, ranges string) string {
+		return "apiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata: {name: " + name + "}\nspec: {cidrs: [" + ranges + "]}\n"
+	}
+	for _, c := range []struct{ file, text, want string }{
+		{"a.yaml", cidr("a", "10.96.0.0/16"), "[10.96.0.0/16] 0"},
+		{"b.yaml", cidr("b", "10.96.0.0/16, fd00::/112") + "---\n" + cidr("c", "10.97.0.0/16, bad"), "[10.96.0.0/16 10.97.0.0/16 fd00::/112] 1"},
+		{"a.yaml", cidr("d", "10.98.0.0/16, worse"), "[10.96.0.0/16 10.97.0.0/16 10.98.0.0/16 fd00::/112] 2"},
+	} {
+		write(t, dir, c.file, c.text)
+		got := ""
+		f.scan(time.Now(), isWhole, none)
+		f.refresh(c.file, time.Now(), isWhole)
+		f.flush(time.Now(), func(e model.Event) {
+			if e.CIDRs != nil {
+				got = fmt.Sprint(e.CIDRs.Prefixes, len(e.Problems))
+			}
+		})
+		if got != c.want {
+			t.Errorf("after %s: %s, want %s", c.file, got, c.want)
+		}
 	}
 }
 
