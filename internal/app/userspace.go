@@ -55,7 +55,9 @@ func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
 		p.Talks = talks(log)
 	}
 	p.Relay = relay.New(relay.Params{MostOfOne: 2 * cfg.Userspace.ServiceConnections, EndGone: cfg.ResetGoneEndpoints,
-		EndpointGrace: cfg.Userspace.EndpointGrace, Log: log})
+		EndpointGrace: cfg.Userspace.EndpointGrace, Log: log, OnLoop: func(svc model.ServiceKey, at netip.AddrPort, err error) {
+			r.warn(svc, "EndpointLeadsBack", "endpoint "+at.String()+": "+err.Error())
+		}})
 	r.plan, r.relay, r.driver = p.Plan, p.Relay, userspace.New(p)
 	if cfg.Userspace.Map != "" {
 		r.table = &placeTable{file: cfg.Userspace.Map, plan: p.Plan, rows: map[model.FrontendKey]string{}}

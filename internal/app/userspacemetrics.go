@@ -31,6 +31,7 @@ func (c *relayCollector) rows() []relayRow {
 		{over, overHelp, counter, float64(n.OverProcess), "process"},
 		{over, overHelp, counter, float64(n.OverPorts), "ports"},
 		{"fairlead_userspace_udp_displaced_total", "UDP clients that made room for others of their Service: the longest idle ones.", counter, float64(n.Displaced), ""},
+		{"fairlead_userspace_loops_total", "Endpoints not asked because they are a socket of this agent that leads back to their own Service.", counter, float64(n.Loops), ""},
 		{"fairlead_userspace_stalled_total", "Connections ended because a peer took or said nothing for too long, or is gone without a word.", counter, float64(n.Stalled), ""},
 		{"fairlead_userspace_endpoint_gone_total", "Connections ended because their endpoint exists no longer: at the grace, or at once with --reset-gone-endpoints.", counter, float64(n.Gone), ""},
 		{"fairlead_userspace_bytes_total", "Bytes carried over TCP connections.", counter, float64(n.Bytes), ""},

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // counts are what has happened; see Counts.
 type counts struct {
-	open, moving, flows, accepted, retried, refused, overService, overProcess, overPorts, displaced, stalled, gone, bytes, lost, sourceLost atomic.Int64
+	open, moving, flows, accepted, retried, refused, overService, overProcess, overPorts, displaced, loops, stalled, gone, bytes, lost, sourceLost atomic.Int64
 }
 
 // Counts are what a Relay has done and holds.
@@ -19,6 +19,7 @@ type Counts struct {
 	OverProcess int64 // turned away because the process had no descriptors
 	OverPorts   int64 // UDP clients turned away because no port was left for them
 	Displaced   int64 // UDP clients that made room for others of their Service
+	Loops       int64 // endpoints not asked because they lead back to their own Service
 	Stalled     int64 // ended because a peer took nothing, said nothing after the other side had ended, or is gone
 	Gone        int64 // ended because their endpoint exists no longer
 	Bytes       int64 // carried over TCP connections
@@ -30,7 +31,7 @@ type Counts struct {
 func (r *Relay) Counts() Counts {
 	c := &r.counts
 	return Counts{Connections: c.open.Load(), Moving: c.moving.Load(), Flows: c.flows.Load(), Accepted: c.accepted.Load(), Retried: c.retried.Load(),
-		Refused: c.refused.Load(), OverService: c.overService.Load(), OverProcess: c.overProcess.Load(), OverPorts: c.overPorts.Load(), Displaced: c.displaced.Load(), Stalled: c.stalled.Load(), Gone: c.gone.Load(),
+		Refused: c.refused.Load(), OverService: c.overService.Load(), OverProcess: c.overProcess.Load(), OverPorts: c.overPorts.Load(), Displaced: c.displaced.Load(), Loops: c.loops.Load(), Stalled: c.stalled.Load(), Gone: c.gone.Load(),
 		Bytes: c.bytes.Load(), Lost: c.lost.Load(), SourceLost: c.sourceLost.Load()}
 }
 

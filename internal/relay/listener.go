@@ -63,6 +63,7 @@ func (r *Relay) ListenAgain(t *Target, at netip.AddrPort, p model.Protocol, h He
 	t.mu.Lock()
 	t.listeners[l] = struct{}{}
 	t.mu.Unlock()
+	r.own.Store(l.place(), l)
 	l.refilter() // what the Target was told meanwhile, or a socket's last owner was not
 	if l.conn == nil {
 		if err := l.resume(); err != nil {
@@ -173,6 +174,7 @@ func (l *Listener) Close() error {
 	delete(l.t.listeners, l)
 	l.t.mu.Unlock()
 	if was {
+		l.t.r.own.CompareAndDelete(l.place(), l)
 		l.t.r.budget.unlisten()
 	}
 	if l.conn == nil {

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,10 @@ type Params struct {
 	EndGone bool
 	// EndpointGrace is how long they go on else, unless the Service says it; 0 = for ever.
 	EndpointGrace time.Duration
-	Log           *slog.Logger // nil = discard
+	// OnLoop is called for an endpoint that is a socket of this Relay and leads back to its own
+	// Service, at most every logEvery for a Service; nil = not called.
+	OnLoop func(svc model.ServiceKey, endpoint netip.AddrPort, err error)
+	Log    *slog.Logger // nil = discard
 }
 
 const (
@@ -40,6 +44,7 @@ type Relay struct {
 	budget  budget
 	ports   budget // of UDP clients: each has one of this network namespace
 	lrus    lrus
+	own     sync.Map // place → *Listener: the sockets that are open
 	pipes   pipes
 	buffers sync.Pool // *[]byte of bufferBytes, for bytes that no pipe takes
 	grams   sync.Pool // *[]byte of burstBuffer
@@ -116,8 +121,8 @@ func (r *Relay) Close() {
 }
 
 // complain logs about a Service, not too often: whoever overruns a limit must not
-// fill the log as well.
-func (r *Relay) complain(svc model.ServiceKey, what string, err error) {
+// fill the log as well. It reports whether it has.
+func (r *Relay) complain(svc model.ServiceKey, what string, err error) bool {
 	now := time.Now()
 	r.mu.Lock()
 	last, known := r.logged[svc]
@@ -134,4 +139,5 @@ func (r *Relay) complain(svc model.ServiceKey, what string, err error) {
 	if !quiet {
 		r.p.Log.Warn(what, "service", svc, "error", err)
 	}
+	return !quiet
 }

@@ -73,7 +73,7 @@ func (c *conn) dial() {
 	for d.tries < dialTries {
 		at, ok := d.plain, d.again
 		if !ok {
-			at, ok = c.t.pick(&d.v, time.Now())
+			at, ok = c.l.choose(&d.v, time.Now())
 		}
 		if !ok {
 			break

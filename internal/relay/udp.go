@@ -133,7 +133,7 @@ func (u *flows) flow(client netip.AddrPort) *flow {
 	if !u.l.t.admits(v.client, v.at) {
 		return nil
 	}
-	at, ok := u.l.t.pick(&v, now)
+	at, ok := u.l.choose(&v, now)
 	if !ok {
 		return nil
 	}
