@@ -105,6 +105,57 @@ func TestAffinity(t *testing.T) {
 	}
 }
 
+// All addresses of a Service port share what affinity remembers; another port, family or
+// Service shares nothing. A timeout that is shortened counts from a client's last connection,
+// also for idle clients, as kube-proxy's in iptables mode.
+func TestAffinityOfOnePort(t *testing.T) {
+	r := New(Params{Descriptors: 64})
+	target := func(kind model.FrontendKind, service, port string, family model.Family) *Target {
+		f := frontend(endpoints(1, 1, 1, 1)...)
+		f.Kind, f.Service.Name, f.Port, f.Key.Family, f.AffinityTimeout = kind, service, port, family, time.Hour
+		return r.Target(f)
+	}
+	vip, node := target(model.ClusterIP, "web", "http", model.IPv4), target(model.NodePort, "web", "http", model.IPv4)
+	others := []*Target{target(model.ClusterIP, "web", "metrics", model.IPv4), target(model.ClusterIP, "web", "http", model.IPv6), target(model.ClusterIP, "api", "http", model.IPv4)}
+	now, differ := time.Unix(1000, 0), make([]int, len(others))
+	for n := range 100 {
+		v := visit{client: client(n)}
+		first, _ := vip.pick(&v, now)
+		if at, _ := node.pick(&v, now); at != first {
+			t.Fatalf("client %d meets %s at one address and %s at the other", n, first, at)
+		}
+		for i, o := range others {
+			if at, _ := o.pick(&v, now); at != first {
+				differ[i]++
+			}
+		}
+	}
+	if slices.Contains(differ, 0) {
+		t.Errorf("of 100 clients meet another endpoint at what is another port: %v", differ)
+	}
+	short := vip.f
+	short.AffinityTimeout = 10 * time.Second
+	vip.Set(short)
+	before, after := 0, 0
+	for n := range 100 {
+		was := vip.affinity.by[client(n)].at
+		if at, _ := node.pick(&visit{client: client(n)}, now.Add(9*time.Second)); n%2 == 0 && at == was {
+			before++
+		} else if at, _ := vip.pick(&visit{client: client(n)}, now.Add(30*time.Second)); n%2 == 1 && at != was {
+			after++
+		}
+	}
+	if before != 50 || after == 0 {
+		t.Errorf("10 s after the last connection: %d of 50 clients are kept before, %d of 50 move after", before, after)
+	}
+	for _, tg := range append(others, vip, node) {
+		tg.Remove()
+	}
+	if len(r.affinities.by) != 0 {
+		t.Errorf("what is left when all are gone: %v", r.affinities.by)
+	}
+}
+
 func TestAffinityIsBounded(t *testing.T) {
 	f := frontend(endpoints(1, 1)...)
 	f.AffinityTimeout = time.Hour
@@ -115,7 +166,7 @@ func TestAffinityIsBounded(t *testing.T) {
 			t.Fatal("no endpoint")
 		}
 	}
-	if n := len(tg.stuck); n > maxStuck {
+	if n := len(tg.affinity.by); n > maxStuck {
 		t.Errorf("%d clients are remembered, want at most %d", n, maxStuck)
 	}
 }

@@ -29,19 +29,19 @@ func TestClockIsSet(t *testing.T) {
 	client := netip.MustParseAddr("127.0.0.9")
 	for _, jump := range []time.Duration{0, 24 * time.Hour, -24 * time.Hour} {
 		old, next := r.Target(f), r.Target(f)
-		old.stuck[client] = stuck{nobody().AddrPort(), set(time.Now().Add(timeout-passed), jump)}
-		if wall := old.stuck[client].until.Round(0).Sub(time.Now().Add(timeout - passed)).Round(time.Minute); wall != jump {
+		old.affinity.by[client] = stuck{nobody().AddrPort(), set(time.Now().Add(timeout-passed), jump)}
+		if wall := old.affinity.by[client].until.Round(0).Sub(time.Now().Add(timeout - passed)).Round(time.Minute); wall != jump {
 			t.Fatalf("the test sets the clock by %s, not %s", wall, jump)
 		}
 		list := old.Remembered()
 		next.Recall(list)
-		if left := time.Until(next.stuck[client].until).Round(time.Minute); left != timeout-passed {
+		if left := time.Until(next.affinity.by[client].until).Round(time.Minute); left != timeout-passed {
 			t.Errorf("set by %s before: %s are left", jump, left)
 		}
 		// And between the two.
 		list[0].Until = list[0].Until.Add(jump)
 		next.Recall(list)
-		at := next.stuck[client].until
+		at := next.affinity.by[client].until
 		if left := time.Until(at); left < 0-time.Minute || left > timeout {
 			t.Errorf("set by %s meanwhile: %s are left", jump, left)
 		}

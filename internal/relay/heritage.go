@@ -118,7 +118,9 @@ func fromWall(at time.Time, earliest, latest time.Duration) time.Time {
 func (t *Target) Remembered() (out []Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for a, s := range t.stuck {
+	t.affinity.mu.Lock()
+	defer t.affinity.mu.Unlock()
+	for a, s := range t.affinity.by {
 		out = append(out, Client{a, s.at, toWall(s.until)})
 	}
 	return out
@@ -131,9 +133,11 @@ func (t *Target) Recall(list []Client) {
 	if t.f.AffinityTimeout == 0 {
 		return
 	}
+	t.affinity.mu.Lock()
+	defer t.affinity.mu.Unlock()
 	for _, c := range list {
-		if len(t.stuck) < maxStuck {
-			t.stuck[c.Addr] = stuck{c.At, fromWall(c.Until, 0, t.f.AffinityTimeout)}
+		if len(t.affinity.by) < maxStuck {
+			t.affinity.by[c.Addr] = stuck{c.At, fromWall(c.Until, 0, t.f.AffinityTimeout)}
 		}
 	}
 }

@@ -40,19 +40,20 @@ const (
 
 // Relay is what all listeners share.
 type Relay struct {
-	p       Params
-	budget  budget
-	ports   budget // of UDP clients: each has one of this network namespace
-	lrus    lrus
-	own     sync.Map // place → *Listener: the sockets that are open
-	pipes   pipes
-	buffers sync.Pool // *[]byte of bufferBytes, for bytes that no pipe takes
-	grams   sync.Pool // *[]byte of burstBuffer
-	where   atomic.Pointer[Whereabouts]
-	counts  counts
-	work    sync.WaitGroup  // one for each connection and UDP client
-	ctx     context.Context // ends with the Relay
-	end     context.CancelFunc
+	p          Params
+	budget     budget
+	ports      budget // of UDP clients: each has one of this network namespace
+	lrus       lrus
+	affinities affinities
+	own        sync.Map // place → *Listener: the sockets that are open
+	pipes      pipes
+	buffers    sync.Pool // *[]byte of bufferBytes, for bytes that no pipe takes
+	grams      sync.Pool // *[]byte of burstBuffer
+	where      atomic.Pointer[Whereabouts]
+	counts     counts
+	work       sync.WaitGroup  // one for each connection and UDP client
+	ctx        context.Context // ends with the Relay
+	end        context.CancelFunc
 
 	start     time.Time
 	limits    limits
@@ -77,6 +78,7 @@ func New(p Params) *Relay {
 	r := &Relay{p: p, start: time.Now(), limits: usual(), ephemeral: ephemeralPorts(), cuts: cuts(), logged: map[model.ServiceKey]time.Time{}}
 	r.budget = budget{none: errFull, free: p.Descriptors - 2*made, most: p.MostOfOne, held: map[model.ServiceKey]int{}, mostListeners: p.Descriptors / 4 * 3}
 	r.ports = budget{none: errPorts, free: portsOfClients(r.ephemeral), held: map[model.ServiceKey]int{}}
+	r.affinities.by = map[portKey]*affinity{}
 	r.lrus.by = map[model.ServiceKey]*lru{}
 	r.pipes.left = made
 	r.buffers.New = func() any { b := make([]byte, bufferBytes); return &b }

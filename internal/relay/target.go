@@ -11,9 +11,6 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// maxStuck bounds the clients that session affinity remembers for one Frontend.
-const maxStuck = 1 << 16
-
 // Target is where the connections of one Frontend go.
 type Target struct {
 	r *Relay
@@ -22,17 +19,11 @@ type Target struct {
 	f         model.Frontend
 	pool      pool // of Backends
 	local     pool // of LocalBackends
-	stuck     map[netip.Addr]stuck
+	affinity  *affinity
 	conns     map[netip.AddrPort]map[*conn]struct{} // by endpoint
 	ending    map[netip.AddrPort]*ending            // of endpoints that exist no longer
 	listeners map[*Listener]struct{}
 	astray    map[astray]time.Time // until when their clients' addresses are not kept
-}
-
-// stuck is a client's endpoint under session affinity.
-type stuck struct {
-	at    netip.AddrPort
-	until time.Time
 }
 
 // pool is a list of endpoints from which to draw.
@@ -73,7 +64,7 @@ func (p *pool) first(client netip.Addr) int {
 
 // Target makes a Target for a Frontend.
 func (r *Relay) Target(f model.Frontend) *Target {
-	t := &Target{r: r, stuck: map[netip.Addr]stuck{}, conns: map[netip.AddrPort]map[*conn]struct{}{}, ending: map[netip.AddrPort]*ending{}, astray: map[astray]time.Time{}, listeners: map[*Listener]struct{}{}}
+	t := &Target{r: r, conns: map[netip.AddrPort]map[*conn]struct{}{}, ending: map[netip.AddrPort]*ending{}, astray: map[astray]time.Time{}, listeners: map[*Listener]struct{}{}}
 	t.take(f)
 	return t
 }
@@ -82,9 +73,8 @@ func (t *Target) take(f model.Frontend) {
 	t.f = f
 	t.pool = newPool(f.Backends, f.HashTable, f.ConsistentHash)
 	t.local = newPool(f.LocalBackends, f.LocalHashTable, f.ConsistentHash)
-	if f.AffinityTimeout == 0 {
-		clear(t.stuck)
-	}
+	t.affinity = t.r.affinities.of(&f, t.affinity)
+	t.affinity.set(f.AffinityTimeout)
 }
 
 // Set gives the Target what was decided now: new connections follow it, running ones
@@ -106,6 +96,7 @@ func (t *Target) Remove() {
 	f.Backends, f.LocalBackends, f.Others = nil, nil, nil
 	f.HashTable, f.LocalHashTable = nil, nil
 	t.Set(f)
+	t.r.affinities.drop(t.affinity)
 }
 
 func (t *Target) exists(a netip.AddrPort) bool {
@@ -165,9 +156,11 @@ func (t *Target) pick(v *visit, now time.Time) (netip.AddrPort, bool) {
 		p = &t.local
 	}
 	sticky := t.f.AffinityTimeout > 0
-	if s, ok := t.stuck[v.client]; ok && sticky && now.Before(s.until) && p.has(s.at) && !slices.Contains(v.failed, s.at) {
-		t.stuck[v.client] = stuck{s.at, now.Add(t.f.AffinityTimeout)}
-		return s.at, true
+	if sticky {
+		if at, ok := t.affinity.find(v.client, now); ok && p.has(at) && !slices.Contains(v.failed, at) {
+			t.affinity.remember(v.client, at, now)
+			return at, true
+		}
 	}
 	if len(p.list) == 0 {
 		return netip.AddrPort{}, false
@@ -179,30 +172,11 @@ func (t *Target) pick(v *visit, now time.Time) (netip.AddrPort, bool) {
 			continue
 		}
 		if sticky {
-			t.remember(v.client, at, now)
+			t.affinity.remember(v.client, at, now)
 		}
 		return at, true
 	}
 	return netip.AddrPort{}, false
-}
-
-func (t *Target) remember(client netip.Addr, at netip.AddrPort, now time.Time) {
-	if _, known := t.stuck[client]; !known && len(t.stuck) >= maxStuck {
-		for c, s := range t.stuck {
-			if now.After(s.until) {
-				delete(t.stuck, c)
-			}
-		}
-		// None was over: some, no matter who, draw again next time. An eighth of them at
-		// once, so that a flood of clients does not pay for the search each time.
-		for c := range t.stuck {
-			if len(t.stuck) <= maxStuck/8*7 {
-				break
-			}
-			delete(t.stuck, c)
-		}
-	}
-	t.stuck[client] = stuck{at, now.Add(t.f.AffinityTimeout)}
 }
 
 // Refilter has the sockets follow new Whereabouts.
