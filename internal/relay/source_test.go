@@ -123,3 +123,37 @@ func TestNoWayIsNoLostAddress(t *testing.T) {
 		t.Errorf("%d attempts failed, and %d clients lost their address; want 1 and none", n.Retried, n.SourceLost)
 	}
 }
+
+// A client's address is kept where the endpoint's answers to it can come back here.
+func TestWhoseAddressIsKept(t *testing.T) {
+	addr := netip.MustParseAddr
+	r := newRelay(t, Params{})
+	r.SetWhereabouts(Whereabouts{Node: []netip.Addr{addr("192.0.2.1"), addr("2001:db8::1")}})
+	f := frontend()
+	f.Relay.KeepSource = true
+	tg := r.Target(f)
+	plain := r.Target(frontend())
+	for _, c := range []struct {
+		client, at, endpoint string
+		kept                 bool
+	}{
+		{"198.51.100.7", "10.96.0.1", "10.1.0.1:80", true},
+		{"2001:db8::7", "fd00::1", "[fd00:1::1]:80", true},
+		{"10.1.0.1", "10.96.0.1", "10.1.0.1:80", false},      // the endpoint itself
+		{"198.51.100.7", "10.96.0.1", "[fd00::1]:80", false}, // of another family
+		{"10.96.0.1", "10.96.0.1", "10.1.0.1:80", false},     // this host, which asks its own address
+		{"127.0.0.1", "127.0.0.1", "10.1.0.1:80", false},
+		{"::1", "fd00::1", "[fd00:1::1]:80", false},
+		{"169.254.7.7", "10.96.0.1", "10.1.0.1:80", false}, // link-local: not routed
+		{"fe80::7", "fd00::1", "[fd00:1::1]:80", false},
+		{"192.0.2.1", "10.96.0.1", "10.1.0.1:80", false}, // the node
+	} {
+		client := addr(c.client)
+		if got := tg.source(client, addr(c.at), netip.MustParseAddrPort(c.endpoint)); got.IsValid() != c.kept || c.kept && got != client {
+			t.Errorf("%s asks %s, answered by %s: %v, want kept %v", c.client, c.at, c.endpoint, got, c.kept)
+		}
+		if got := plain.source(client, addr(c.at), netip.MustParseAddrPort(c.endpoint)); got.IsValid() {
+			t.Errorf("%s: kept although the Service does not ask for it", c.client)
+		}
+	}
+}
