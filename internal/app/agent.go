@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -82,7 +83,7 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*
 	if a.offload = plane.offload; a.offload == nil && a.rootless == nil {
 		removeOffload(ctx, log.Logger)
 	}
-	if a.caps, err = probe(ctx, a.driver); err != nil {
+	if a.caps, err = probe(ctx, a.driver, log.Logger); err != nil {
 		return nil, fmt.Errorf("proxy mode %s: %w", cfg.Mode, err)
 	}
 	for _, n := range a.caps.Notes {
@@ -155,19 +156,27 @@ func (a *agent) addBeside(plane *opened) error {
 // probeLimit bounds how long the agent asks what the kernel can do.
 const probeLimit = time.Minute
 
-// probe asks again, for as long as ctx lasts, when the kernel was only busy or out
-// of memory.
-func probe(ctx context.Context, d dataplane.Driver) (dataplane.Caps, error) {
+// probe retries for as long as ctx lasts when the failure may pass: the kernel was busy
+// or out of memory, a file system is not mounted yet. It logs each new reason, and returns
+// the last one that is not the end of ctx.
+func probe(ctx context.Context, d dataplane.Driver, log *slog.Logger) (dataplane.Caps, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
+	var reason error
 	for {
 		caps, err := d.Probe(ctx)
 		if err == nil || errors.Is(err, dataplane.ErrUnsupported) || errors.Is(err, dataplane.ErrNotOurs) {
 			return caps, err
 		}
+		if reason == nil || ctx.Err() == nil && err.Error() != reason.Error() {
+			reason = err
+			if ctx.Err() == nil {
+				log.Warn("cannot find out what the kernel can do: retrying", "error", err, "for", probeLimit)
+			}
+		}
 		select {
 		case <-ctx.Done():
-			return caps, err
+			return caps, reason
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -65,7 +65,7 @@ func (i *inspection) serve(s *control.Socket) {
 // status reads what is in memory, a few files of proc and one list of tables.
 func (i *inspection) status(ctx context.Context) *inspect.Status {
 	a := i.a
-	s := &inspect.Status{Version: i.version, Mode: a.cfg.Mode, ModeBy: a.cfg.ModeBy, Place: a.place, Node: a.cfg.NodeName, PID: os.Getpid(), Since: i.since, Now: time.Now()}
+	s := &inspect.Status{Version: i.version, Mode: a.cfg.Mode, ModeBy: a.cfg.ModeBy, Place: a.place, Node: a.cfg.NodeName, PID: os.Getpid(), Since: i.since, Now: time.Now(), Limits: a.caps.Notes}
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
 	var services, slices, pending int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 
@@ -88,7 +89,7 @@ func probeMode(ctx context.Context, cfg *config.Config) (dataplane.Caps, error) 
 		return dataplane.Caps{}, err
 	}
 	defer plane.close()
-	return probe(ctx, plane.driver)
+	return probe(ctx, plane.driver, slog.New(slog.DiscardHandler))
 }
 
 // certain tells an error that says what is missing from one that may pass.

@@ -27,6 +27,7 @@ type Status struct {
 	Services int        `json:"services"`
 	Slices   int        `json:"slices"`
 	Kernel   InKernel   `json:"kernel"`
+	Limits   []string   `json:"limits,omitempty"` // what this kernel or host lacks, such as a family that is not served
 	Repairs  Repairs    `json:"repairs"`
 	Flows    *Flows     `json:"conntrack,omitempty"` // nil: the kernel tells nothing
 	Offload  *Offload   `json:"offload,omitempty"`   // nil: acceleration was not asked for

@@ -24,6 +24,9 @@ func (s *Status) Text(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%-12s %s%sservices %s  slices %s\n", "Source", pad(s.Source.text(s.Now), 48), "  ", number(s.Services), number(s.Slices))
 	fmt.Fprintf(w, "%-12s %s  pending %d  refused %d  problems %d\n", "In kernel", pad(s.Kernel.text(), 48), s.Kernel.Pending, len(s.Refused), s.Troubled)
+	for _, l := range s.Limits {
+		fmt.Fprintf(w, "%-12s %s\n", "Limit", l)
+	}
 	fmt.Fprintf(w, "%-12s %s\n", "Repaired", s.Repairs.text())
 	if f := s.Flows; f != nil && f.Max > 0 {
 		warn := ""

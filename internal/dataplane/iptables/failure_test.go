@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +178,28 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 			t.Errorf("left behind: %s", saved)
 		}
 	})
+}
+
+// TestProbeWithoutTheProgramsOfOneFamily: images without ip6tables are served IPv4, and the
+// note names the program.
+func TestProbeWithoutTheProgramsOfOneFamily(t *testing.T) {
+	only4, err := exec.LookPath("iptables-legacy-restore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := ownNetns(t, iptables.Legacy)
+	bin := t.TempDir()
+	for _, name := range []string{"iptables-legacy", "iptables-legacy-save", "iptables-legacy-restore"} {
+		if err := os.Symlink(only4, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin)
+	caps, err := New(Params{Kernel: ns.Conn}).Probe(t.Context())
+	if err != nil || !slices.Equal(caps.Families, []model.Family{model.IPv4}) || !strings.Contains(strings.Join(caps.Notes, "\n"), `IPv6 is not served: iptables: not supported here: program not installed: exec: "ip6tables-legacy-restore": executable file not found in $PATH`) ||
+		strings.Contains(strings.Join(caps.Notes, ""), "\n") {
+		t.Errorf("probe: %+v, %v", caps, err)
+	}
 }
 
 // TestKilledProbe: a passing failure says nothing of the kernel, and what a killed

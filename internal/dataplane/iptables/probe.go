@@ -147,6 +147,9 @@ func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
 		}
 		return err
 	}
+	if errors.Is(err, iptables.ErrNoProgram) {
+		return fmt.Errorf("iptables: %w: %w", dataplane.ErrUnsupported, err)
+	}
 	var refused *iptables.RestoreError
 	if !errors.As(err, &refused) {
 		return err
@@ -207,5 +210,9 @@ func (d *Driver) tryAndRead(ctx context.Context, f model.Family, list []feature,
 		d.tryOwn(ctx, f, wrote)
 		err = d.read(ctx, f, wrote, learned)
 	}
-	return errors.Join(err, run(out)) // what is left after all, a Load finds
+	undo := run(out) // what is left after all, a Load finds
+	if err != nil && undo != nil && undo.Error() == err.Error() {
+		return err
+	}
+	return errors.Join(err, undo)
 }

@@ -158,6 +158,9 @@ func (c *Conn) run(ctx context.Context, r Restore) error {
 	if errors.As(err, &exit) {
 		return explain(name, exit.ExitCode(), out.String(), r.Input)
 	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("%w: %w", ErrNoProgram, err)
+	}
 	if err != nil {
 		return fmt.Errorf("run %s: %w", name, err)
 	}

@@ -27,6 +27,9 @@ func (p Programs) of(f Family, verb string) string {
 // ErrNoPrograms: the programs are not installed.
 var ErrNoPrograms = errors.New("iptables is not installed")
 
+// ErrNoProgram: a program of one family is not installed.
+var ErrNoProgram = errors.New("program not installed")
+
 // Installed finds the programs of a backend.
 func Installed(b Backend) (Programs, error) {
 	p := Programs{Suffix: "-" + string(b)}

@@ -42,7 +42,7 @@ type Kernel interface {
 	// It returns the stamp that stands after it, if nobody else wrote meanwhile,
 	// also with a *RestoreError: tables before the refused one are written then.
 	// Errors: ErrMoved (nothing was written), *LockError (nothing was written),
-	// *RestoreError, else failures to run the program.
+	// *RestoreError, ErrNoProgram, else failures to run the program.
 	Restore(ctx context.Context, r Restore) (Stamp, error)
 	// Save streams the lines of one table, as iptables-save prints them. A table
 	// that does not exist has no lines. The slice is valid until emit returns.
