@@ -39,6 +39,25 @@ func TestBuildInChunksIsBuiltOnce(t *testing.T) {
 	}
 }
 
+// A build is sized by the fullest shard, whichever it is: this kernel leaves sizes as they are.
+func TestBuildIsSizedByTheFullestShard(t *testing.T) {
+	for _, want := range []int{0, 7} {
+		i := 0
+		for shardOf(appendID(nil, benchFrontend(i, 1).Key)) != want {
+			i++
+		}
+		k := nft.NewFake()
+		k.FixedSizes = true
+		b := dataplanetest.NewBed(New(Params{Kernel: k, Families: []model.Family{model.IPv4}}), dataplanetest.View())
+		b.Load(t)
+		b.Base()
+		b.Want(dataplanetest.Service(i), benchFrontend(i, 4_000))
+		if err := applyChunks(t, b); err != nil {
+			t.Errorf("4 000 endpoints in shard %d: %v", want, err)
+		}
+	}
+}
+
 // Services that come in one after the other make the table anew each time a set
 // has doubled, not more often, and never where the kernel lets the set grow.
 func TestStreamOfServicesRebuildsSeldom(t *testing.T) {

@@ -170,6 +170,9 @@ func TestDevices(t *testing.T) {
 			w.Errorf("with another MTU %d flowtables are made anew, want that of each family", anew)
 		}
 
+		if (&Params{Include: []string{"*"}}).takes("lo") {
+			w.Error("lo is in the flowtable, though what goes through it is not forwarded")
+		}
 		d := w.driver(func(p *Params) { p.Include = []string{"eth*", "veth*"}; p.Exclude = []string{"veth?"} })
 		w.start(d, plain(1), plain(2))
 		for _, f := range families() {
@@ -260,6 +263,11 @@ func TestFull(t *testing.T) {
 	}
 	b.Sync(t)
 	w.want(append(base("ip", 0, 0, 2), base("ip6", 0, 0, 1)...)...)
+	b.Want(dataplanetest.Service(1), own(1)) // there is room again
+	b.Sync(t)
+	if st := d.Status(); st.Refused["full"] != 2 {
+		t.Errorf("full with one Service: %+v", st)
+	}
 }
 
 // Somebody else's table of our name stays, and the Services are served.

@@ -83,6 +83,21 @@ func TestLedgerWaits(t *testing.T) {
 	}
 }
 
+// TestLedgerQuietAfterBadNews: a commit that a Load has accounted for does not end a later
+// wait.
+func TestLedgerQuietAfterBadNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Ledger{}
+		l.Compared(firstGen)
+		l.Hear(nthGen(1), false)
+		l.Compared(nthGen(1))
+		time.AfterFunc(time.Millisecond, func() { l.Hear(nthGen(2), true) })
+		if !l.Quiet(context.Background(), nthGen(1), nthGen(2)) {
+			t.Error("not quiet because of a commit before the wait")
+		}
+	})
+}
+
 // TestLedgerForgetsWithoutHarm: more than it can keep, and it asks for a Load.
 func TestLedgerForgetsWithoutHarm(t *testing.T) {
 	l := Ledger{}

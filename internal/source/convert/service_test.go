@@ -220,6 +220,18 @@ func TestServiceTraffic(t *testing.T) {
 			o.Spec.HealthCheckNodePort = 70000
 		}, []string{"spec.healthCheckNodePort: 70000 is not a port: it must be in 1..65535"},
 			func(s *model.Service) any { return s.HealthCheckNodePort }, uint16(0)},
+		{"health check port that stands after LoadBalancer became NodePort", func(o *corev1.Service) {
+			o.Spec.Type, o.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
+			o.Spec.HealthCheckNodePort, o.Spec.Ports[0].NodePort = 30100, 30080
+		}, nil, func(s *model.Service) any { return s.HealthCheckNodePort }, uint16(0)},
+		{"health check port that stands after Local became Cluster", func(o *corev1.Service) {
+			o.Spec.Type, o.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyCluster
+			o.Spec.HealthCheckNodePort = 30100
+		}, nil, func(s *model.Service) any { return s.HealthCheckNodePort }, uint16(0)},
+		{"health check port in use", func(o *corev1.Service) {
+			o.Spec.Type, o.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
+			o.Spec.HealthCheckNodePort = 30100
+		}, nil, func(s *model.Service) any { return s.HealthCheckNodePort }, uint16(30100)},
 	})
 }
 
