@@ -1,6 +1,8 @@
 package iptables
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -93,9 +95,8 @@ type picker struct {
 	cluster  bool // xt_cluster is there
 }
 
-// maxCluster: iptables takes no --cluster-local-nodemask above 32, though it
-// prints them, so that beyond six slots a saved rule set would not load again.
-const maxCluster = 6
+// maxCluster is how many slots a hash can choose among: the most that xt_cluster counts.
+const maxCluster = 32
 
 // rules draws among the backends, each with its weight's share: the i-th rule
 // holds with the weight's share of what is left, the last one always.
@@ -114,15 +115,14 @@ func (p *picker) rules(list []model.Backend, out []string) []string {
 			out = append(out, p.recall(&list[i], affinity))
 		}
 	}
-	left, slot := total, 0
+	if byHash {
+		return p.byHash(list, total, out)
+	}
+	left := total
 	for i := range list {
 		b, w := &list[i], max(int(list[i].Weight), 1)
 		s := "-p " + word(p.proto)
-		switch {
-		case left == w: // the last one
-		case byHash:
-			s += fmt.Sprintf(" -m cluster --cluster-local-nodemask 0x%08x --cluster-total-nodes %d --cluster-hash-seed 0x%08x", (uint32(1)<<w-1)<<slot, total, hashSeed)
-		default:
+		if left > w { // not the last one
 			s += " -m statistic --mode random --probability " + share(w, left)
 		}
 		if affinity > 0 {
@@ -130,14 +130,38 @@ func (p *picker) rules(list []model.Backend, out []string) []string {
 		}
 		out = append(out, s+p.dnat(b))
 		left -= w
-		slot += w
 	}
 	return out
 }
 
-// hashSeed is the same on all nodes, so that a client meets the same endpoint
-// through each.
-const hashSeed = 0xfa1f1ead
+// byHash chooses by the client's address, with one rule for each part of an endpoint's
+// weight: the rule with n slots left takes the clients whose hash is in the first of n
+// equal parts. The hash of each rule is another one, seeded by the endpoint alone, so that
+// all nodes agree and an endpoint that comes or goes moves no more than twice its share of
+// the clients: from n to n+1 slots a rule keeps all of its clients but one of n+1.
+func (p *picker) byHash(list []model.Backend, slots int, out []string) []string {
+	for i := range list {
+		b := &list[i]
+		for part := range max(int(b.Weight), 1) {
+			s := "-p " + word(p.proto)
+			if slots > 1 {
+				s += fmt.Sprintf(" -m cluster --cluster-local-nodemask 0x00000001 --cluster-total-nodes %d --cluster-hash-seed 0x%08x", slots, hashSeed(b, part))
+			}
+			if p.affinity > 0 {
+				s += p.remember(b)
+			}
+			out = append(out, s+p.dnat(b))
+			slots--
+		}
+	}
+	return out
+}
+
+// hashSeed depends on the endpoint alone, and on which part of its weight it is for.
+func hashSeed(b *model.Backend, part int) uint32 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", b.AddrPort(), part))
+	return binary.BigEndian.Uint32(sum[:])
+}
 
 // share writes w/of as xt_statistic keeps it, in parts of 2^31.
 func share(w, of int) string {
