@@ -33,6 +33,30 @@ func newMetrics(mode string, families ...model.Family) *Metrics {
 	})
 }
 
+// TestOneFamilyCountsAlone: what is about one family is not counted in the other.
+func TestOneFamilyCountsAlone(t *testing.T) {
+	m := newMetrics("nftables", model.IPv4, model.IPv6)
+	before := scrape(t, m.Handler())
+	m.Programmed(model.IPv6, start.Add(-time.Second), time.Time{}, start)
+	m.SyncDone(&SyncReport{Families: []model.Family{model.IPv6}, Done: start, Total: time.Millisecond})
+	m.Queued(model.IPv6, start)
+	line := func(text, name string) string {
+		_, rest, _ := strings.Cut(text, "\n"+name)
+		value, _, _ := strings.Cut(rest, "\n")
+		return value
+	}
+	for name, moved := range map[string]bool{
+		`kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"}`: false, `kubeproxy_network_programming_duration_seconds_count{ip_family="IPv6"}`: true,
+		`kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv4"}`: false, `kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv6"}`: true,
+		`kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"}`: false, `kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv6"}`: true,
+	} {
+		was, is := line(before, name), line(scrape(t, m.Handler()), name)
+		if moved && is == "" || (was != is) != moved {
+			t.Errorf("%q became %q", was, is)
+		}
+	}
+}
+
 // exercise calls every method, so that every row has a sample.
 func exercise(m *Metrics) {
 	r := &SyncReport{Done: start, Total: 3 * time.Millisecond, Operations: 7, Reads: 2, Conflicts: 1}
