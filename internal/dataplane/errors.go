@@ -17,7 +17,8 @@ var (
 	// wrong; nothing was applied. Load, then apply the new difference.
 	ErrConflict = errors.New("kernel state changed under us")
 	// ErrInPart: with an InvalidError, that what comes before the refused object in the
-	// batch has been written all the same. The engine loads before it writes again.
+	// batch has been written all the same. The engine loads before it writes again. With
+	// ErrUnsupported, that another family has been written: an answer like any that was lost.
 	ErrInPart = errors.New("written in part")
 	// ErrInterrupted: a dump was not consistent; load again.
 	ErrInterrupted = errors.New("dump interrupted by a concurrent change")

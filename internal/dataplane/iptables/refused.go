@@ -37,6 +37,8 @@ func (d *Driver) explain(ctx context.Context, err error, p *plan, s *script) err
 	case refused.Busy():
 		d.doubt()
 		return fmt.Errorf("apply %s: %w", f, err)
+	case refused.Denied() && (p.begun || refused.Committed > 0): // a family, or a table, was written before
+		return fmt.Errorf("apply %s: %w: %w: %w", f, dataplane.ErrUnsupported, dataplane.ErrInPart, err)
 	case refused.Denied():
 		return fmt.Errorf("apply %s: %w: %w", f, dataplane.ErrUnsupported, err)
 	case partial:

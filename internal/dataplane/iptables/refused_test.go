@@ -252,3 +252,27 @@ func lines(t *testing.T, k iptables.Kernel, table string) (out []string) {
 	}
 	return out
 }
+
+// TestOneFamilyDeniedAfterTheOtherWasWritten: a security module denies IPv6 while the agent
+// runs. What was written for IPv4 is there, so that the error does not say that nothing was done.
+func TestOneFamilyDeniedAfterTheOtherWasWritten(t *testing.T) {
+	for _, c := range []struct {
+		denied iptables.Family
+		inPart bool
+	}{{iptables.IPv6, true}, {iptables.IPv4, false}} {
+		k := &iptables.Faulty{Kernel: iptables.NewFake()}
+		bed := builtOn(t, New(Params{Kernel: k}))
+		bed.Sync(t)
+		k.OnRestore = func(r iptables.Restore) iptables.Fault {
+			if r.Family == c.denied {
+				return iptables.Fault{Err: &iptables.RestoreError{Program: "restore", Message: "Permission denied (you must be root)"}}
+			}
+			return iptables.Fault{}
+		}
+		bed.Want(dataplanetest.Service(0), dataplanetest.ClusterIP(model.IPv4, 0, 9), dataplanetest.ClusterIP(model.IPv6, 0, 9))
+		_, err := bed.Apply(t.Context(), bed.Pending())
+		if !errors.Is(err, dataplane.ErrUnsupported) || dataplane.NothingDone(err) == c.inPart {
+			t.Errorf("IPv%d is denied: %v, nothing done %t", c.denied, err, dataplane.NothingDone(err))
+		}
+	}
+}
