@@ -128,6 +128,7 @@ func sorts(one model.Frontend, source []netip.Prefix) []model.Frontend {
 	}
 	vary(func(f *model.Frontend) { f.AffinityTimeout = time.Hour })
 	vary(func(f *model.Frontend) { f.ConsistentHash = true })
+	vary(func(f *model.Frontend) { f.ConsistentHash, f.AffinityTimeout = true, time.Hour })
 	vary(func(f *model.Frontend) {
 		f.Key.LastPort = 90
 		f.Backends = []model.Backend{{Addr: f.Backends[0].Addr, Weight: 1}, {Addr: f.Backends[1].Addr, Weight: 1}}
