@@ -41,6 +41,6 @@ func (s *Server) chaseElsewhere(ctx context.Context, q *query, a answer) {
 		for _, rr := range m.Answer {
 			rrs = append(rrs, dns.Copy(rr))
 		}
-		s.reply(q, answer{rcode: m.Rcode, rrs: rrs})
+		s.reply(q, answer{rcode: m.Rcode, rrs: rrs, cut: m.Truncated})
 	})
 }

@@ -135,11 +135,13 @@ func (s *Server) checkDomain(ctx context.Context) {
 // disagree asks servers for name. Only a clear "no such name" counts: a server
 // that does not answer is no reason to stop serving.
 func disagree(ctx context.Context, name string, servers []netip.AddrPort) error {
+	m := new(dns.Msg)
+	m.SetQuestion(name, dns.TypeA)
+	m.SetEdns0(maxUDPAnswer, false)
 	for _, server := range servers {
-		m := new(dns.Msg)
-		m.SetQuestion(name, dns.TypeA)
-		m.SetEdns0(maxUDPAnswer, false)
-		answer, err := exchange(ctx, server, m)
+		once, cancel := context.WithTimeout(ctx, tryTimeout)
+		answer, err := ask(once, server, m)
+		cancel()
 		if err == nil && answer.Rcode == dns.RcodeNameError {
 			return fmt.Errorf("the cluster's DNS at %s has no name %s: --dns-domain is not the cluster's domain", server.Addr(), name)
 		}

@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/netip"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	tryTimeout  = 1500 * time.Millisecond // below the 2 s after which some clients ask again
-	maxTries    = 3
-	maxForwards = 1024 // in flight; above, SERVFAIL
+	tryTimeout   = 1500 * time.Millisecond // below the 2 s after which some clients ask again
+	totalTimeout = 4500 * time.Millisecond // below the 5 s after which resolvers give up (glibc, musl, Go)
+	maxTries     = 3
+	maxForwards  = 1024 // in flight; above, SERVFAIL
 )
 
 // forwarder asks other servers. Equal questions in flight are asked once: that
@@ -28,6 +29,7 @@ type forwarder struct {
 	servers atomic.Pointer[[]*upstream]
 	guard   *guard
 	cache   *cache
+	now     func() time.Time
 	metrics *Metrics
 	healthy prometheus.Gauge // how many servers answer; nil: not told
 	token   string           // of the probes, to recognise them
@@ -43,7 +45,7 @@ type flight struct{ waiting []func(*dns.Msg) }
 var errBadAnswer = errors.New("the answer does not fit the question")
 
 func newForwarder(addrs []netip.AddrPort, c *Config) *forwarder {
-	f := &forwarder{metrics: c.Metrics, cache: newCache(c.Now), flight: map[cacheKey]*flight{}}
+	f := &forwarder{metrics: c.Metrics, cache: newCache(c.Now), now: c.Now, flight: map[cacheKey]*flight{}}
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails (Go 1.24)
 	f.token = hex.EncodeToString(b[:])
@@ -183,56 +185,103 @@ func outgoing(req *dns.Msg) *dns.Msg {
 	return m
 }
 
-// try asks up to maxTries servers, the healthy ones first.
+// outcome is what one attempt at a server came to.
+type outcome struct {
+	from   *upstream
+	answer *dns.Msg
+	err    error
+}
+
+// try asks up to maxTries times, the healthy servers first: again when the attempt before has failed, or has had no
+// answer for tryTimeout. A server that is slow may still answer meanwhile, until totalTimeout.
 func (f *forwarder) try(ctx context.Context, m *dns.Msg) *dns.Msg {
 	order := f.order()
 	if len(order) == 0 {
 		return nil // the list has become empty meanwhile
 	}
-	var last *dns.Msg
-	for i := range min(maxTries, max(2, len(order))) {
-		u := order[i%len(order)]
-		start := time.Now()
-		answer, err := exchange(ctx, u.addr, m)
-		u.result(err == nil)
-		if err != nil {
-			f.metrics.forwards.WithLabelValues(forwardError).Inc()
-			if ctx.Err() != nil {
-				return nil
+	ctx, cancel := context.WithTimeout(ctx, totalTimeout)
+	defer cancel()
+	tries := maxTries
+	outcomes := make(chan outcome, maxTries)
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var best *dns.Msg
+	var seen []*upstream // whose attempt has ended
+	for started, ended := 0, 0; ended < tries; {
+		select {
+		case <-ctx.Done():
+			return best
+		case <-next.C:
+			if started == tries {
+				continue
 			}
-			continue
+			u, plain := pick(order, started, seen)
+			f.asking.Go(func() { f.attempt(ctx, u, asking{f, m}, plain, outcomes) })
+			started++
+			next.Reset(tryTimeout)
+		case o := <-outcomes:
+			ended++
+			seen = append(seen, o.from)
+			next.Reset(0)
+			if o.err != nil {
+				continue
+			}
+			tries = max(started, min(maxTries, max(2, len(order))))
+			if final(o.answer) {
+				return o.answer
+			}
+			best = better(best, o.answer)
 		}
+	}
+	return best
+}
+
+// pick returns the server of the next attempt: one that has not been asked, else one that is silent, which is then asked
+// without EDNS, else any.
+func pick(order []*upstream, started int, seen []*upstream) (_ *upstream, plain bool) {
+	if started < len(order) {
+		return order[started], false
+	}
+	for _, u := range order {
+		if !slices.Contains(seen, u) {
+			return u, true
+		}
+	}
+	return order[started%len(order)], false
+}
+
+// attempt asks one server and counts for its health: an answer that takes longer than tryTimeout is a failure until it comes.
+func (f *forwarder) attempt(ctx context.Context, u *upstream, a asking, plain bool, to chan<- outcome) {
+	o := outcome{from: u, err: errBadAnswer}
+	defer func() { to <- o }()
+	defer f.guard.catch(nil)
+	start := time.Now()
+	late := time.AfterFunc(tryTimeout, func() { u.result(false) })
+	o.answer, o.err = f.exchange(ctx, u, a.msg, plain)
+	waiting := late.Stop()
+	if o.err == nil {
+		u.result(true)
 		f.metrics.forwards.WithLabelValues(forwardOK).Inc()
 		f.metrics.forwardTime.Observe(time.Since(start).Seconds())
-		if last = answer; answer.Rcode != dns.RcodeServerFailure && answer.Rcode != dns.RcodeRefused {
-			return answer
-		}
+		return
 	}
-	return last
+	if ctx.Err() == nil && waiting {
+		u.result(false)
+	}
+	if ctx.Err() == nil || !waiting {
+		f.metrics.forwards.WithLabelValues(forwardError).Inc()
+	}
 }
 
-// exchange asks over UDP, and over TCP if the answer was cut.
-func exchange(ctx context.Context, to netip.AddrPort, m *dns.Msg) (*dns.Msg, error) {
-	for _, proto := range []string{"udp", "tcp"} {
-		c := dns.Client{Net: proto, Timeout: tryTimeout, UDPSize: maxUDPAnswer}
-		answer, _, err := c.ExchangeContext(ctx, m, to.String())
-		if err != nil {
-			return nil, err
-		}
-		if !fits(answer, m) {
-			return nil, errBadAnswer
-		}
-		if !answer.Truncated {
-			return answer, nil
-		}
-	}
-	return nil, errBadAnswer // cut over TCP
+// final reports whether no other server need be asked.
+func final(m *dns.Msg) bool {
+	return !m.Truncated && m.Rcode != dns.RcodeServerFailure && m.Rcode != dns.RcodeRefused
 }
 
-func fits(answer, m *dns.Msg) bool {
-	if !answer.Response || len(answer.Question) != 1 {
-		return false
+// better returns the more useful of two answers that are not final; a may be nil.
+func better(a, b *dns.Msg) *dns.Msg {
+	if a != nil && a.Truncated && (!b.Truncated || len(b.Answer) < len(a.Answer)) {
+		return a
 	}
-	a, q := answer.Question[0], m.Question[0]
-	return a.Qtype == q.Qtype && a.Qclass == q.Qclass && strings.EqualFold(a.Name, q.Name)
+	return b
 }

@@ -22,11 +22,13 @@ const (
 
 // upstream is a server that other names are asked at.
 type upstream struct {
-	addr    netip.AddrPort
-	mu      sync.Mutex
-	fails   int  // in a row
-	unheard int  // probes in a row that had no answer
-	loops   bool // our own probe came back through it
+	addr       netip.AddrPort
+	mu         sync.Mutex
+	fails      int       // in a row
+	unheard    int       // probes in a row that had no answer
+	loops      bool      // our own probe came back through it
+	silences   int       // queries in a row that it answered without an OPT record and not with one
+	plainUntil time.Time // it is asked without EDNS
 }
 
 func (f *forwarder) upstreams() []*upstream { return *f.servers.Load() }
@@ -135,9 +137,7 @@ func (f *forwarder) probe(ctx context.Context, i int, u *upstream) {
 	u.mu.Lock()
 	u.loops = false // gotProbe says so again if it is still true
 	u.mu.Unlock()
-	m := new(dns.Msg)
-	m.SetQuestion(f.token+"-"+strconv.Itoa(i)+loopDomain, dns.TypeTXT)
-	_, err := exchange(ctx, u.addr, m)
+	err := f.reach(ctx, u, f.token+"-"+strconv.Itoa(i)+loopDomain)
 	if ctx.Err() != nil {
 		return
 	}
@@ -147,6 +147,32 @@ func (f *forwarder) probe(ctx context.Context, i int, u *upstream) {
 	if u.unheard++; err == nil {
 		u.unheard = 0
 	}
+}
+
+// reach asks a server for name, with EDNS as clients' queries are asked. One that fails is asked without EDNS at the same
+// time, as it may be EDNS that it does not answer.
+func (f *forwarder) reach(ctx context.Context, u *upstream, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	m := new(dns.Msg)
+	m.SetQuestion(name, dns.TypeTXT)
+	m.SetEdns0(maxUDPAnswer, false)
+	if u.healthy() || u.plain(f.now()) {
+		_, err := f.exchange(ctx, u, m, false)
+		return err
+	}
+	var edns, bare error
+	var wg sync.WaitGroup
+	wg.Go(func() { _, edns = f.exchange(ctx, u, m, false) })
+	wg.Go(func() { _, bare = ask(ctx, u.addr, withoutEDNS(m)) })
+	wg.Wait()
+	if edns != nil && bare == nil {
+		u.silentToEDNS(f.now())
+	}
+	if bare == nil {
+		return nil
+	}
+	return edns
 }
 
 // gotProbe recognises our own probe coming back: the server it was sent to
