@@ -48,6 +48,43 @@ func TestForeignPointers(t *testing.T) {
 	}
 }
 
+// TestPodNamesOfClusterIP: pods of a Service with a cluster IP have names below it, as in CoreDNS: the hostname, or else the
+// address with dashes. Only those that are ready.
+func TestPodNamesOfClusterIP(t *testing.T) {
+	r := newRig(t, nil)
+	web := model.ServiceKey{Namespace: "d", Name: "web"}
+	late := endpoint("10.1.0.8", "pod-8")
+	late.Ready = false
+	six := model.Event{Slice: &model.Keyed[model.SliceKey, model.Slice]{Key: model.SliceKey{Namespace: "d", Name: "web-6"}}}
+	six.Slice.Value = &model.Slice{Key: six.Slice.Key, Service: web, Family: model.IPv6, Endpoints: []model.Endpoint{endpoint("fd00::1", "Pod-0"), endpoint("fe80::", "")}}
+	r.store.Apply([]model.Event{
+		serviceEvent(model.Service{Key: web, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}}), six,
+		sliceEvent(web, endpoint("10.1.0.5", "pod-0"), endpoint("10.1.0.6", ""), endpoint("10.1.0.7", "twin"), endpoint("10.1.0.9", "twin"), late),
+	})
+	for _, c := range []struct {
+		host  string
+		qtype uint16
+		want  string
+		rcode int
+	}{
+		{"pod-0", dns.TypeA, "10.1.0.5", dns.RcodeSuccess},
+		{"POD-0", dns.TypeAAAA, "fd00::1", dns.RcodeSuccess},
+		{"10-1-0-6", dns.TypeA, "10.1.0.6", dns.RcodeSuccess},
+		{"10-1-0-6", dns.TypeAAAA, "", dns.RcodeSuccess},
+		{"fe80-0000-0000-0000-0000-0000-0000-0000", dns.TypeAAAA, "fe80::", dns.RcodeSuccess},
+		{"twin", dns.TypeA, "10.1.0.7 10.1.0.9", dns.RcodeSuccess},
+		{"10-1-0-5", dns.TypeA, "", dns.RcodeNameError}, // it has a hostname
+		{"pod-8", dns.TypeA, "", dns.RcodeNameError},
+		{"10-1-0-77", dns.TypeA, "", dns.RcodeNameError},
+	} {
+		m := r.ask(t, question(c.host+".web.d.svc.cluster.local", c.qtype), "udp")
+		got := addresses(m)
+		if slices.Sort(got); strings.Join(got, " ") != c.want || m.Rcode != c.rcode {
+			t.Errorf("%s %s: got %v", c.host, dns.TypeToString[c.qtype], m)
+		}
+	}
+}
+
 func texts(a answer) (out []string) {
 	for _, rr := range a.rrs {
 		out = append(out, strings.Join(rr.(*dns.TXT).Txt, ""))

@@ -208,6 +208,21 @@ func (r *record) has(name string) bool {
 	return h != nil && !h.ready.empty()
 }
 
+// podsNamed returns the ready endpoints of one name below a Service with a cluster IP: CoreDNS has such names too. It
+// searches the slices, because an index would cost memory for each endpoint of the cluster and few programs ask.
+func (r *record) podsNamed(name string) *families {
+	f, addr := &families{}, undashed(name)
+	for _, sl := range r.slices {
+		for i := range sl.Endpoints {
+			e := &sl.Endpoints[i]
+			if e.Ready && (e.Hostname == "" && e.Addr == addr || strings.EqualFold(e.Hostname, name)) {
+				f.of(e.Addr).add(e.Addr)
+			}
+		}
+	}
+	return f
+}
+
 // hostOf gives an endpoint's label: its hostname, else its address with dashes,
 // which is the identifier that CoreDNS makes up too.
 func hostOf(e *model.Endpoint) string {
@@ -223,6 +238,16 @@ func dashed(a netip.Addr) string {
 		label = strings.Map(dash, a.StringExpanded())
 	}
 	return label
+}
+
+// undashed returns the address whose label is name; the zero Addr if there is none.
+func undashed(name string) netip.Addr {
+	for _, separator := range []string{".", ":"} {
+		if a, err := netip.ParseAddr(strings.ReplaceAll(name, "-", separator)); err == nil && dashed(a) == name {
+			return a
+		}
+	}
+	return netip.Addr{}
 }
 
 func dash(r rune) rune {

@@ -67,7 +67,11 @@ func (z *zone) alias(l *lookup, rest string) answer {
 // hostAddresses answers for the Service's own name (name "") or one endpoint's.
 func hostAddresses(l *lookup, name string) answer {
 	f := &l.record.addrs
-	if name != "" {
+	switch {
+	case name == "":
+	case l.record.kind() == clusterIP:
+		f = l.record.podsNamed(name)
+	default:
 		h := l.record.hosts[name]
 		if h == nil {
 			return missing(l, name)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -105,6 +106,10 @@ func (c *Converter) endpoints(o *discoveryv1.EndpointSlice, family model.Family,
 			continue
 		}
 		endpoint := c.endpoint(e, a)
+		if h := endpoint.Hostname; h != "" && len(validation.IsDNS1123Label(strings.ToLower(h))) > 0 {
+			r.add(in("endpoints", i, "hostname"), "%q is not a DNS label: DNS names the endpoint by its address", h)
+			endpoint.Hostname = ""
+		}
 		if j, twice := seen[a]; twice {
 			r.add(in("endpoints", i, "addresses[0]"), "%s occurs twice in the slice: it counts once", a)
 			if rank(endpoint) > rank(out[j]) {

@@ -58,6 +58,10 @@ func TestSliceBadInput(t *testing.T) {
 			[]string{"endpoints[1].addresses[0]: not of addressType IPv4: 2 of 3 endpoints are not used"}, ready, addrs("10.0.0.1")},
 		{"same endpoint twice", goodSlice("10.0.0.1", "10.0.0.1"), nil,
 			[]string{"endpoints[1].addresses[0]: 10.0.0.1 occurs twice in the slice: it counts once"}, ready, addrs("10.0.0.1")},
+		{"hostname", goodSlice("10.0.0.1", "10.0.0.2"), func(o *discoveryv1.EndpointSlice) {
+			o.Endpoints[0].Hostname, o.Endpoints[1].Hostname = ptr("my.host"), ptr("Web-0")
+		}, []string{`endpoints[0].hostname: "my.host" is not a DNS label: DNS names the endpoint by its address`},
+			func(s *model.Slice) any { return []string{s.Endpoints[0].Hostname, s.Endpoints[1].Hostname} }, []string{"", "Web-0"}},
 		{"port nil", goodSlice(), func(o *discoveryv1.EndpointSlice) {
 			o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: ptr("all")})
 		}, []string{"ports[1].port: missing: a slice of all ports cannot be proxied"}, ports, []model.SlicePort{{Protocol: model.TCP, Port: 8080}}},
