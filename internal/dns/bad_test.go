@@ -37,6 +37,8 @@ func TestBadQueries(t *testing.T) {
 		{"two questions", edit(dns.TypeTXT, func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }), dns.RcodeFormatError},
 		{"answers in the query", edit(dns.TypeTXT, func(m *dns.Msg) { m.Answer = minimalANY(name + ".").rrs }), dns.RcodeFormatError},
 		{"EDNS 1", edit(dns.TypeTXT, func(m *dns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }), dns.RcodeBadVers},
+		{"two OPT records", edit(dns.TypeTXT, func(m *dns.Msg) { m.SetEdns0(1232, false); m.SetEdns0(1232, false) }), dns.RcodeFormatError},
+		{"OPT with an owner", edit(dns.TypeTXT, func(m *dns.Msg) { m.SetEdns0(1232, false); m.Extra[0].Header().Name = "a." }), dns.RcodeFormatError},
 		{"not our name", question("example.org", dns.TypeA), dns.RcodeRefused},
 		{"type 0", question(name, dns.TypeNone), dns.RcodeFormatError},
 		{"odd bytes in the name", question(`a\000b\255.c\.d.svc.cluster.local`, dns.TypeA), dns.RcodeNameError},

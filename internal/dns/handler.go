@@ -94,8 +94,8 @@ func check(m *dns.Msg) int {
 	case len(m.Question) != 1 || len(m.Answer) > 0 || len(m.Ns) > 0:
 		return dns.RcodeFormatError
 	}
-	if opt := m.IsEdns0(); opt != nil && opt.Version() != 0 {
-		return dns.RcodeBadVers
+	if rcode := checkEDNS(m.Extra); rcode != dns.RcodeSuccess {
+		return rcode
 	}
 	q := &m.Question[0]
 	if q.Qclass != dns.ClassINET {
@@ -108,6 +108,25 @@ func check(m *dns.Msg) int {
 		return dns.RcodeFormatError
 	}
 	return dns.RcodeSuccess
+}
+
+// checkEDNS reports FORMERR for more than one OPT record or one whose owner is not the root (RFC 6891 section 6.1.1), and
+// BADVERS for a version above 0.
+func checkEDNS(extra []dns.RR) int {
+	seen, rcode := false, dns.RcodeSuccess
+	for _, rr := range extra {
+		opt, ok := rr.(*dns.OPT)
+		if !ok {
+			continue
+		}
+		if seen || opt.Hdr.Name != "." {
+			return dns.RcodeFormatError
+		}
+		if seen = true; opt.Version() != 0 {
+			rcode = dns.RcodeBadVers
+		}
+	}
+	return rcode
 }
 
 // refuseRaw answers a query with its header alone: one that cannot be parsed, or
