@@ -85,16 +85,22 @@ const (
 	beginning = 3 * time.Second
 )
 
+// errNotRead is not the same as a Service that has no address.
+var errNotRead = errors.New("the cluster's Services have not been read yet")
+
 // Run redirects until ctx ends; then the tables are gone. Whatever fails is said
 // once and tried again.
 func (i *Intercept) Run(ctx context.Context) error {
 	defer close(i.done)
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	next := time.NewTimer(interval)
+	defer next.Stop()
 	for {
 		err := i.step(ctx)
 		i.cfg.Active(err == nil)
 		i.say(err)
+		if next.Reset(interval); errors.Is(err, errNotRead) {
+			next.Reset(interval / 10) // so that queries are taken soon after the first list
+		}
 		select {
 		case <-ctx.Done():
 			i.cfg.Active(false)
@@ -102,7 +108,7 @@ func (i *Intercept) Run(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 			defer cancel()
 			return Cleanup(ctx, i.cfg.Kernel)
-		case <-tick.C:
+		case <-next.C:
 		}
 	}
 }
@@ -147,14 +153,14 @@ func (i *Intercept) addrs() (list []string) {
 
 // step makes the kernel agree with the inputs and renews the elements.
 func (i *Intercept) step(ctx context.Context) error {
+	if !i.cfg.Known() { // before VIPs are read: they may come in between
+		return errNotRead
+	}
 	want := i.targets()
 	if !slices.Equal(want, i.installed) {
 		if err := i.install(ctx, want); err != nil {
 			return err
 		}
-	}
-	if !i.cfg.Known() {
-		return errors.New("the cluster's Services have not been read yet")
 	}
 	if len(want) == 0 {
 		return errors.New("the cluster DNS Service has no address of a family that this node's server listens on")

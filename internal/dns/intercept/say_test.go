@@ -35,3 +35,12 @@ func TestReasonsAtTheStart(t *testing.T) {
 		t.Errorf("told twice: %s", text)
 	}
 }
+
+// TestServicesComeDuringAStep: a list that is read while a step runs is not a Service without an address.
+func TestServicesComeDuringAStep(t *testing.T) {
+	known := false
+	i := New(Config{Known: func() bool { return known }, VIPs: func() []netip.Addr { known = true; return nil }})
+	if err := i.step(t.Context()); err == nil || !strings.Contains(err.Error(), "have not been read yet") {
+		t.Errorf("got %v", err)
+	}
+}
