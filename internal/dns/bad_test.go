@@ -143,8 +143,9 @@ func TestTruncation(t *testing.T) {
 		list[i] = endpoint(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(), "")
 	}
 	r.store.Apply([]model.Event{serviceEvent(headlessService(nil)), sliceEvent(flux(), list...)})
-	m := question("flux.jobs.svc.cluster.local", dns.TypeA)
+	var m *dns.Msg
 	for _, size := range []uint16{0, 1232, 4096, 65535} {
+		m = question("flux.jobs.svc.cluster.local", dns.TypeA)
 		if size > 0 {
 			m.SetEdns0(size, false)
 		}

@@ -56,14 +56,23 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 	return r
 }
 
+// freeAddr returns an address at which neither TCP nor UDP is served.
 func freeAddr(t testing.TB) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := net.ListenPacket("udp", l.Addr().String())
+		_ = l.Close()
+		if err == nil {
+			_ = u.Close()
+			return netip.MustParseAddrPort(l.Addr().String())
+		}
 	}
-	defer l.Close()
-	return netip.MustParseAddrPort(l.Addr().String())
+	t.Fatal("no port is free for TCP and UDP")
+	return netip.AddrPort{}
 }
 
 func question(name string, qtype uint16) *dns.Msg {
