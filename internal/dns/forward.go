@@ -216,7 +216,7 @@ func (f *forwarder) try(ctx context.Context, m *dns.Msg) *dns.Msg {
 				continue
 			}
 			u, plain := pick(order, started, seen)
-			f.asking.Go(func() { f.attempt(ctx, u, asking{f, m}, plain, outcomes) })
+			f.asking.Go(func() { f.tryOne(ctx, attempt{u, m, plain}, outcomes) })
 			started++
 			next.Reset(tryTimeout)
 		case o := <-outcomes:
@@ -250,14 +250,22 @@ func pick(order []*upstream, started int, seen []*upstream) (_ *upstream, plain 
 	return order[started%len(order)], false
 }
 
-// attempt asks one server and counts for its health: an answer that takes longer than tryTimeout is a failure until it comes.
-func (f *forwarder) attempt(ctx context.Context, u *upstream, a asking, plain bool, to chan<- outcome) {
+// attempt is a query to one server, plain if it is asked without EDNS.
+type attempt struct {
+	server *upstream
+	msg    *dns.Msg
+	plain  bool
+}
+
+// tryOne asks one server and counts for its health: an answer that takes longer than tryTimeout is a failure until it comes.
+func (f *forwarder) tryOne(ctx context.Context, a attempt, to chan<- outcome) {
+	u := a.server
 	o := outcome{from: u, err: errBadAnswer}
 	defer func() { to <- o }()
 	defer f.guard.catch(nil)
 	start := time.Now()
 	late := time.AfterFunc(tryTimeout, func() { u.result(false) })
-	o.answer, o.err = f.exchange(ctx, u, a.msg, plain)
+	o.answer, o.err = f.exchange(ctx, u, a.msg, a.plain)
 	waiting := late.Stop()
 	if o.err == nil {
 		u.result(true)
