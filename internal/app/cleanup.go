@@ -120,7 +120,12 @@ func cleanupRoutes() (int, error) {
 		return n, errors.Join(err, e)
 	}
 	rules, e := returns.Remove()
-	return n + rules, errors.Join(err, e)
+	ports, e2 := link.OpenPorts()
+	if e2 != nil {
+		return n + rules, errors.Join(err, e, e2)
+	}
+	taken, e2 := ports.Remove()
+	return n + rules + taken, errors.Join(err, e, e2)
 }
 
 // cleaning removes all that an owner has. last says that no other proxy is here.

@@ -48,6 +48,11 @@ func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
 	if p.Plan, p.Routes, err = addresses(ctx, cfg.Userspace.Addresses); err != nil {
 		return opened{}, err
 	}
+	if p.Plan.Own {
+		if p.Ports, err = link.OpenPorts(); err != nil {
+			return opened{}, err
+		}
+	}
 	p.Notes = notes(p.Plan, cfg)
 	s := keepSources(p.Routes)
 	p.Returns, p.Sources, r.noSource = s.returns, s.families, s.why

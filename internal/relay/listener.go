@@ -111,19 +111,19 @@ func (l *Listener) prepare(_, _ string, c syscall.RawConn) error {
 // ready does what a socket needs before it is bound: no client that the filter keeps out
 // gets in between.
 func (l *Listener) ready(fd int) error {
-	if err := freeBind(fd, l.at.Addr()); err != nil {
-		return err
-	}
+	freeBind(fd, l.at.Addr())
 	return attach(uintptr(fd), l.program())
 }
 
-// freeBind lets a socket be bound to an IPv6 address that only a local route brings here:
-// that is bound as a foreign one is.
-func freeBind(fd int, at netip.Addr) error {
-	if !at.Is6() {
-		return nil
+// freeBind lets a socket be bound to an address that is not this host's: one of IPv6 that only a local route brings here, and one of which only
+// a port is delivered here. IPv4 needs IP_TRANSPARENT, for the kernel sends nothing from a foreign address without it. Where the process may
+// not set it, bind says that the address is not here.
+func freeBind(fd int, at netip.Addr) {
+	if at.Is6() {
+		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
+	} else if !at.IsLoopback() {
+		_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1)
 	}
-	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1))
 }
 
 // program is the filter that the Target asks for; nil for none.

@@ -139,7 +139,7 @@ const probeLimit = 2 * time.Second
 // name of a client, and the answer must come back. server must be an address of this network
 // namespace and client none; lead is asked to lead the server's answers here.
 func ProbeSource(server, client netip.Addr, lead func(netip.AddrPort) error) error {
-	fd, err := bindStream(netip.AddrPortFrom(server, 0), func(fd int) error { return freeBind(fd, server) })
+	fd, err := bindStream(netip.AddrPortFrom(server, 0), func(fd int) error { freeBind(fd, server); return nil })
 	if err != nil {
 		return err
 	}

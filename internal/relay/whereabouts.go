@@ -40,7 +40,7 @@ func (w *Whereabouts) guests(f *model.Frontend, at netip.Addr) []netip.Prefix {
 		!slices.ContainsFunc(w.Node, func(a netip.Addr) bool { return within(f.SourceRanges, a) }) {
 		return f.SourceRanges
 	}
-	return append(slices.Clone(f.SourceRanges), single(at))
+	return append(slices.Clone(f.SourceRanges), single(at), netip.MustParsePrefix("127.0.0.0/8"), single(netip.IPv6Loopback()))
 }
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

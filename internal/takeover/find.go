@@ -212,10 +212,13 @@ func (k Kernels) hasChain(ctx context.Context) bool {
 	return false
 }
 
-// servers finds what ipvs modes have made. kube-proxy keeps no account of it: without a table of ours the
-// device is its.
+// servers finds what ipvs modes have made. The agent has made it if its table is there, or, after a flush of the rule set, its routing rule.
+// Else the device is kube-proxy's, which keeps no account.
 func (k Kernels) servers(ctx context.Context, owner string) ([]Leftover, error) {
-	ours := false
+	ours, err := ipvs.HasRule()
+	if err != nil {
+		return nil, err
+	}
 	if k.NFT != nil {
 		list, err := k.NFT.Tables(ctx)
 		if err != nil {

@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,11 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 		}
 		b.Ops = slices.Concat(b.Ops, unwanted)
 	}
+	orphans, err := d.orphans(ctx, b.Ops)
+	if err != nil {
+		return dataplane.Applied{}, fmt.Errorf("look for virtual servers of an earlier run: %w", err)
+	}
+	b.Ops = slices.Concat(b.Ops, orphans)
 	d.writes.Add(1)
 	defer d.writes.Add(1)
 	w := writer{d: d, ops: b.Ops, rebuild: b.Rebuild}
@@ -96,8 +102,9 @@ func (w *writer) run(ctx context.Context) error {
 	steps := []struct {
 		kind  dataplane.Kind
 		comes bool
-	}{{kindWeight, false}, {kindDevice, true}, {kindVirtual, true}, {kindReal, true}, {kindWeight, true}, {kindAddress, true},
-		{kindAddress, false}, {kindReal, false}, {kindVirtual, false}, {kindDevice, false}}
+	}{{kindWeight, false}, {kindDevice, true}, {kindRule, true}, {kindVirtual, true}, {kindReal, true}, {kindWeight, true},
+		{kindAddress, true}, {kindRoute, true}, {kindAddress, false}, {kindRoute, false}, {kindReal, false}, {kindVirtual, false},
+		{kindRule, false}, {kindDevice, false}}
 	for _, s := range steps {
 		for i := range w.ops {
 			op := &w.ops[i]
@@ -142,6 +149,18 @@ func (w *writer) do(ctx context.Context, op *dataplane.Op) error {
 			return at.Remove(ctx, a)
 		}
 		return at.Add(ctx, a)
+	case kindRule:
+		mark, err := strconv.ParseUint(cmp.Or(op.Want, "0"), 16, 32)
+		if err != nil {
+			return err
+		}
+		return at.SetRule(ctx, f == model.IPv6, uint32(mark))
+	case kindRoute:
+		a, _ := netip.AddrFromSlice([]byte(id)) // as above
+		if op.Want == "" {
+			return at.RemoveRoute(ctx, a)
+		}
+		return at.AddRoute(ctx, a)
 	case kindVirtual:
 		key, _ := parseVirtual(id, f)
 		if op.Want == "" {

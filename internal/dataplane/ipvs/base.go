@@ -1,6 +1,10 @@
 package ipvs
 
 import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/ipvs"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
@@ -16,6 +20,18 @@ const present = "\x01"
 // beforeIPVS is before the hooks of IPVS, which takes packets at input (98) and output (-98), and before anybody's
 // translation at output (-100): the destination is still the Service's.
 const beforeIPVS = -110
+
+// afterDNAT is after every translation at prerouting (-100): what another data plane or a host port has translated is not marked any more.
+const afterDNAT = -90
+
+// takenMark returns the bit of the packet mark that leads packets to taken ports to the routing table ipvs.RouteTable. It is set at
+// prerouting and cleared at input. Bit 12 is free of the marks of kube-proxy (14, 15), portmap (13), Cilium (8 to 11), Calico (16 to 31).
+func takenMark(v *model.NodeView) uint32 {
+	if v.MasqueradeBit == 12 {
+		return 1 << 13
+	}
+	return 1 << 12
+}
 
 // Chains that verdicts lead to.
 const (
@@ -84,6 +100,7 @@ func chainDefs() []chainDef {
 		{name: "guard", rules: guardRules},
 		{name: "dispatch", rules: dispatchRules},
 		{name: "dead-addresses", rules: deadRules},
+		{name: "filter-prerouting", hook: hook("filter", nft.HookPrerouting, afterDNAT), rules: preroutingRules},
 		{name: "filter-input", hook: hook("filter", nft.HookInput, beforeIPVS), rules: inputRules},
 		{name: "filter-forward", hook: hook("filter", nft.HookForward, beforeIPVS), rules: forwardRules},
 		{name: "filter-output", hook: hook("filter", nft.HookOutput, beforeIPVS), rules: outputRules},
@@ -162,12 +179,35 @@ func deadRules(l lang, v *model.NodeView) []rule {
 	return out
 }
 
-func inputRules(lang, *model.NodeView) []rule {
-	return []rule{nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dispatch")))}
+// preroutingRules mark packets to taken ports, and errors of ICMP about answers of these: without the latter no path MTU is discovered
+// (RFC 1191, RFC 8201).
+func preroutingRules(l lang, v *model.NodeView) []rule {
+	vip, _ := nft.VIP(l.f)
+	protocol, inner := byte(unix.IPPROTO_ICMP), uint32(8) // the packet that caused the error begins behind 8 bytes
+	source, upper, port := inner+12, inner+9, inner+20    // in a header of IPv4 without options
+	if l.f == nft.IPv6 {
+		protocol, source, upper, port = unix.IPPROTO_ICMPV6, inner+8, inner+6, inner+40
+	}
+	about := rule{
+		nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{protocol}),
+		nft.Payload(nft.Word(0), unix.NFT_PAYLOAD_TRANSPORT_HEADER, source, uint32(4*l.addr)),
+		nft.Payload(nft.Word(l.addr), unix.NFT_PAYLOAD_TRANSPORT_HEADER, upper, 1),
+		nft.Payload(nft.Word(l.addr+1), unix.NFT_PAYLOAD_TRANSPORT_HEADER, port, 2),
+		nft.In("taken"),
+	}
+	return []rule{nft.Join(vip, rule{nft.In("taken")}, nft.Mark(takenMark(v))), nft.Join(about, nft.Mark(takenMark(v)))}
 }
 
+func inputRules(_ lang, v *model.NodeView) []rule {
+	return []rule{nft.Unmark(takenMark(v)), nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dispatch")))}
+}
+
+// forwardRules: a packet to a Service without endpoints is not delivered locally where the address may be another host's.
 func forwardRules(lang, *model.NodeView) []rule {
-	return []rule{nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dead-addresses")))}
+	return []rule{
+		nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dispatch"))),
+		nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dead-addresses"))),
+	}
 }
 
 // outputRules: a connection of the node to an address on the device has that address as its source too.
@@ -205,12 +245,21 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 		if i == 0 {
 			put(kindDevice, ipvs.Device, present)
 		}
+		put(kindRule, "", valueOfRule(takenMark(&view)))
 		for _, a := range view.NodePortAddrs {
 			if model.FamilyOf(a) == f && !a.IsLoopback() {
 				put(kindNodePortIP, string(nft.AppendAddr(nil, a)), present)
 			}
 		}
 	}
+}
+
+// valueOfRule is the value of a routing rule; "" is one that is absent.
+func valueOfRule(mark uint32) string {
+	if mark == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(mark), 16)
 }
 
 // write files how a chain is written and gives the digest of its rules.

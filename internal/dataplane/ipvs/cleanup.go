@@ -18,8 +18,30 @@ import (
 // know what is ours.
 func (d *Driver) Cleanup(ctx context.Context) error {
 	ours, err := d.tables(ctx)
-	if err != nil || len(ours) == 0 { // without a table there is nothing that we made, or nothing by which we know it
+	if err != nil {
 		return err
+	}
+	lost := false // the tables, with the account of virtual servers
+	for _, f := range allFamilies() {
+		ran, err := d.ranHere(ctx, f)
+		if err != nil {
+			return fmt.Errorf("clean up: %w", err)
+		}
+		lost = lost || ran && !slices.Contains(ours, f)
+	}
+	if len(ours) == 0 && !lost { // no agent in this mode ran here
+		return nil
+	}
+	if lost {
+		list, err := d.nodePortServers(ctx)
+		if err != nil {
+			return fmt.Errorf("clean up: %w", err)
+		}
+		for i := range list {
+			if err := d.p.IPVS.DelVirtual(ctx, list[i].VirtualKey); err != nil {
+				return fmt.Errorf("clean up: %w", err)
+			}
+		}
 	}
 	if err := d.CleanDevice(ctx); err != nil {
 		return err
@@ -57,10 +79,23 @@ func (d *Driver) CleanDevice(ctx context.Context) error {
 			return fmt.Errorf("clean up: %w", err)
 		}
 	}
-	if err := d.p.Addresses.RemoveDevice(ctx); err != nil {
+	if err := errors.Join(d.removeRouting(ctx), d.p.Addresses.RemoveDevice(ctx)); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	return nil
+}
+
+// removeRouting removes the rules and routes for taken ports, of both families.
+func (d *Driver) removeRouting(ctx context.Context) error {
+	routes, err := d.p.Addresses.Routes(ctx)
+	problems := []error{err}
+	for _, a := range routes {
+		problems = append(problems, d.p.Addresses.RemoveRoute(ctx, a))
+	}
+	for _, six := range []bool{false, true} {
+		problems = append(problems, d.p.Addresses.SetRule(ctx, six, 0))
+	}
+	return errors.Join(problems...)
 }
 
 func (d *Driver) virtuals(ctx context.Context) ([]ipvs.VirtualKey, error) {

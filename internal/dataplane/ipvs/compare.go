@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 	"github.com/fairlead/fairlead/internal/kernel/ipvs"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // Look is what Compare reads with.
@@ -68,6 +69,13 @@ func (l *look) at(o *dataplane.Object) (string, error) {
 		return presentIf(has), err
 	case kindAddress:
 		return l.address(k)
+	case kindRule:
+		mark, err := l.Addresses.Rule(l.ctx, k.Family == model.IPv6)
+		return valueOfRule(mark), err
+	case kindRoute:
+		list, err := l.Addresses.Routes(l.ctx)
+		a, _ := netip.AddrFromSlice([]byte(k.ID)) // Render made it of an address
+		return presentIf(slices.Contains(list, a)), err
 	case kindVirtual:
 		of, _ := parseVirtual(k.ID, k.Family)
 		v, found, err := l.IPVS.Virtual(l.ctx, of)

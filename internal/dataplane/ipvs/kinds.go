@@ -18,8 +18,10 @@ const (
 	kindSet    = dataplane.KindRoot + 1 + iota
 	kindChain  // and its rules; all chains are Base's
 	kindDevice // kube-ipvs0, of the first family
+	kindRule   // the routing rule for packets with the mark; its value is the mark
 	kindNodePortIP
 	kindAddressKnown
+	kindTaken // address, protocol and port of a Service at an address that may be another host's
 	kindHairpin
 	kindGuarded
 	kindGuardedNodePort
@@ -32,7 +34,8 @@ const (
 	kindReal
 	kindWeight // of a real server; without it the real server gets no new connections
 	kindAddress
-	kinds // how many there are
+	kindRoute // of the rule's table: an address of which some ports are taken
+	kinds     // how many there are
 )
 
 // Shared implements dataplane.Driver: addresses are, and what is kept of an endpoint's address.
@@ -64,6 +67,7 @@ func setDefs() []setDef {
 	return []setDef{
 		{name: "nodeport-ips", kind: kindNodePortIP, key: addr},
 		{name: "addresses", kind: kindAddressKnown, key: addr},
+		{name: "taken", kind: kindTaken, key: vip},
 		{name: "hairpin", kind: kindHairpin, key: func(f nft.Family) []nft.Part { return append(addr(f), vip(f)...) }},
 		{name: "fw-guarded", kind: kindGuarded, key: vip},
 		{name: "fw-guarded-nodeports", kind: kindGuardedNodePort, key: port},
@@ -94,8 +98,8 @@ func setsByKind() (names [kinds]string) {
 // isElement tells whether a kind lives in a set.
 func isElement(k dataplane.Kind) bool { return k >= kindNodePortIP && k <= kindNodePort }
 
-// inIPVS tells whether a kind lives in IPVS or on the device, and not in the table.
-func inIPVS(k dataplane.Kind) bool { return k == kindDevice || k >= kindVirtual }
+// inIPVS reports whether a kind lives in IPVS, on the device or in the routing tables, and not in the nftables table.
+func inIPVS(k dataplane.Kind) bool { return k == kindDevice || k == kindRule || k >= kindVirtual }
 
 func addrLen(f model.Family) int {
 	if f == model.IPv6 {
@@ -150,6 +154,11 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 		return "chain " + tableRef(k.Family).Chain(k.ID).String()
 	case k.Kind == kindDevice:
 		return "device " + ipvs.Device
+	case k.Kind == kindRule:
+		return "routing rule of " + k.Family.String() + " for packets to taken ports"
+	case k.Kind == kindRoute:
+		a, _ := netip.AddrFromSlice([]byte(k.ID)) // Render made it of an address
+		return fmt.Sprintf("local route %s in table %d", a, ipvs.RouteTable)
 	case k.Kind == kindVirtual:
 		v, _ := parseVirtual(k.ID, k.Family)
 		return "virtual server " + v.String()

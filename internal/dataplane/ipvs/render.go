@@ -35,10 +35,7 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 			r.virtual(a, backends)
 		}
 	}
-	if a := f.Key.Addr; a.IsValid() && !slices.Contains(view.NodeAddrs, a) {
-		r.put(kindAddressKnown, string(nft.AppendAddr(nil, a)), present)
-		r.put(kindAddress, string(nft.AppendAddr(nil, a)), present)
-	}
+	r.bring(len(backends) > 0)
 }
 
 // Unsupported says why this mode does not serve a Frontend, and what to do about it; "" if it does.
@@ -55,6 +52,26 @@ type frontend struct {
 	f    *model.Frontend
 	view *model.NodeView
 	emit func(dataplane.Object)
+}
+
+// bring renders what delivers the Frontend's packets to this node, where IPVS works. The address of a Service alone is on the device. Of an
+// address that may be another host's only this protocol and port is taken: a mark leads to a routing table that has the address as a local one.
+// Where there are no endpoints it is not: filter-forward refuses, since the kernel sends no ICMP error from an address that is not local.
+func (r *frontend) bring(serves bool) {
+	a := r.f.Key.Addr
+	if !a.IsValid() || slices.Contains(r.view.NodeAddrs, a) {
+		return
+	}
+	id := string(nft.AppendAddr(nil, a))
+	if r.view.ServiceAlone(r.f) {
+		r.put(kindAddressKnown, id, present)
+		r.put(kindAddress, id, present)
+		return
+	}
+	if serves {
+		r.put(kindTaken, string(vipKey(r.f.Key)), present)
+		r.put(kindRoute, id, present)
+	}
 }
 
 func (r *frontend) put(k dataplane.Kind, id, value string) {

@@ -107,8 +107,16 @@ func (r *reader) all(ctx context.Context) error {
 	for i, a := range addrs {
 		onDevice[a] = !within(r.d.p.Exclude, a)
 		r.six = r.six || a.Is6()
-		r.address(a)
+		r.address(kindAddress, a)
 		r.pause(i)
+	}
+	taken, err := r.routing(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range taken {
+		onDevice[a] = true
+		r.six = r.six || a.Is6()
 	}
 	ours := func(v *ipvs.Virtual) bool { return onDevice[v.Addr] || r.mine[v.VirtualKey] }
 	return r.from.IPVS.All(ctx, ipvs.Wanted{OnlyIPv4: !r.six, Is: ours}, func(v *ipvs.Virtual, reals []ipvs.Real) error {
@@ -117,12 +125,30 @@ func (r *reader) all(ctx context.Context) error {
 	})
 }
 
-// address reports one of the device's.
-func (r *reader) address(a netip.Addr) {
+// routing reports the rules and routes for taken ports, and returns the addresses of the routes.
+func (r *reader) routing(ctx context.Context) ([]netip.Addr, error) {
+	for _, f := range r.families {
+		mark, err := r.from.Addresses.Rule(ctx, f == model.IPv6)
+		if err != nil {
+			return nil, err
+		}
+		if mark != 0 {
+			r.put(dataplane.Key{Kind: kindRule, Family: f}, valueOfRule(mark))
+		}
+	}
+	routes, err := r.from.Addresses.Routes(ctx)
+	for _, a := range routes {
+		r.address(kindRoute, a)
+	}
+	return routes, err
+}
+
+// address reports one of the device, or of the routes.
+func (r *reader) address(k dataplane.Kind, a netip.Addr) {
 	r.ids = nft.AppendAddr(r.ids[:0], a)
-	r.count(kindAddress, model.FamilyOf(a), present, dataplane.HashName(r.ids))
+	r.count(k, model.FamilyOf(a), present, dataplane.HashName(r.ids))
 	if r.emit != nil {
-		r.emit(dataplane.Key{Kind: kindAddress, Family: model.FamilyOf(a), ID: string(r.ids)}, present)
+		r.emit(dataplane.Key{Kind: k, Family: model.FamilyOf(a), ID: string(r.ids)}, present)
 	}
 }
 

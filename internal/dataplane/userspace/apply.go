@@ -69,6 +69,8 @@ func (d *Driver) do(op *dataplane.Op) error {
 		return d.setWhere(op)
 	case kindRoute:
 		return d.setRoute(op)
+	case kindPort:
+		return d.setPort(op)
 	case kindReturn:
 		return d.setReturn(op)
 	case kindTarget:

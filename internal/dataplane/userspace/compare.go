@@ -23,10 +23,8 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 		switch o.Key.Kind {
 		case kindWhere:
 			found = d.where[o.Key.Family]
-		case kindRoute, kindReturn:
-			if inKernel[o.Key] {
-				found = present
-			}
+		case kindRoute, kindPort, kindReturn:
+			found = inKernel[o.Key]
 		case kindTarget:
 			if t := d.targets[o.Key.ID]; t != nil {
 				found = t.value
@@ -43,10 +41,10 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 	return ctx.Err()
 }
 
-// inKernel tells which of these routes and rules for answers are there. Routes are asked for one by one, for there may be very
+// inKernel returns the values of those of these routes and routing rules that are there. Routes are asked for one by one, for there may be very
 // many others; rules can only be listed.
-func (d *Driver) inKernel(want []dataplane.Object) (map[dataplane.Key]bool, error) {
-	out, listed := map[dataplane.Key]bool{}, false
+func (d *Driver) inKernel(want []dataplane.Object) (map[dataplane.Key]string, error) {
+	out, returns, ports := map[dataplane.Key]string{}, false, false
 	for i := range want {
 		k := want[i].Key
 		switch {
@@ -55,18 +53,31 @@ func (d *Driver) inKernel(want []dataplane.Object) (map[dataplane.Key]bool, erro
 			if err != nil {
 				return nil, fmt.Errorf("read a route: %w", err)
 			}
-			if out[k], err = d.p.Routes.Has(a); err != nil {
+			has, err := d.p.Routes.Has(a)
+			if err != nil {
 				return nil, err
 			}
-		case k.Kind == kindReturn && d.p.Returns != nil && !listed:
+			if has {
+				out[k] = present
+			}
+		case k.Kind == kindReturn && d.p.Returns != nil && !returns:
 			list, err := d.p.Returns.List()
 			if err != nil {
 				return nil, err
 			}
 			for _, s := range list {
-				out[returnKey(s)] = true
+				out[returnKey(s)] = present
 			}
-			listed = true
+			returns = true
+		case k.Kind == kindPort && d.p.Ports != nil && !ports:
+			list, err := d.p.Ports.List()
+			if err != nil {
+				return nil, err
+			}
+			for _, p := range list {
+				out[portKey(p.Server)] = valueOfPort(p.Refuse)
+			}
+			ports = true
 		}
 	}
 	return out, nil

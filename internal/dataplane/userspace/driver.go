@@ -28,11 +28,21 @@ type Routes interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
+// Ports deliver packets to single ports of addresses that may be another host's. See link.Ports.
+type Ports interface {
+	Add(link.Port) error
+	Delete(link.Server) error
+	List() ([]link.Port, error)
+	// Watch calls changed when it has begun, and after each rule that has gone.
+	Watch(ctx context.Context, changed func()) error
+}
+
 // Params configure a Driver.
 type Params struct {
 	Relay  *relay.Relay
 	Plan   addressplan.Plan
 	Routes Routes // nil unless Plan.Own
+	Ports  Ports  // nil unless Plan.Own
 	// Returns are nil where no client's address can be kept; Sources are the families in
 	// which it can.
 	Returns Returns
@@ -58,6 +68,7 @@ type Driver struct {
 	targets  map[string]*target
 	sockets  map[string]*socket
 	routes   map[netip.Addr]struct{}  // that are there, as far as we know
+	ports    map[link.Server]bool     // that are taken, as far as is known; true: refused
 	returned map[link.Server]struct{} // whose answers are led here, as far as we know
 	waits    bool                     // for Begin: no socket is opened before
 	legacy   legacy
@@ -102,7 +113,7 @@ func New(p Params) *Driver {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Driver{p: p, where: map[model.Family]string{}, targets: map[string]*target{}, sockets: map[string]*socket{},
-		routes: map[netip.Addr]struct{}{}, returned: map[link.Server]struct{}{}}
+		routes: map[netip.Addr]struct{}{}, ports: map[link.Server]bool{}, returned: map[link.Server]struct{}{}}
 }
 
 // Name implements dataplane.Driver.
@@ -118,6 +129,8 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 		return "whereabouts " + k.Family.String()
 	case kindRoute:
 		return "local route " + k.ID
+	case kindPort:
+		return "routing rule for " + k.ID
 	case kindReturn:
 		return "rule for answers of " + k.ID
 	case kindTarget:
@@ -135,9 +148,12 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer stop()
-	lost := make(chan error, 2) // for two: nobody may wait for them any more
+	lost := make(chan error, 3) // as many as there are below: none of them waits for a reader
 	if d.p.Routes != nil {
 		watching.Go(func() { lost <- d.p.Routes.Watch(ctx, changed) })
+	}
+	if d.p.Ports != nil {
+		watching.Go(func() { lost <- d.p.Ports.Watch(ctx, changed) })
 	}
 	if d.p.Returns != nil {
 		watching.Go(func() { lost <- d.p.Returns.Watch(ctx, changed) })

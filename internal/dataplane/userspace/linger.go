@@ -20,7 +20,7 @@ var _ dataplane.Drainer = (*Driver)(nil)
 // an agent before this one may still carry some, and bytes of those that are closed may be on their way.
 func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	switch {
-	case k.Kind != kindRoute && k.Kind != kindReturn:
+	case k.Kind != kindRoute && k.Kind != kindPort && k.Kind != kindReturn:
 		return 0
 	case d.p.Talks == nil:
 		return d.p.LingerBlind
@@ -39,11 +39,17 @@ func (d *Driver) Drained(_ context.Context, lingering []dataplane.Key) (out []da
 	}
 	needed := map[dataplane.Key]bool{}
 	for _, t := range talks {
+		needed[portKey(link.Server{At: t.Own, Protocol: t.Protocol})] = true
 		needed[dataplane.Key{Kind: kindRoute, Family: model.FamilyOf(t.Own.Addr()), ID: t.Own.Addr().String()}] = true
 		if relay.FirstSourcePort <= t.Own.Port() && t.Own.Port() <= relay.LastSourcePort {
 			needed[returnKey(link.Server{At: t.Peer, Protocol: t.Protocol})] = true
 		}
 	}
+	d.mu.Lock()
+	for s := range d.ports { // the rule delivers the connections; a route of an older version cuts off the host that has the address
+		delete(needed, dataplane.Key{Kind: kindRoute, Family: model.FamilyOf(s.At.Addr()), ID: s.At.Addr().String()})
+	}
+	d.mu.Unlock()
 	for _, k := range lingering {
 		if !needed[k] {
 			out = append(out, k)

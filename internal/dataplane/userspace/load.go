@@ -22,6 +22,10 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	for _, a := range there.routes {
 		d.routes[a] = struct{}{}
 	}
+	clear(d.ports)
+	for _, p := range there.ports {
+		d.ports[p.Server] = p.Refuse
+	}
 	clear(d.returned)
 	for _, s := range there.returns {
 		d.returned[s] = struct{}{}
@@ -58,12 +62,18 @@ func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) e
 // listed is what the kernel has of ours.
 type listed struct {
 	routes  []netip.Addr
+	ports   []link.Port
 	returns []link.Server
 }
 
 func (d *Driver) listed() (l listed, err error) {
 	if d.p.Routes != nil {
 		if l.routes, err = d.p.Routes.List(); err != nil {
+			return l, err
+		}
+	}
+	if d.p.Ports != nil {
+		if l.ports, err = d.p.Ports.List(); err != nil {
 			return l, err
 		}
 	}
@@ -76,6 +86,9 @@ func (d *Driver) listed() (l listed, err error) {
 func (l *listed) each(emit func(dataplane.Key, string)) {
 	for _, a := range l.routes {
 		emit(dataplane.Key{Kind: kindRoute, Family: model.FamilyOf(a), ID: a.String()}, present)
+	}
+	for _, p := range l.ports {
+		emit(portKey(p.Server), valueOfPort(p.Refuse))
 	}
 	for _, s := range l.returns {
 		emit(returnKey(s), present)
@@ -99,8 +112,10 @@ func (d *Driver) held(emit func(dataplane.Key, string)) {
 func (d *Driver) Changed(context.Context) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if gone, err := d.returnsGone(); gone || err != nil {
-		return gone, err
+	for _, check := range []func() (bool, error){d.returnsGone, d.portsGone} {
+		if gone, err := check(); gone || err != nil {
+			return gone, err
+		}
 	}
 	if d.broken || len(d.routes) == 0 || d.p.Routes == nil {
 		return d.broken, nil

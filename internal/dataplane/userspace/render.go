@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/internal/dataplane"
+	"github.com/fairlead/fairlead/internal/kernel/link"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/relay"
 )
@@ -15,6 +16,7 @@ import (
 const (
 	kindWhere  dataplane.Kind = iota + 2 // whose addresses are whose: relay.Whereabouts of one family
 	kindRoute                            // ID: an address that is local by it
+	kindPort                             // ID: address, port and protocol that a routing rule delivers here
 	kindReturn                           // ID: address, port and protocol of an endpoint whose answers to clients are led here
 	kindTarget                           // ID: model.FrontendKey; Value: what was decided
 	kindSocket                           // ID: address, protocol, and the Frontend's ID
@@ -52,7 +54,12 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 	}
 	fam, id := f.Key.Family, f.Key.String()
 	if d.p.Plan.Own && f.Kind != model.NodePort && !slices.Contains(view.NodeAddrs, f.Key.Addr) {
-		emit(dataplane.Object{Key: dataplane.Key{Kind: kindRoute, Family: fam, ID: f.Key.Addr.String()}, Value: present})
+		o := dataplane.Object{Key: dataplane.Key{Kind: kindRoute, Family: fam, ID: f.Key.Addr.String()}, Value: present}
+		if !view.ServiceAlone(f) {
+			at := link.Server{At: netip.AddrPortFrom(f.Key.Addr, f.Key.Port), Protocol: uint8(f.Key.Protocol)}
+			o = dataplane.Object{Key: portKey(at), Value: valueOfPort(f.Refuses() && fam == model.IPv4)}
+		}
+		emit(o)
 	}
 	if f.Refuses() {
 		return
@@ -66,7 +73,8 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 
 // ViewChanged implements dataplane.Driver.
 func (d *Driver) ViewChanged(old, now *model.NodeView) bool {
-	return d.p.Plan.Own && !(slices.Equal(old.NodePortAddrs, now.NodePortAddrs) && slices.Equal(old.NodeAddrs, now.NodeAddrs))
+	return d.p.Plan.Own && !(slices.Equal(old.NodePortAddrs, now.NodePortAddrs) && slices.Equal(old.NodeAddrs, now.NodeAddrs) &&
+		slices.Equal(old.ServiceCIDRs, now.ServiceCIDRs))
 }
 
 // Unsupported says why this mode does not serve a Frontend; "" if it does.

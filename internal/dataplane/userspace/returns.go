@@ -56,6 +56,52 @@ func (d *Driver) setReturn(op *dataplane.Op) error {
 	return d.p.Returns.Add(s)
 }
 
+// setPort takes one port of an address, or gives it up.
+func (d *Driver) setPort(op *dataplane.Op) error {
+	s, err := server(op.Key.ID)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read a routing rule: %w", err)
+	case d.p.Ports == nil: // left by an agent with addresses of its own
+		return nil
+	case op.Want == "":
+		delete(d.ports, s)
+		return d.p.Ports.Delete(s)
+	}
+	d.ports[s] = op.Want == refused
+	return d.p.Ports.Add(link.Port{Server: s, Refuse: op.Want == refused})
+}
+
+// refused is the value of a port that is refused.
+const refused = "refused"
+
+func valueOfPort(refuse bool) string {
+	if refuse {
+		return refused
+	}
+	return present
+}
+
+func portKey(s link.Server) dataplane.Key {
+	k := returnKey(s)
+	k.Kind = kindPort
+	return k
+}
+
+// portsGone reports whether the routing rule of a taken port is gone.
+func (d *Driver) portsGone() (bool, error) {
+	if len(d.ports) == 0 || d.p.Ports == nil {
+		return false, nil
+	}
+	list, err := d.p.Ports.List()
+	for s, refuse := range d.ports {
+		if err == nil && !slices.Contains(list, link.Port{Server: s, Refuse: refuse}) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
 func server(id string) (s link.Server, err error) {
 	at, protocol, _ := strings.Cut(id, "/")
 	s.At, err = netip.ParseAddrPort(at)

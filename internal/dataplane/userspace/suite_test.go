@@ -68,13 +68,15 @@ func TestSuiteOnOwnAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Params{Plan: addressplan.Plan{Own: true}, Routes: routes, Talks: link.Talks}
+		return Params{Plan: addressplan.Plan{Own: true}, Routes: routes, Ports: ports(t), Talks: link.Talks}
 	})
 }
 
 // TestSuiteOnModel needs no privilege.
 func TestSuiteOnModel(t *testing.T) {
-	suite(t, func() Params { return Params{Plan: addressplan.Plan{Own: true}, Routes: &fakeRoutes{}} })
+	suite(t, func() Params {
+		return Params{Plan: addressplan.Plan{Own: true}, Routes: &fakeRoutes{}, Ports: &fakePorts{}}
+	})
 }
 
 func suite(t *testing.T, params func() Params) {
@@ -85,7 +87,7 @@ func suite(t *testing.T, params func() Params) {
 			Touch:  func(testing.TB) {},
 			Poison: func(model.Family) *model.Frontend { return nil }, // a port that is taken waits for it
 			Lingers: func(name string) bool {
-				return d.Driver.(*Driver).p.Talks != nil && strings.HasPrefix(name, "local route ")
+				return d.Driver.(*Driver).p.Talks != nil && (strings.HasPrefix(name, "local route ") || strings.HasPrefix(name, "routing rule for "))
 			},
 			FailApply: func(after bool) {
 				d.fail = func() (bool, error) { return after, errors.New("out of descriptors, says the test") }

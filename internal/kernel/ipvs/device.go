@@ -28,6 +28,7 @@ type Addresses interface {
 	// Add and Remove have no effect where they would change nothing. Add without a device is ENODEV.
 	Add(ctx context.Context, a netip.Addr) error
 	Remove(ctx context.Context, a netip.Addr) error
+	Routing
 }
 
 // Link is the real Addresses, of one network namespace.

@@ -19,6 +19,8 @@ type Fake struct {
 	mu       sync.Mutex
 	virtuals map[VirtualKey]*fakeVirtual
 	device   bool
+	routes   map[netip.Addr]bool
+	marks    [2]uint32 // of the routing rules, IPv4 and IPv6
 	addrs    map[netip.Addr]bool
 }
 
@@ -34,7 +36,7 @@ var (
 
 // NewFake makes an empty one.
 func NewFake() *Fake {
-	return &Fake{virtuals: map[VirtualKey]*fakeVirtual{}, addrs: map[netip.Addr]bool{}}
+	return &Fake{virtuals: map[VirtualKey]*fakeVirtual{}, addrs: map[netip.Addr]bool{}, routes: map[netip.Addr]bool{}}
 }
 
 func compareKeys(a, b VirtualKey) int {
@@ -259,5 +261,50 @@ func (f *Fake) Remove(ctx context.Context, a netip.Addr) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.addrs, a)
+	return ctx.Err()
+}
+
+func index(six bool) int {
+	if six {
+		return 1
+	}
+	return 0
+}
+
+// Rule implements Routing.
+func (f *Fake) Rule(ctx context.Context, six bool) (uint32, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.marks[index(six)], ctx.Err()
+}
+
+// SetRule implements Routing.
+func (f *Fake) SetRule(ctx context.Context, six bool, mark uint32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.marks[index(six)] = mark
+	return ctx.Err()
+}
+
+// Routes implements Routing.
+func (f *Fake) Routes(ctx context.Context) ([]netip.Addr, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(f.routes), netip.Addr.Compare), ctx.Err()
+}
+
+// AddRoute implements Routing.
+func (f *Fake) AddRoute(ctx context.Context, a netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.routes[a] = true
+	return ctx.Err()
+}
+
+// RemoveRoute implements Routing.
+func (f *Fake) RemoveRoute(ctx context.Context, a netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.routes, a)
 	return ctx.Err()
 }

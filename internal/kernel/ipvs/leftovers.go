@@ -62,3 +62,16 @@ func RemoveSet(name string) error {
 	}
 	return nil
 }
+
+// HasRule reports whether the network namespace of the calling thread has a routing rule for packets to taken ports, of either family.
+func HasRule() (bool, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return false, fmt.Errorf("open a netlink socket to the kernel's routing rules: %w", err)
+	}
+	defer h.Close()
+	l := Link{h: h}
+	four, err := l.rules(false)
+	six, err6 := l.rules(true)
+	return len(four)+len(six) > 0, errors.Join(err, err6)
+}

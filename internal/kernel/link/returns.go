@@ -123,7 +123,7 @@ func (r *Returns) List() (out []Server, err error) {
 func (r *Returns) Remove() (n int, err error) {
 	var problems []error
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		list, err := ours(family)
+		list, err := ours(family, returnTable)
 		problems = append(problems, err)
 		for i := range list {
 			problems = append(problems, netlink.RuleDel(&list[i]))
@@ -138,7 +138,10 @@ func (r *Returns) Remove() (n int, err error) {
 
 // Watch calls changed when it has begun, and then after each of our rules that goes, no
 // matter who deletes it, until ctx ends. Locals.Watch tells of the route.
-func (r *Returns) Watch(ctx context.Context, changed func()) error {
+func (r *Returns) Watch(ctx context.Context, changed func()) error { return watchRules(ctx, changed) }
+
+// watchRules calls changed when it has begun, and after each rule of the agent's that goes, of Returns and of Ports, until ctx ends.
+func watchRules(ctx context.Context, changed func()) error {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE)
 	if err != nil {
 		return fmt.Errorf("subscribe to changes of the rules of routing: %w", err)
@@ -173,7 +176,7 @@ func goes(m syscall.NetlinkMessage) bool {
 
 // rules gives the servers of one family that have a rule for just our ports.
 func (r *Returns) rules(family int) (out []Server, err error) {
-	list, err := ours(family)
+	list, err := ours(family, returnTable)
 	for i := range list {
 		l := &list[i]
 		if l.Src == nil || l.Sport == nil || l.Dport == nil || l.Dport.Start != r.first || l.Dport.End != r.last {
@@ -186,13 +189,13 @@ func (r *Returns) rules(family int) (out []Server, err error) {
 	return out, err
 }
 
-func ours(family int) (out []netlink.Rule, err error) {
+func ours(family, table int) (out []netlink.Rule, err error) {
 	list, err := netlink.RuleList(family)
 	if err != nil {
 		return nil, fmt.Errorf("list rules of routing: %w", err)
 	}
 	for i := range list {
-		if list[i].Protocol == localProtocol && list[i].Table == returnTable {
+		if list[i].Protocol == localProtocol && list[i].Table == table {
 			out = append(out, list[i])
 		}
 	}

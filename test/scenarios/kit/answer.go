@@ -70,9 +70,6 @@ func (a answer) quiet(rep netlab.Reply, r *run) error {
 	want := a.kind
 	if want == "untaken" {
 		want = "timeout"
-		if r.mode == userspace || r.mode == ipvs { // the address itself is on the node, which answers for its other ports
-			want = "refused"
-		}
 	}
 	if want != "fails" && string(rep.Outcome) != want {
 		return fmt.Errorf("%s (%v), want %s", rep.Outcome, rep.Err, want)

@@ -30,6 +30,9 @@ func (e *fromExpectation) check(ctx context.Context, r *run) error {
 	var replies []netlab.Reply
 	err = e.asked(ctx, r, func() netlab.Reply {
 		rep := e.answer.ask(ctx, r, e.answer.timeout(e.proto), func(ctx context.Context) netlab.Reply { return h.Ask(ctx, e.proto, e.to) })
+		if e.answer.kind == "refused" {
+			rep.Outcome = r.refusal(e.proto, e.to.Addr(), rep.Outcome)
+		}
 		replies = append(replies, rep)
 		return rep
 	})

@@ -3,6 +3,7 @@ package kit
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/fairlead/fairlead/test/netlab"
@@ -58,4 +59,16 @@ func unserved(mode string, v Variant) string {
 		return "userspace mode does not carry SCTP, and says so of the Service"
 	}
 	return ""
+}
+
+// refusal returns the outcome that an outcome stands for where a refusal is expected. In userspace mode the kernel sends neither a reset nor
+// ICMP's port unreachable from an IPv4 address that is not local, so that TCP, and programs of the node, get host unreachable there, and UDP from elsewhere nothing (docs/userspace.md).
+func (r *run) refusal(proto netlab.Protocol, to netip.Addr, seen netlab.Outcome) netlab.Outcome {
+	if r.mode != userspace || !to.Is4() || netip.MustParsePrefix(netlab.ServiceCIDR4).Contains(to) {
+		return seen
+	}
+	if seen == netlab.Unreachable || proto == netlab.UDP && seen == netlab.TimedOut {
+		return netlab.Refused
+	}
+	return seen
 }
