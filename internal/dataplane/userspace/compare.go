@@ -60,25 +60,39 @@ func (d *Driver) inKernel(want []dataplane.Object) (map[dataplane.Key]string, er
 			if has {
 				out[k] = present
 			}
-		case k.Kind == kindReturn && d.p.Returns != nil && !returns:
-			list, err := d.p.Returns.List()
-			if err != nil {
+		case k.Kind == kindReturn && !returns:
+			if err := d.returnsInKernel(out); err != nil {
 				return nil, err
-			}
-			for _, s := range list {
-				out[returnKey(s)] = present
 			}
 			returns = true
-		case k.Kind == kindPort && d.p.Ports != nil && !ports:
-			list, err := d.p.Ports.List()
-			if err != nil {
+		case k.Kind == kindPort && !ports:
+			if err := d.portsInKernel(out); err != nil {
 				return nil, err
-			}
-			for _, p := range list {
-				out[portKey(p.Server)] = valueOfPort(p.Refuse)
 			}
 			ports = true
 		}
 	}
 	return out, nil
+}
+
+func (d *Driver) returnsInKernel(out map[dataplane.Key]string) error {
+	if d.p.Returns == nil {
+		return nil
+	}
+	list, err := d.p.Returns.List()
+	for _, s := range list {
+		out[returnKey(s)] = present
+	}
+	return err
+}
+
+func (d *Driver) portsInKernel(out map[dataplane.Key]string) error {
+	if d.p.Ports == nil {
+		return nil
+	}
+	list, err := d.p.Ports.List()
+	for _, p := range list {
+		out[portKey(p.Server)] = valueOfPort(p.Refuse)
+	}
+	return err
 }
