@@ -25,12 +25,14 @@ type listener struct {
 	slices   map[string]*model.Slice
 	node     *model.Node
 	cidrs    *model.ServiceCIDRs
-	problems []string // of the connection, as they stand now
-	kind     model.ProblemKind
-	log      []string
-	triggers map[string]time.Time
-	changed  chan struct{}
-	source   *Source
+	// badRanges is how many problems came with cidrs.
+	badRanges int
+	problems  []string // of the connection, as they stand now
+	kind      model.ProblemKind
+	log       []string
+	triggers  map[string]time.Time
+	changed   chan struct{}
+	source    *Source
 }
 
 func (l *listener) put(e model.Event) {
@@ -47,7 +49,7 @@ func (l *listener) put(e model.Event) {
 	case e.Node != nil:
 		l.node = e.Node.Value
 	case e.CIDRs != nil:
-		l.cidrs = e.CIDRs
+		l.cidrs, l.badRanges = e.CIDRs, len(e.Problems)
 	case e.Synced != "":
 		l.log = append(l.log, "synced "+e.Synced)
 	case e.Listed != "":
@@ -206,7 +208,41 @@ func TestListThenWatch(t *testing.T) {
 		l.until(t, "new Service", func() bool { return l.services["default/db"] != nil })
 		f.del("services", service("web", ""))
 		l.until(t, "Service gone", func() bool { return l.services["default/web"] == nil })
+		f.put("services", service("web", "10.96.0.1"))
+		l.until(t, "Service as it was", func() bool { return l.services["default/web"] != nil })
+		f.put("servicecidrs", &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"},
+			Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"fd00::/112", "bad"}}})
+		l.until(t, "the ranges of both, and what is wrong", func() bool { return len(l.cidrs.Prefixes) == 2 && l.badRanges == 1 })
 	})
+}
+
+// TestStatusOfSeveralResources: the source is as fresh as the resource that has been silent for longest, says the first reason why
+// one is not connected, and since when it is as it is; a resource that may be missing counts for none of that.
+func TestStatusOfSeveralResources(t *testing.T) {
+	now := time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC)
+	tr := &tracker{sink: func(model.Event) {}, now: func() time.Time { return now }, since: now, server: "s"}
+	resources := []*resourceState{tr.add("servicecidrs", optional), tr.add("services", essential), tr.add("endpointslices", essential), tr.add("nodes", important)}
+	start := now
+	for _, r := range resources {
+		tr.answered(r, nil)
+		now = now.Add(time.Minute)
+	}
+	if s := tr.status(); !s.Connected || !s.LastHeard.Equal(start.Add(time.Minute)) || !s.Since.Equal(start.Add(3*time.Minute)) || s.Err != "" {
+		t.Errorf("all answered: %+v", s)
+	}
+	for _, r := range resources {
+		tr.answered(r, errNoAnswer)
+		now = now.Add(time.Minute)
+		if s := tr.status(); s.Connected != r.optional {
+			t.Errorf("after %s: %+v", r.name, s)
+		}
+		if r.name == "services" {
+			r.err = "the first"
+		}
+	}
+	if s := tr.status(); s.Err != "the first" || !s.Since.Equal(start.Add(5*time.Minute)) {
+		t.Errorf("none answered: %+v", s)
+	}
 }
 
 // An update that changes nothing for a proxy must not reach the engine.
