@@ -121,6 +121,12 @@ type Drainer interface {
 	Drained(ctx context.Context, lingering []Key) ([]Key, error)
 }
 
+// Parter is a Driver some of whose objects are parts of another, as an endpoint that is an object of its own.
+type Parter interface {
+	// Part gives the object that k is a part of. is is false if it is none. Pure.
+	Part(k Key) (whole Key, is bool)
+}
+
 // Caps is what Probe found, and how the driver likes to be used.
 type Caps struct {
 	Families []model.Family // usable ones, IPv4 first

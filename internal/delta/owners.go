@@ -46,6 +46,9 @@ func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
 	for _, e := range old {
 		t.release(e, now)
 	}
+	if t.claimed && t.p.Part != nil {
+		t.reviewUnwanted(now)
+	}
 	if len(r.wants) == 0 {
 		delete(t.owners, owner)
 		return
@@ -66,6 +69,7 @@ func along[K comparable, O comparable](list []*entry[K, O], key K) (*entry[K, O]
 
 func (t *Tracker[K, O]) take(e *entry[K, O], r *record[K, O]) {
 	if e.refs++; e.refs == 1 {
+		t.claimed = t.claimed || t.keeping && e.first == nil && e.have != ""
 		e.first = r
 	}
 	t.endLinger(e)

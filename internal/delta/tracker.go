@@ -43,6 +43,8 @@ type Params[K comparable] struct {
 	Inert func(K) bool
 	// Shared tells that objects of several owners may be this key, or lead to it; nil: none is. See KeepUnseen.
 	Shared func(K) bool
+	// Part gives the key that another is a part of; nil: none is. See KeepUnseen.
+	Part func(K) (whole K, is bool)
 	// Sum is what one key with its value adds to the sum of all that is there; nil: there is no sum.
 	Sum func(key K, value string) uint64
 }
@@ -68,6 +70,7 @@ type Tracker[K comparable, O comparable] struct {
 	holders   map[*entry[K, O]]map[O]struct{} // the same by key
 	orphans   []*entry[K, O]                  // inert keys that the last Load found and nobody wanted
 	keeping   bool                            // see KeepUnseen
+	claimed   bool                            // an unseen key has been wanted since the unwanted ones were reviewed
 }
 
 type entry[K comparable, O comparable] struct {

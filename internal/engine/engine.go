@@ -127,8 +127,12 @@ func New(p Params) *Engine {
 	for _, s := range p.Sources {
 		e.waiting[s] = false
 	}
+	var part func(dataplane.Key) (dataplane.Key, bool)
+	if d, has := p.Driver.(dataplane.Parter); has {
+		part = d.Part
+	}
 	e.tr = delta.New[dataplane.Key, owner](delta.Params[dataplane.Key]{
-		Width: p.Driver.Width, Linger: p.Driver.Linger, Inert: p.Inert, Shared: p.Driver.Shared, Same: dataplane.Same, Sum: e.objectSum,
+		Width: p.Driver.Width, Linger: p.Driver.Linger, Inert: p.Inert, Shared: p.Driver.Shared, Part: part, Same: dataplane.Same, Sum: e.objectSum,
 		Rank: func(k dataplane.Key) uint8 { return uint8(k.Kind) },
 	})
 	return e

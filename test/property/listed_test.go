@@ -44,6 +44,14 @@ func (p paper) Apply(_ context.Context, b dataplane.Batch) (dataplane.Applied, e
 	return dataplane.Applied{Operations: len(b.Ops)}, nil
 }
 
+// Part implements dataplane.Parter.
+func (p paper) Part(k dataplane.Key) (dataplane.Key, bool) {
+	if d, has := p.Driver.(dataplane.Parter); has {
+		return d.Part(k)
+	}
+	return dataplane.Key{}, false
+}
+
 func (p paper) Watch(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }
 
 func (p paper) Changed(context.Context) (bool, error) { return false, nil }
@@ -221,6 +229,16 @@ func (l *listed) readable() []model.Event {
 	return slices.DeleteFunc(l.w.all(), func(e model.Event) bool { return e.Synced != "" || l.unread(&e) })
 }
 
+// wasRead reports whether this run has wanted a key, or the one that it is a part of.
+func (l *listed) wasRead(k dataplane.Key) bool {
+	if d, has := l.d.(dataplane.Parter); has {
+		if whole, is := d.Part(k); is && l.seen[whole] {
+			return true
+		}
+	}
+	return l.seen[k]
+}
+
 // compare holds what is in the kernel against what can be read and what was left.
 func (l *listed) compare(p paper, e *engine.Engine, at any) {
 	l.t.Helper()
@@ -233,13 +251,13 @@ func (l *listed) compare(p paper, e *engine.Engine, at any) {
 	}
 	for i := range l.services {
 		for k := range l.owned[key(i)] {
-			if _, is := want[k]; !is && (!l.seen[k] || l.d.Shared(k) || l.owned.several(k)) && now[k] != l.left[k] {
+			if _, is := want[k]; !is && (!l.wasRead(k) || l.d.Shared(k) || l.owned.several(k)) && now[k] != l.left[k] {
 				l.t.Errorf("%v: %s, left of %v, which cannot be read, is %q, was %q", at, l.d.KeyString(k), key(i), now[k], l.left[k])
 			}
 		}
 	}
 	for k, v := range now {
-		if _, is := want[k]; !is && l.seen[k] && !l.d.Shared(k) && l.d.Linger(k) == 0 {
+		if _, is := want[k]; !is && l.wasRead(k) && !l.d.Shared(k) && l.d.Linger(k) == 0 {
 			l.t.Errorf("%v: %s, which was read and is gone, is %q", at, l.d.KeyString(k), v)
 		}
 	}

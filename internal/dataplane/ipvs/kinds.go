@@ -47,6 +47,14 @@ func (d *Driver) Shared(k dataplane.Key) bool {
 	return false
 }
 
+// Part implements dataplane.Parter: a real server is a part of its virtual server.
+func (d *Driver) Part(k dataplane.Key) (whole dataplane.Key, is bool) {
+	if k.Kind != kindReal && k.Kind != kindWeight {
+		return dataplane.Key{}, false
+	}
+	return dataplane.Key{Kind: kindVirtual, Family: k.Family, ID: k.ID[:3+addrLen(k.Family)]}, true
+}
+
 // setDef declares one of our sets; each element is an object of its kind, and its ID the kernel's key.
 type setDef struct {
 	name     string
