@@ -119,6 +119,7 @@ func (f *follower) tellHealth(t *engine.Turn) {
 	if !t.Complete { // nothing is late, and nothing is in sync, before all that can be read is known
 		return
 	}
+	h.NodeUnknown(t.NodeUnknown)
 	h.Started(t.Done)
 	if t.Err != nil {
 		if t.Full || errors.Is(t.Err, dataplane.ErrConflict) {
@@ -157,7 +158,7 @@ func (f *follower) committed(t *engine.Turn) {
 	f.answerLocally(t)
 	f.mapAddresses(t)
 	if t.View != nil {
-		f.a.service.SetAddrs(t.View.NodePortAddrs)
+		f.a.service.SetAddrs(t.View.HealthAddrs)
 		if t.View.LocalhostNodePorts && f.a.loopback == nil && f.a.rootless == nil {
 			if c := sysctl.EnsureRouteLocalnet(sysctl.New()); c != nil {
 				logSysctl(f.a.log.Logger, *c)

@@ -98,6 +98,7 @@ func viewInputs(cfg *config.Config) policy.ViewInputs {
 		iface = cfg.DetectLocal.Prefix
 	}
 	return policy.ViewInputs{
+		Cluster:         cfg.Manifests == "",
 		NodePortPrimary: cfg.NodePorts.Primary, NodePortCIDRs: cfg.NodePorts.CIDRs,
 		Mode: policy.LocalModeName(cfg.DetectLocal.Mode), ClusterCIDRs: cfg.DetectLocal.ClusterCIDRs, Interface: iface,
 		MasqueradeAll: cfg.MasqueradeAll, MasqueradeBit: cfg.MasqueradeBit,

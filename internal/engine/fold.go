@@ -29,6 +29,9 @@ func (e *Engine) fold() {
 	if changes.View || !e.tr.Has(owner{}) {
 		e.refreshView(changes.Dirty)
 	}
+	if changes.View || len(changes.Synced) > 0 {
+		e.report(thisNode{}, e.nodeProblems())
+	}
 	e.updateServices(changes.Dirty)
 	if settled {
 		e.arrive(events)
@@ -113,7 +116,8 @@ func (e *Engine) updateServices(dirty map[model.ServiceKey]struct{}) {
 // refreshView decides the NodeView again and makes dirty what depends on it.
 func (e *Engine) refreshView(dirty map[model.ServiceKey]struct{}) {
 	in := e.p.View
-	in.Node, in.Host, in.CIDRs, in.Exclusions = e.st.Node(), e.st.Host(), e.st.ServiceCIDRs(), e.st.Exclusions()
+	in.Cluster = in.Cluster || e.st.Cluster()
+	in.Node, in.Host, in.CIDRs, in.Exclusions = e.st.KnownNode(), e.st.Host(), e.st.ServiceCIDRs(), e.st.Exclusions()
 	old := e.view
 	e.view = policy.View(in)
 	e.setBase()

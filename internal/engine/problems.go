@@ -46,6 +46,12 @@ func (e *Engine) report(from any, list []model.Problem) {
 		stands = append(stands, e.troubled[decision(k)]...)
 	case decision:
 		stands = append(stands, e.troubled[model.ServiceKey(k)]...)
+	case thisNode:
+		stands = append(stands, e.troubled[e.nodeOrigin()]...)
+	case string:
+		if k == e.nodeOrigin() {
+			stands = append(stands, e.troubled[thisNode{}]...)
+		}
 	}
 	var objects []string
 	for _, p := range slices.Concat(before, list) {

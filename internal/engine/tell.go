@@ -37,6 +37,7 @@ func (e *Engine) finish(s scope, err error) {
 	t.Done, t.Err, t.Complete = now, err, s >= listed
 	t.Pending, t.Held = e.tr.PendingCount(), len(e.held)
 	t.Services, t.Slices, t.Endpoints = e.st.Counts()
+	t.NodeUnknown = e.nodeUnknown()
 	if !e.toldView {
 		t.View, t.Node = &e.view, e.st.Node()
 	}

@@ -49,6 +49,8 @@ type Turn struct {
 	Gone    []model.FrontendKey // keys that no longer belong to the Service that had them
 	View    *model.NodeView
 	Node    *model.Node
+	// NodeUnknown: every source is in, and none of the cluster's Nodes has this node's name.
+	NodeUnknown bool
 
 	Pending, Held, Services, Slices, Endpoints int
 }

@@ -59,6 +59,7 @@ func TestFlood(t *testing.T) {
 	start(t, s.Run)
 	svc := NewServiceHealth(ServiceHealthParams{Families: []model.Family{model.IPv4}, Healthy: func() bool { return true },
 		OnBindError: func(_ model.ServiceKey, _ uint16, err error) { t.Error(err) }, Log: quiet()})
+	svc.SetAddrs([]netip.Addr{netip.IPv4Unspecified()})
 	svc.Set(map[model.ServiceKey]ServicePort{{Namespace: "shop", Name: "web"}: {Port: 31000, LocalReady: 1}})
 	start(t, svc.Run)
 	bad, good := neighbour(t, "192.0.2.1"), neighbour(t, "192.0.2.2")
@@ -103,6 +104,25 @@ func TestBoundsTogether(t *testing.T) {
 	l.give(addr(0))
 	if !l.take(addr(maxConns)) {
 		t.Error("no room after one has ended")
+	}
+	// Connections of loopback have a bound of their own, and make room there when they end.
+	local := netip.MustParseAddr("127.0.0.1")
+	for range 2 * maxConnsLocal {
+		l.give(local)
+		if !l.take(local) {
+			t.Fatal("loopback: no room after one has ended")
+		}
+	}
+	for range maxConnsLocal - 1 {
+		if !l.take(local) {
+			t.Fatal("loopback: refused below the bound")
+		}
+	}
+	if l.take(local) {
+		t.Error("loopback: there is no bound")
+	}
+	if b.remote != maxConns || b.local != maxConnsLocal {
+		t.Errorf("counts %d remote and %d local connections, want %d and %d", b.remote, b.local, maxConns, maxConnsLocal)
 	}
 }
 

@@ -48,6 +48,8 @@ func HealthHandler(t *Tracker, c Counter) http.Handler {
 			text(w, http.StatusOK, "ok")
 		case s.updated.IsZero():
 			text(w, http.StatusServiceUnavailable, "not ready: no complete sync yet; the agent's log says what is missing")
+		case s.unknown:
+			text(w, http.StatusServiceUnavailable, "not ready: the cluster has no Node of this node's name; set --hostname-override to that of this machine's Node")
 		default:
 			text(w, http.StatusServiceUnavailable, "not ready: changes are not in the kernel in time; the agent's log says why")
 		}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ type ServiceHealthParams struct {
 }
 
 // ServiceHealth serves the healthCheckNodePorts: one HTTP server for each
-// Service that has one, on each chosen address of the node.
+// Service that has one, on each chosen address of the node. It serves nowhere before SetAddrs.
 //
 // The setters never block and may be called from any goroutine; sockets are
 // opened and closed by Run's goroutine, so that the engine waits for none.
@@ -43,7 +44,7 @@ type ServiceHealth struct {
 
 	mu    sync.RWMutex
 	want  map[model.ServiceKey]ServicePort
-	addrs []netip.Addr // nil = every address
+	addrs []netip.Addr // see SetAddrs; none before it is called
 
 	open     map[socket]*http.Server // Run's
 	closers  map[socket]net.Listener // Run's
@@ -80,8 +81,8 @@ func (h *ServiceHealth) Set(want map[model.ServiceKey]ServicePort) {
 	h.ring()
 }
 
-// SetAddrs says on which addresses of the node to serve (NodeView.NodePortAddrs);
-// none means on all.
+// SetAddrs sets the addresses of the node to serve on, NodeView.HealthAddrs: 0.0.0.0 and
+// :: are every address of their family, and an empty list is none at all.
 func (h *ServiceHealth) SetAddrs(addrs []netip.Addr) {
 	h.mu.Lock()
 	h.addrs = addrs
@@ -144,21 +145,11 @@ func (h *ServiceHealth) reconcile(ctx context.Context) bool {
 func (h *ServiceHealth) wanted() map[socket]bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	addrs := h.addrs
-	if len(addrs) == 0 {
-		addrs = nil // not the caller's array
-		for _, f := range h.p.Families {
-			if f == model.IPv6 {
-				addrs = append(addrs, netip.IPv6Unspecified())
-			} else {
-				addrs = append(addrs, netip.IPv4Unspecified())
-			}
-		}
-	}
 	want := map[socket]bool{}
 	for svc, p := range h.want {
-		for _, a := range addrs {
-			if !a.IsLinkLocalUnicast() { // no load balancer asks there, and IPv6 would need a zone
+		for _, a := range h.addrs {
+			// No load balancer asks at a link-local address, and IPv6 would need a zone.
+			if !a.IsLinkLocalUnicast() && slices.Contains(h.p.Families, model.FamilyOf(a)) {
 				want[socket{claim{svc, p.Port}, a}] = true
 			}
 		}

@@ -46,11 +46,15 @@ func newService(healthy func() bool) (*ServiceHealth, *bindErrors) {
 
 func yes() bool { return true }
 
+// everywhere are all addresses of both families.
+func everywhere() []netip.Addr { return []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} }
+
 func answers(url string) bool { _, _, err := fetch(url); return err == nil }
 
 func TestServiceAnswers(t *testing.T) {
 	var healthy atomic.Bool
 	h, _ := newService(healthy.Load)
+	h.SetAddrs(everywhere())
 	start(t, h.Run)
 	for _, tc := range []struct {
 		ready   int
@@ -87,6 +91,7 @@ func TestServiceAnswers(t *testing.T) {
 
 func TestServicePortsComeAndGo(t *testing.T) {
 	h, errs := newService(yes)
+	h.SetAddrs(everywhere())
 	start(t, h.Run)
 	h.Set(map[model.ServiceKey]ServicePort{web: {30200, 1}, api: {30201, 1}})
 	eventually(t, "both open", func() bool { return answers("http://127.0.0.1:30200/") && answers("http://127.0.0.1:30201/") })
@@ -118,8 +123,25 @@ func TestServiceAddresses(t *testing.T) {
 	}
 	h.SetAddrs([]netip.Addr{netip.MustParseAddr("127.0.0.2")})
 	eventually(t, "moved", func() bool { return answers("http://127.0.0.2:30300/") && !answers("http://127.0.0.1:30300/") })
-	h.SetAddrs(nil)
+	h.SetAddrs(everywhere())
 	eventually(t, "everywhere", func() bool { return answers("http://127.0.0.1:30300/") && answers("http://[::1]:30300/") })
+	h.SetAddrs(nil)
+	eventually(t, "nowhere", func() bool { return !answers("http://127.0.0.1:30300/") && !answers("http://[::1]:30300/") })
+}
+
+// Before any address is known nothing is opened, and addresses of a family that the node does not serve are left out.
+func TestServiceAddressesNotKnown(t *testing.T) {
+	h, _ := newService(yes)
+	h.p.Families = []model.Family{model.IPv4}
+	h.Set(map[model.ServiceKey]ServicePort{web: {30300, 1}})
+	if got := h.wanted(); len(got) != 0 {
+		t.Errorf("not known: opens %v", got)
+	}
+	h.SetAddrs(everywhere())
+	want := socket{claim{web, 30300}, netip.IPv4Unspecified()}
+	if got := h.wanted(); len(got) != 1 || !got[want] {
+		t.Errorf("every address, IPv4 only: opens %v, want %v", got, want)
+	}
 }
 
 func TestServiceBindErrorIsReportedOnceAndTheRestServes(t *testing.T) {

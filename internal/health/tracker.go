@@ -27,6 +27,7 @@ type Tracker struct {
 	updated  time.Time  // last commit; zero = none
 	troubled time.Time  // since when the kernel has not been seen to hold what it should; zero = it has
 	leaving  bool
+	unknown  bool // see NodeUnknown
 }
 
 // NewTracker makes a Tracker that is healthy and eligible, and not ready: an agent
@@ -70,6 +71,14 @@ func (t *Tracker) NodeEligible(eligible bool) {
 	t.leaving = !eligible
 }
 
+// NodeUnknown says whether the cluster has no Node of this node's name: then neither its
+// zone nor its addresses are known, and it is not ready.
+func (t *Tracker) NodeUnknown(unknown bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unknown = unknown
+}
+
 // Healthy tells whether the kernel keeps up.
 func (t *Tracker) Healthy() bool { return t.snapshot().healthy }
 
@@ -77,13 +86,13 @@ func (t *Tracker) Healthy() bool { return t.snapshot().healthy }
 func (t *Tracker) Eligible() bool { return t.snapshot().eligible }
 
 // Ready tells whether this node serves Services: everything that should exist has been
-// in the kernel once, and the kernel keeps up.
+// in the kernel once, the kernel keeps up, and the cluster's Node of this machine is known.
 func (t *Tracker) Ready() bool { return t.snapshot().ready }
 
 type snapshot struct {
-	healthy, eligible, ready bool
-	updated                  time.Time
-	now                      time.Time
+	healthy, eligible, ready, unknown bool
+	updated                           time.Time
+	now                               time.Time
 }
 
 func (t *Tracker) snapshot() snapshot {
@@ -91,7 +100,7 @@ func (t *Tracker) snapshot() snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	healthy := !t.late(waiting, now) && !t.late(t.troubled, now)
-	return snapshot{healthy: healthy, eligible: !t.leaving, ready: healthy && !t.updated.IsZero(), updated: t.updated, now: now}
+	return snapshot{healthy: healthy, eligible: !t.leaving, ready: healthy && !t.updated.IsZero() && !t.unknown, unknown: t.unknown, updated: t.updated, now: now}
 }
 
 // late tells whether what began at since has gone on for too long. The time before

@@ -62,6 +62,8 @@ func TestTracker(t *testing.T) {
 		"audits fail for too long":           {func(c *clock) { c.synced(); c.AuditFailed(c.now); c.AuditFailed(c.after(timeout)) }, false, false},
 		"audit good again":                   {func(c *clock) { c.synced(); c.AuditFailed(c.now); c.after(timeout); c.synced() }, true, true},
 		"the first sync fails for too long":  {func(c *clock) { c.Started(c.now); c.AuditFailed(c.now); c.after(timeout) }, false, false},
+		"no Node has our name":               {func(c *clock) { c.synced(); c.NodeUnknown(true) }, true, false},
+		"the Node of our name comes":         {func(c *clock) { c.synced(); c.NodeUnknown(true); c.NodeUnknown(false) }, true, true},
 		"node leaves":                        {func(c *clock) { c.synced(); c.NodeEligible(false) }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {

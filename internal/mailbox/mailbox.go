@@ -51,6 +51,7 @@ const (
 	hostKey soleKey = iota
 	cidrsKey
 	exclusionsKey
+	clusterKey
 )
 
 // keyOf tells under which key an event is coalesced; nil for an event that
@@ -69,6 +70,8 @@ func keyOf(e *model.Event) any {
 		return cidrsKey
 	case e.Exclusions != nil:
 		return exclusionsKey
+	case e.Cluster:
+		return clusterKey
 	case e.Listed != "":
 		return listedKey(e.Listed)
 	case e.Synced != "":

@@ -16,6 +16,10 @@ type Event struct {
 	Node    *Keyed[string, Node]
 	Host    *HostAddrs    // addresses of this machine's links
 	CIDRs   *ServiceCIDRs // the cluster's Service ranges
+	// Cluster is set when the event says that the source describes a cluster: it holds
+	// a Node, this machine's or another's. A folder may describe none; an API server
+	// always does (policy.ViewInputs.Cluster).
+	Cluster bool
 	// Exclusions are those whose connections are never accelerated.
 	Exclusions *Exclusions
 	Synced     string // name of a source that has delivered its first full list
@@ -59,6 +63,9 @@ const (
 	// Unavailable is a source that cannot be read at all, or only in part: the API
 	// server, the folder of manifests. What was read before stays in force.
 	Unavailable
+	// OnNode is a fault of this machine or of its Node: a port that another program
+	// has, a Node object that does not exist.
+	OnNode
 )
 
 // Problem says what is wrong with one object or source, in one line. It never

@@ -5,7 +5,8 @@ import "net/netip"
 // NodeView is what a data plane must know of this node, apart from Frontends:
 // the second, small half of policy's output.
 type NodeView struct {
-	NodePortAddrs []netip.Addr   // addresses on which NodePorts answer, sorted, both families
+	NodePortAddrs []netip.Addr   // addresses on which NodePorts answer, sorted, both families; empty = none
+	HealthAddrs   []netip.Addr   // where health check node ports listen, sorted; 0.0.0.0 and :: are every address of their family; empty = nowhere
 	NodeAddrs     []netip.Addr   // all addresses of this node, sorted
 	Local         LocalDetector  // tells pod traffic from other traffic
 	ServiceCIDRs  []netip.Prefix // new connections to addresses here that are no Service's are dropped; empty = unknown

@@ -11,7 +11,7 @@ import (
 type ViewInputs struct {
 	// From the configuration.
 	NodePortPrimary     bool           // --nodeport-addresses is "primary" (the default of nftables mode)
-	NodePortCIDRs       []netip.Prefix // else these; empty = every address
+	NodePortCIDRs       []netip.Prefix // else these, as configured; none of a family = every address of it
 	Mode                LocalModeName
 	ClusterCIDRs        []netip.Prefix
 	Interface           string // of the interface modes
@@ -26,9 +26,12 @@ type ViewInputs struct {
 	NoSource            string     // see Self
 
 	// From the outside world.
-	Node  *model.Node // nil if unknown
-	Host  model.HostAddrs
-	CIDRs model.ServiceCIDRs
+	// Cluster tells that the sources describe a cluster: an API server, or a folder that
+	// holds or held a Node. A machine without a cluster has no Node to name its addresses.
+	Cluster bool
+	Node    *model.Node // as last known; nil: there was never one
+	Host    model.HostAddrs
+	CIDRs   model.ServiceCIDRs
 	// Exclusions are from acceleration.
 	Exclusions model.Exclusions
 }
@@ -52,6 +55,7 @@ func View(in ViewInputs) model.NodeView {
 		Unaccelerated: Minimal(in.Exclusions.Prefixes),
 	}
 	v.NodePortAddrs = in.nodePortAddrs()
+	v.HealthAddrs = in.healthAddrs(v.NodePortAddrs)
 	v.LocalhostNodePorts = slices.ContainsFunc(v.NodePortAddrs, func(a netip.Addr) bool { return a.Is4() && a.IsLoopback() })
 	v.ListenLocalhost = !in.NodePortPrimary && in.LocalhostPorts && contains(in.NodePortCIDRs, netip.IPv6Loopback())
 	return v
@@ -102,8 +106,8 @@ func (in *ViewInputs) nodePortAddrs() []netip.Addr {
 	}
 	for _, h := range in.Host.Addrs {
 		a := h.Prefix.Addr()
-		if mine := ofFamily(in.NodePortCIDRs, model.FamilyOf(a)); len(mine) > 0 && !contains(mine, a) {
-			continue // CIDRs of one family say nothing about the other, as in kube-proxy
+		if !in.everyAddress(model.FamilyOf(a)) && !contains(in.NodePortCIDRs, a) {
+			continue
 		}
 		if h.Link == ipvsLink || a.IsLinkLocalUnicast() || a.IsLoopback() && (a.Is6() || !in.LocalhostPorts) {
 			continue
@@ -113,9 +117,35 @@ func (in *ViewInputs) nodePortAddrs() []netip.Addr {
 	return sortedUnique(out)
 }
 
+// everyAddress tells whether the configured CIDRs choose every address of a family. CIDRs
+// of one family say nothing about the other, as in kube-proxy.
+func (in *ViewInputs) everyAddress(fam model.Family) bool {
+	mine := ofFamily(in.NodePortCIDRs, fam)
+	return !in.NodePortPrimary && (len(mine) == 0 || everyone(mine))
+}
+
+// healthAddrs are those of the NodePorts. Where these are on every address of a family,
+// health check node ports listen on the wildcard, as in kube-proxy
+// (pkg/proxy/healthcheck): a load balancer may ask at an address that no interface has,
+// and that a route makes local (kubernetes#117621).
+func (in *ViewInputs) healthAddrs(nodePorts []netip.Addr) (out []netip.Addr) {
+	for _, a := range nodePorts {
+		if !in.everyAddress(model.FamilyOf(a)) {
+			out = append(out, a)
+		}
+	}
+	for fam, wildcard := range map[model.Family]netip.Addr{model.IPv4: netip.IPv4Unspecified(), model.IPv6: netip.IPv6Unspecified()} {
+		if in.everyAddress(fam) {
+			out = append(out, wildcard)
+		}
+	}
+	return sortedUnique(out)
+}
+
 // primary: the node IP of each family: --bind-address, else the Node's first
-// address of the family, else (no Node is known: a machine without a cluster)
-// every address of the host that others can reach.
+// address of the family. On a machine without a cluster it is every address of the
+// host that others can reach. In a cluster whose Node of this name is not known, or has
+// no address, it is none: what is chosen to be on one address is not opened on all.
 func (in *ViewInputs) primary() []netip.Addr {
 	var out []netip.Addr
 	for _, fam := range [...]model.Family{model.IPv4, model.IPv6} {
@@ -128,12 +158,14 @@ func (in *ViewInputs) primaryOf(fam model.Family) []netip.Addr {
 	if b := in.BindAddress; b.IsValid() && !b.IsUnspecified() && model.FamilyOf(b) == fam {
 		return []netip.Addr{b}
 	}
-	if in.Node != nil && len(in.Node.Addrs) > 0 {
+	if in.Node != nil {
 		for _, a := range in.Node.Addrs {
 			if model.FamilyOf(a) == fam {
 				return []netip.Addr{a}
 			}
 		}
+	}
+	if in.Cluster || in.Node != nil {
 		return nil
 	}
 	var out []netip.Addr

@@ -35,8 +35,12 @@ func TestNodePortAddrs(t *testing.T) {
 			addrs("192.168.1.5", "fd02::5")},
 		{"primary of a single-stack node", policy.ViewInputs{NodePortPrimary: true, Node: &model.Node{Addrs: addrs("192.168.1.5")}},
 			addrs("192.168.1.5")},
-		{"primary without a Node: what others can reach", policy.ViewInputs{NodePortPrimary: true},
+		{"primary without a cluster: what others can reach", policy.ViewInputs{NodePortPrimary: true},
 			addrs("10.1.0.1", "192.168.1.5", "fd02::5")},
+		{"primary in a cluster, the Node is not known: nowhere", policy.ViewInputs{NodePortPrimary: true, Cluster: true}, nil},
+		{"primary, the Node has no address: nowhere", policy.ViewInputs{NodePortPrimary: true, Node: &model.Node{Name: "n1"}}, nil},
+		{"primary in a cluster, by --bind-address alone", policy.ViewInputs{NodePortPrimary: true, Cluster: true, BindAddress: addrs("192.168.1.6")[0]},
+			addrs("192.168.1.6")},
 		{"all", policy.ViewInputs{Node: node}, addrs("10.1.0.1", "192.168.1.5", "fd02::5")},
 		{"all, with localhost", policy.ViewInputs{LocalhostPorts: true}, addrs("10.1.0.1", "127.0.0.1", "192.168.1.5", "fd02::5")},
 		{"by CIDR of both families", policy.ViewInputs{NodePortCIDRs: prefixes("192.168.0.0/16", "fd09::/64")}, addrs("192.168.1.5")},
@@ -56,6 +60,28 @@ func TestNodePortAddrs(t *testing.T) {
 				t.Errorf("LocalhostNodePorts %t, want %t", got.LocalhostNodePorts, local)
 			}
 		})
+	}
+}
+
+// Health check node ports listen where NodePorts answer. Every address is the wildcard, and no address is an empty list.
+func TestHealthAddrs(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		in   policy.ViewInputs
+		want string
+	}{
+		{"all", policy.ViewInputs{}, "[0.0.0.0 ::]"},
+		{"all of one family, chosen of the other", policy.ViewInputs{NodePortCIDRs: prefixes("192.168.0.0/16")}, "[192.168.1.5 ::]"},
+		{"all, as CIDRs", policy.ViewInputs{NodePortCIDRs: prefixes("192.168.0.0/16", "0.0.0.0/0", "::/0")}, "[0.0.0.0 ::]"},
+		{"by CIDR", policy.ViewInputs{NodePortCIDRs: prefixes("192.168.0.0/16", "fd02::/64")}, "[192.168.1.5 fd02::5]"},
+		{"by CIDRs that no address is in", policy.ViewInputs{NodePortCIDRs: prefixes("172.31.0.0/16", "fd99::/64")}, "[]"},
+		{"primary", policy.ViewInputs{NodePortPrimary: true, Node: node}, "[192.168.1.5 fd02::5]"},
+		{"primary, the Node is not known", policy.ViewInputs{NodePortPrimary: true, Cluster: true}, "[]"},
+	} {
+		c.in.Host = host
+		if got := fmt.Sprint(policy.View(c.in).HealthAddrs); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
 	}
 }
 

@@ -27,15 +27,23 @@ func (s *State) Keys() iter.Seq[model.ServiceKey] {
 	}
 }
 
-// Node is our Node object, nil if unknown.
+// Node is the Node object of this machine as the source has it; nil if it has none.
 func (s *State) Node() *model.Node { return s.node }
 
-// Zone is our node's zone, "" if unknown.
+// KnownNode is the Node of this machine as last known: what a deleted Node said stays
+// known, and so do the addresses and pod CIDRs that the present one lacks. nil: there
+// was never one.
+func (s *State) KnownNode() *model.Node { return s.known }
+
+// Cluster tells whether a source has, or had, a Node.
+func (s *State) Cluster() bool { return s.cluster }
+
+// Zone is the zone of this node as last known; "" if unknown.
 func (s *State) Zone() string {
-	if s.node == nil {
+	if s.known == nil {
 		return ""
 	}
-	return s.node.Zone
+	return s.known.Zone
 }
 
 // Host gives the addresses of this machine's links.

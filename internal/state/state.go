@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/fairlead/fairlead/internal/model"
@@ -10,7 +11,9 @@ import (
 type State struct {
 	services map[model.ServiceKey]*record
 	slices   map[model.SliceKey]*model.Slice
-	node     *model.Node
+	node     *model.Node // as the source has it; nil: it has none
+	known    *model.Node // as last known; nil: there was never one
+	cluster  bool        // a Node, this machine's or another's, was seen
 	host     model.HostAddrs
 	cidrs    model.ServiceCIDRs
 	excluded model.Exclusions
@@ -57,6 +60,8 @@ func (s *State) Apply(events []model.Event) Changes {
 			s.applyHost(*ev.Host, &c)
 		case ev.CIDRs != nil:
 			s.applyCIDRs(*ev.CIDRs, &c)
+		case ev.Cluster:
+			s.applyCluster(&c)
 		case ev.Exclusions != nil:
 			s.applyExclusions(*ev.Exclusions, &c)
 		case ev.Synced != "":
@@ -146,7 +151,8 @@ func (s *State) applyNode(n *model.Node, c *Changes) {
 		return
 	}
 	before := s.Zone()
-	s.node = n
+	s.node, s.known = n, lastKnown(s.known, n)
+	s.cluster = s.cluster || n != nil
 	c.View = true
 	if s.Zone() == before {
 		return
@@ -156,6 +162,32 @@ func (s *State) applyNode(n *model.Node, c *Changes) {
 			c.Dirty[key] = struct{}{}
 		}
 	}
+}
+
+// lastKnown returns what is known of this machine's Node once a source has it as now. A
+// Node that was deleted stays known, as in kube-proxy: the machine and its pods are still
+// there. So do addresses and pod CIDRs that a new Node of the name lacks: controllers
+// fill them in after kubelet has registered it.
+func lastKnown(old, now *model.Node) *model.Node {
+	if old == nil || now == nil {
+		return cmp.Or(now, old)
+	}
+	n := *now
+	if len(n.Addrs) == 0 {
+		n.Addrs = old.Addrs
+	}
+	if len(n.PodCIDRs) == 0 {
+		n.PodCIDRs = old.PodCIDRs
+	}
+	return &n
+}
+
+func (s *State) applyCluster(c *Changes) {
+	if s.cluster {
+		c.NoOps++
+		return
+	}
+	s.cluster, c.View = true, true
 }
 
 func (r *record) hinted() bool {

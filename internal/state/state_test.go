@@ -44,6 +44,10 @@ func noSlice(name string) model.Event {
 	return model.Event{Slice: &model.Keyed[model.SliceKey, model.Slice]{Key: model.SliceKey(key(name))}}
 }
 
+func noNode() model.Event {
+	return model.Event{Node: &model.Keyed[string, model.Node]{Key: "n1"}}
+}
+
 func node(zone string) model.Event {
 	return model.Event{Node: &model.Keyed[string, model.Node]{Key: "n1", Value: &model.Node{Name: "n1", Zone: zone}}}
 }
@@ -97,7 +101,21 @@ func TestApply(t *testing.T) {
 		"a new zone dirties only hinted Services": {
 			{events: ev(svc("a"), slice("a-1", "a", "", "z"), svc("b"), slice("b-1", "b", "")), dirty: "a b", keys: "a b"},
 			{events: ev(node("z")), dirty: "a", view: true, keys: "a b"},
-			{events: ev(model.Event{Node: &model.Keyed[string, model.Node]{Key: "n1"}}), dirty: "a", view: true, keys: "a b"},
+			{events: ev(node("y")), dirty: "a", view: true, keys: "a b"},
+		},
+		"hints in one slice of several count": {
+			{events: ev(svc("a"), slice("a-1", "a", ""), slice("a-2", "a", "", "z")), dirty: "a", keys: "a"},
+			{events: ev(node("z")), dirty: "a", view: true, keys: "a"},
+		},
+		"a Node that is deleted stays known": {
+			{events: ev(svc("a"), slice("a-1", "a", "z"), node("z")), dirty: "a", view: true, keys: "a"},
+			{events: ev(noNode()), view: true, keys: "a"},
+			{events: ev(noNode()), noops: 1, keys: "a"},
+			{events: ev(node("z")), view: true, keys: "a"},
+		},
+		"that there is a cluster counts once": {
+			{events: ev(model.Event{Cluster: true}), view: true},
+			{events: ev(model.Event{Cluster: true}), noops: 1},
 		},
 		"a node that only leaves dirties nothing": {
 			{events: ev(node("z"), slice("a-1", "a", "z")), dirty: "a", view: true, keys: "a"},
@@ -186,5 +204,34 @@ func TestSynced(t *testing.T) {
 	c := state.New().Apply(ev(model.Event{Synced: "services"}, svc("a"), model.Event{Synced: "slices"}))
 	if !slices.Equal(c.Synced, []string{"services", "slices"}) {
 		t.Errorf("synced %q", c.Synced)
+	}
+}
+
+// What a deleted Node said stays known, and so do the addresses and pod CIDRs that a new Node of the name does not have yet.
+func TestKnownNode(t *testing.T) {
+	of := func(n *model.Node) model.Event {
+		return model.Event{Node: &model.Keyed[string, model.Node]{Key: "n1", Value: n}}
+	}
+	pods := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}
+	one, two := []netip.Addr{netip.MustParseAddr("192.0.2.1")}, []netip.Addr{netip.MustParseAddr("192.0.2.2")}
+	st := state.New()
+	for _, s := range []struct {
+		name       string
+		event      model.Event
+		now, known *model.Node
+		cluster    bool
+	}{
+		{"never one", of(nil), nil, nil, false},
+		{"registered", of(&model.Node{Name: "n1"}), &model.Node{Name: "n1"}, &model.Node{Name: "n1"}, true},
+		{"with all", of(&model.Node{Name: "n1", Zone: "a", Addrs: one, PodCIDRs: pods}), &model.Node{Name: "n1", Zone: "a", Addrs: one, PodCIDRs: pods},
+			&model.Node{Name: "n1", Zone: "a", Addrs: one, PodCIDRs: pods}, true},
+		{"deleted", of(nil), nil, &model.Node{Name: "n1", Zone: "a", Addrs: one, PodCIDRs: pods}, true},
+		{"registered again", of(&model.Node{Name: "n1"}), &model.Node{Name: "n1"}, &model.Node{Name: "n1", Addrs: one, PodCIDRs: pods}, true},
+		{"moved", of(&model.Node{Name: "n1", Addrs: two}), &model.Node{Name: "n1", Addrs: two}, &model.Node{Name: "n1", Addrs: two, PodCIDRs: pods}, true},
+	} {
+		st.Apply(ev(s.event))
+		if !st.Node().Equal(s.now) || !st.KnownNode().Equal(s.known) || st.Cluster() != s.cluster {
+			t.Errorf("%s: %+v, known %+v, cluster %t; want %+v, %+v, %t", s.name, st.Node(), st.KnownNode(), st.Cluster(), s.now, s.known, s.cluster)
+		}
 	}
 }

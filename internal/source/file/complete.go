@@ -81,5 +81,5 @@ func (f *folder) stranger() []model.Problem {
 		others = append(others[:3], "...")
 	}
 	return []model.Problem{{Object: f.origin(), Reason: fmt.Sprintf("holds no Node %s, which is what this node is called (--hostname-override): "+
-		"there is %s; without it no zone and no address of this node is known", f.node, strings.Join(others, ", "))}}
+		"there is %s; without it no zone and no address of this node is known, and --nodeport-addresses=primary opens no NodePort", f.node, strings.Join(others, ", "))}}
 }

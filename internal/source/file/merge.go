@@ -15,6 +15,7 @@ import (
 type catalog struct {
 	entries map[id]*entry
 	dirty   map[id]struct{}
+	cluster bool // model.Event.Cluster was delivered
 }
 
 type entry struct {
@@ -121,6 +122,10 @@ func (c *catalog) flush(now time.Time, triggered bool, sink func(model.Event)) {
 	for _, k := range slices.SortedFunc(maps.Keys(c.dirty), c.order) {
 		e := c.entries[k]
 		object, problems := e.want()
+		if k.kind == nodeKind && object != nil && !c.cluster {
+			c.cluster = true
+			sink(model.Event{Cluster: true, Received: now})
+		}
 		unchanged := (e.told.same(object) || (e.told.empty() && object.empty())) && slices.Equal(e.toldProblems, problems)
 		e.toldProblems = problems
 		if object == nil {

@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fairlead/fairlead/internal/model"
+	"github.com/fairlead/fairlead/internal/policy"
+)
+
+// nodeStep is what is known of the Node of this machine, and what must follow.
+type nodeStep struct {
+	name      string
+	events    []model.Event
+	nodePorts string   // NodeView.NodePortAddrs
+	problem   []string // words of the one problem that stands; nil: none does
+	unknown   bool     // Turn.NodeUnknown
+	deleted   bool     // Turn.Node is nil
+}
+
+func thisNodeEvent(n *model.Node) model.Event {
+	return model.Event{Node: &model.Keyed[string, model.Node]{Key: "n", Value: n}, Origin: "Node n"}
+}
+
+// --nodeport-addresses=primary opens NodePorts on the Node's address as last known, else nowhere. Only a folder that
+// never had a Node is a machine without a cluster, where they are on every address.
+func TestPrimaryWithoutTheNode(t *testing.T) {
+	with := &model.Node{Name: "n", Zone: "a", Addrs: []netip.Addr{netip.MustParseAddr("192.168.1.1")}}
+	bare := &model.Node{Name: "n"}
+	start := []model.Event{hostEvent("192.168.1.1/24", "192.168.2.1/24"), synced}
+	for name, c := range map[string]struct {
+		cluster bool // an API server
+		steps   []nodeStep
+	}{
+		"API server": {true, []nodeStep{
+			{"no Node of this name", start, "[]", []string{"no Node of this name", "--hostname-override", "NodePorts are open nowhere"}, true, true},
+			{"registered without addresses", []model.Event{thisNodeEvent(bare)}, "[]", []string{"has no address", "NodePorts are open nowhere"}, false, false},
+			{"with its address", []model.Event{thisNodeEvent(with)}, "[192.168.1.1]", nil, false, false},
+			{"deleted", []model.Event{thisNodeEvent(nil)}, "[192.168.1.1]", []string{"is gone", "stay in force"}, false, true},
+			{"registered again without addresses", []model.Event{thisNodeEvent(bare)}, "[192.168.1.1]", []string{"has no address", "stay in force"}, false, false},
+			{"with its address again", []model.Event{thisNodeEvent(with)}, "[192.168.1.1]", nil, false, false},
+		}},
+		"folder": {false, []nodeStep{
+			{"never a Node", start, "[192.168.1.1 192.168.2.1]", nil, false, true},
+			{"another machine's Node", []model.Event{{Cluster: true}}, "[]", nil, true, true}, // the folder reports it
+			{"its Node", []model.Event{thisNodeEvent(with)}, "[192.168.1.1]", nil, false, false},
+			{"no Node any more", []model.Event{thisNodeEvent(nil)}, "[192.168.1.1]", []string{"is gone"}, false, true},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(newMemDriver(), func(p *Params) {
+					p.View = policy.ViewInputs{NodePortPrimary: true, Cluster: c.cluster}
+				})
+				run(t, b, func() {
+					for _, s := range c.steps {
+						b.put(s.events...)
+						synctest.Wait()
+						s.check(t, b)
+					}
+				})
+			})
+		})
+	}
+}
+
+func (s *nodeStep) check(t *testing.T, b *bench) {
+	t.Helper()
+	turn := b.last()
+	if turn.View == nil {
+		t.Fatalf("%s: the followers were not told", s.name)
+	}
+	if got := fmt.Sprint(turn.View.NodePortAddrs); got != s.nodePorts {
+		t.Errorf("%s: NodePorts on %s, want %s", s.name, got, s.nodePorts)
+	}
+	if turn.NodeUnknown != s.unknown || (turn.Node == nil) != s.deleted {
+		t.Errorf("%s: unknown %t, Node %+v; want unknown %t, deleted %t", s.name, turn.NodeUnknown, turn.Node, s.unknown, s.deleted)
+	}
+	list := b.troubled[thisNode{}]
+	if len(list) != min(1, len(s.problem)) {
+		t.Fatalf("%s: problems %v, want one with %q", s.name, list, s.problem)
+	}
+	for _, word := range s.problem {
+		if !strings.Contains(list[0].String(), word) {
+			t.Errorf("%s: problem %q lacks %q", s.name, list[0], word)
+		}
+	}
+}
+
+// What the source reports of the Node object and what the engine reports of it stand beside each other.
+func TestNodeProblemsStandTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), func(p *Params) { p.View = policy.ViewInputs{NodePortPrimary: true, Cluster: true} })
+		run(t, b, func() {
+			bad := thisNodeEvent(&model.Node{Name: "n"})
+			bad.Problems = []model.Problem{{Object: "Node n", Field: "status.addresses[0].address", Reason: "x is no IP address"}}
+			b.put(bad, hostEvent("192.168.1.1/24"), synced)
+			synctest.Wait()
+			if got := len(b.last().Problems); got < 2 {
+				t.Errorf("%d problems were told, want that of the object and that of its absence: %v", got, b.last().Problems)
+			}
+			b.put(thisNodeEvent(&model.Node{Name: "n"}))
+			synctest.Wait()
+			if turn := b.last(); len(turn.Well) > 0 || len(turn.Problems) != 1 || turn.Problems[0].Kind != model.OnNode {
+				t.Errorf("the object is repaired: well %v, problems %v; want that the Node still lacks an address", turn.Well, turn.Problems)
+			}
+		})
+	})
+}
