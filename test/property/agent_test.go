@@ -65,6 +65,7 @@ func (p poisoned) Render(f *model.Frontend, view *model.NodeView, emit func(data
 // settings are what an agent is told at start.
 type settings struct {
 	primary bool // NodePorts on the primary address
+	cluster bool // as from an API server: without a Node there is still a cluster
 	minSync time.Duration
 	poison  *atomic.Bool
 	full    *atomic.Bool
@@ -80,7 +81,7 @@ func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
 	e := engine.New(engine.Params{
 		Driver: poisoned{nftables.New(nftables.Params{Kernel: k, Surveyor: s.surveyor}), s.poison, s.full}, MinSync: s.minSync, Families: []model.Family{model.IPv4, model.IPv6},
 		Mailbox: a.mail, NodeName: "n", Sources: []string{"test"}, Inert: caps.Inert, ChunkOps: 40, // several chunks to a build
-		View: policy.ViewInputs{NodePortPrimary: s.primary, MasqueradeBit: 14,
+		View: policy.ViewInputs{NodePortPrimary: s.primary, Cluster: s.cluster, MasqueradeBit: 14,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}},
 		OnTurn: func(tu *engine.Turn) {
 			if tu.Waits {

@@ -80,7 +80,7 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 	var faults atomic.Bool
 	faults.Store(seed%3 > 0)
 	var poison, full atomic.Bool
-	told := settings{primary: seed%4 > 0, minSync: []time.Duration{0, 0, 30 * time.Millisecond}[seed%5%3], poison: &poison, full: &full, surveyor: kernel.theirs}
+	told := settings{primary: seed%4 > 0, cluster: seed%3 == 0, minSync: []time.Duration{0, 0, 30 * time.Millisecond}[seed%5%3], poison: &poison, full: &full, surveyor: kernel.theirs}
 	under := faulty(kernel.ours, rand.New(rand.NewPCG(seed, 8)), &faults)
 	a := startAgent(t, under, told)
 	a.put(w.all()...)
@@ -132,9 +132,18 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 		w.services[keys-1] = w.randomService(keys - 1)
 		a.put(w.serviceEvent(keys - 1))
 	}
+	w.node = w.randomNode()
+	a.put(w.nodeEvent())
 	told.surveyor = scratch
 	b := startAgent(t, scratch, told)
 	b.put(w.all()...)
+	for range looks { // the Node was heard of: what it said is known from now on
+		if settle(a); a.good.Load() && a.mail.Len() == 0 {
+			break
+		}
+	}
+	w.loseNode()
+	a.put(w.nodeEvent())
 	var got, want []string
 	agree := func() bool {
 		got, want = snapshot(t, kernel.theirs), snapshot(t, scratch)

@@ -14,7 +14,7 @@ type world struct {
 	r        *rand.Rand
 	services map[int]*model.Service
 	slices   map[int]*model.Slice
-	node     *model.Node
+	node     *model.Node // nil: there is none
 	host     *model.HostAddrs
 	cidrs    *model.ServiceCIDRs
 }
@@ -77,7 +77,10 @@ func (w *world) change() model.Event {
 		delete(w.slices, i)
 		return w.sliceEvent(i)
 	case 5:
-		w.node = &model.Node{Name: "n", Zone: fmt.Sprintf("z%d", w.r.IntN(2)), Addrs: []netip.Addr{v4(192, 168, 0, 1+w.r.IntN(2)), v6(1)}}
+		w.node = w.randomNode()
+		if w.r.IntN(3) == 0 {
+			w.loseNode()
+		}
 		return w.nodeEvent()
 	case 6: // an address that is an external IP at times, one as a starting pod brings it, or none
 		more := [][]netip.Addr{nil, {v4(198, 51, 100, 1)}, {netip.MustParseAddr("fe80::1")}}[w.r.IntN(3)]
@@ -93,6 +96,19 @@ func (w *world) change() model.Event {
 	default:
 		w.slices[i] = w.randomSlice(i)
 		return w.sliceEvent(i)
+	}
+}
+
+func (w *world) randomNode() *model.Node {
+	return &model.Node{Name: "n", Zone: fmt.Sprintf("z%d", w.r.IntN(2)), Addrs: []netip.Addr{v4(192, 168, 0, 1+w.r.IntN(2)), v6(1)}}
+}
+
+// loseNode deletes or renames the Node of this machine, or makes one without addresses of it, as kubelet registers it.
+func (w *world) loseNode() {
+	if w.r.IntN(2) == 0 {
+		w.node = nil
+	} else {
+		w.node = &model.Node{Name: "n", Zone: w.node.Zone}
 	}
 }
 
