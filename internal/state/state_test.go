@@ -98,6 +98,22 @@ func TestApply(t *testing.T) {
 			{events: ev(noSlice("a-1")), dirty: "a", keys: "a"},
 			{events: ev(noSvc("a")), dirty: "a"},
 		},
+		"host addresses and Service ranges touch the view only": {
+			{events: ev(svc("a"), hostAddr("10.0.0.1/8")), dirty: "a", view: true, keys: "a"},
+			{events: ev(hostAddr("10.0.0.1/8")), noops: 1, keys: "a"},
+			{events: ev(withLink(hostAddr("10.0.0.1/8"), 3)), view: true, keys: "a"},
+			{events: ev(withLink(hostAddr("10.0.0.1/8"), 4)), view: true, keys: "a"},
+			{events: ev(withLink(hostAddr("10.0.0.1/8"), 4)), noops: 1, keys: "a"},
+			{events: ev(hostAddr("10.0.0.1/8")), view: true, keys: "a"},
+			{events: ev(model.Event{CIDRs: &model.ServiceCIDRs{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}}}), view: true, keys: "a"},
+			{events: ev(model.Event{CIDRs: &model.ServiceCIDRs{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}}}), noops: 1, keys: "a"},
+		},
+	}
+	checkSteps(t, cases)
+}
+
+func TestApplyNode(t *testing.T) {
+	checkSteps(t, map[string][]step{
 		"a new zone dirties only hinted Services": {
 			{events: ev(svc("a"), slice("a-1", "a", "", "z"), svc("b"), slice("b-1", "b", "")), dirty: "a b", keys: "a b"},
 			{events: ev(node("z")), dirty: "a", view: true, keys: "a b"},
@@ -122,17 +138,11 @@ func TestApply(t *testing.T) {
 			{events: ev(model.Event{Node: &model.Keyed[string, model.Node]{Key: "n1",
 				Value: &model.Node{Name: "n1", Zone: "z", Leaving: true}}}), view: true, keys: "a"},
 		},
-		"host addresses and Service ranges touch the view only": {
-			{events: ev(svc("a"), hostAddr("10.0.0.1/8")), dirty: "a", view: true, keys: "a"},
-			{events: ev(hostAddr("10.0.0.1/8")), noops: 1, keys: "a"},
-			{events: ev(withLink(hostAddr("10.0.0.1/8"), 3)), view: true, keys: "a"},
-			{events: ev(withLink(hostAddr("10.0.0.1/8"), 4)), view: true, keys: "a"},
-			{events: ev(withLink(hostAddr("10.0.0.1/8"), 4)), noops: 1, keys: "a"},
-			{events: ev(hostAddr("10.0.0.1/8")), view: true, keys: "a"},
-			{events: ev(model.Event{CIDRs: &model.ServiceCIDRs{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}}}), view: true, keys: "a"},
-			{events: ev(model.Event{CIDRs: &model.ServiceCIDRs{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}}}), noops: 1, keys: "a"},
-		},
-	}
+	})
+}
+
+func checkSteps(t *testing.T, cases map[string][]step) {
+	t.Helper()
 	for name, steps := range cases {
 		t.Run(name, func(t *testing.T) {
 			st := state.New()

@@ -132,18 +132,9 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 		w.services[keys-1] = w.randomService(keys - 1)
 		a.put(w.serviceEvent(keys - 1))
 	}
-	w.node = w.randomNode()
-	a.put(w.nodeEvent())
 	told.surveyor = scratch
 	b := startAgent(t, scratch, told)
-	b.put(w.all()...)
-	for range looks { // the Node was heard of: what it said is known from now on
-		if settle(a); a.good.Load() && a.mail.Len() == 0 {
-			break
-		}
-	}
-	w.loseNode()
-	a.put(w.nodeEvent())
+	losesItsNode(w, a, b, settle)
 	var got, want []string
 	agree := func() bool {
 		got, want = snapshot(t, kernel.theirs), snapshot(t, scratch)
@@ -162,6 +153,20 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 		t.Errorf("seed %d: %d Services in quarantine; kernel after the history against from scratch (%d lines):\n%s",
 			seed, a.held.Load(), len(want), difference(got, want))
 	}
+}
+
+// losesItsNode has both agents hear of the Node, b of everything else, too, and then takes the Node from a: what it said stays known.
+func losesItsNode(w *world, a, b *agent, settle func(*agent)) {
+	w.node = w.randomNode()
+	a.put(w.nodeEvent())
+	b.put(w.all()...)
+	for range looks {
+		if settle(a); a.good.Load() && a.mail.Len() == 0 {
+			break
+		}
+	}
+	w.loseNode()
+	a.put(w.nodeEvent())
 }
 
 // looks is how often the kernel is looked at before a history counts as lost.
