@@ -184,3 +184,29 @@ func TestAdmitted(t *testing.T) {
 		}
 	}
 }
+
+// A node with one of its addresses in the source ranges is admitted, whichever source address
+// its kernel chooses: the Service's own in IPv4, one of the node's or ::1 in IPv6.
+func TestNodeInTheSourceRanges(t *testing.T) {
+	addr := netip.MustParseAddr
+	w := Whereabouts{Node: []netip.Addr{addr("192.0.2.1"), addr("2001:db8::1"), addr("2001:db8::2")}}
+	for _, c := range []struct {
+		ranges, at, client string
+		admitted           bool
+	}{
+		{"192.0.2.1/32", "203.0.113.7", "203.0.113.7", true},
+		{"192.0.2.1/32", "203.0.113.7", "192.0.2.2", false},
+		{"2001:db8::1/128", "2001:db8:7::7", "2001:db8::1", true},
+		{"2001:db8::1/128", "2001:db8:7::7", "2001:db8::2", true},
+		{"2001:db8::1/128", "2001:db8:7::7", "::1", true},
+		{"2001:db8::1/128", "2001:db8:7::7", "2001:db8::3", false},
+		{"2001:db8::9/128", "2001:db8:7::7", "2001:db8::1", false},
+		{"2001:db8::9/128", "2001:db8:7::7", "::1", false},
+	} {
+		f := frontend()
+		f.Verdict, f.Guarded, f.SourceRanges = model.Forward, true, []netip.Prefix{netip.MustParsePrefix(c.ranges)}
+		if list, any := admitted(&f, &w, addr(c.at)); any || within(list, addr(c.client)) != c.admitted {
+			t.Errorf("ranges %s at %s: %s admitted %v, want %v", c.ranges, c.at, c.client, !c.admitted, c.admitted)
+		}
+	}
+}

@@ -40,7 +40,13 @@ func (w *Whereabouts) guests(f *model.Frontend, at netip.Addr) []netip.Prefix {
 		!slices.ContainsFunc(w.Node, func(a netip.Addr) bool { return within(f.SourceRanges, a) }) {
 		return f.SourceRanges
 	}
-	return append(slices.Clone(f.SourceRanges), single(at), netip.MustParsePrefix("127.0.0.0/8"), single(netip.IPv6Loopback()))
+	own := append(slices.Clone(f.SourceRanges), single(at), netip.MustParsePrefix("127.0.0.0/8"), single(netip.IPv6Loopback()))
+	if at.Is6() { // Linux does not take the address itself as the source, if only a local route brings it here
+		for _, a := range w.Node {
+			own = append(own, single(a))
+		}
+	}
+	return own
 }
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
