@@ -211,6 +211,7 @@ func (a *agent) run(ctx context.Context) error {
 	logSysctls(a.log.Logger, a.prepareKernel())
 	a.log.Info("starting", "mode", a.cfg.Mode, "node", a.cfg.NodeName, "families", fmt.Sprint(a.caps.Families))
 	a.tellLacks()
+	a.giveBack(ctx)
 	g, tasks := errgroup.WithContext(ctx)
 	for _, t := range a.tasks {
 		g.Go(func() error {

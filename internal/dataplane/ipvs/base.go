@@ -41,6 +41,7 @@ const (
 	chainLocalDrop   = "local-drop"   // the same without: for pods and the node only
 	chainLocalReject = "local-reject" // the same
 	chainReject      = "reject-chain"
+	chainPrerouting  = "filter-prerouting" // marks packets to taken ports
 	verdictServe     = "serve"
 	verdictDrop      = "drop"
 )
@@ -100,7 +101,7 @@ func chainDefs() []chainDef {
 		{name: "guard", rules: guardRules},
 		{name: "dispatch", rules: dispatchRules},
 		{name: "dead-addresses", rules: deadRules},
-		{name: "filter-prerouting", hook: hook("filter", nft.HookPrerouting, afterDNAT), rules: preroutingRules},
+		{name: chainPrerouting, hook: hook("filter", nft.HookPrerouting, afterDNAT), rules: preroutingRules},
 		{name: "filter-input", hook: hook("filter", nft.HookInput, beforeIPVS), rules: inputRules},
 		{name: "filter-forward", hook: hook("filter", nft.HookForward, beforeIPVS), rules: forwardRules},
 		{name: "filter-output", hook: hook("filter", nft.HookOutput, beforeIPVS), rules: outputRules},
