@@ -27,15 +27,26 @@ const configSettle = 100 * time.Millisecond
 type configWatch struct {
 	path  string
 	read  [sha256.Size]byte
-	check func(path string) error // whether an agent would start with the file as it is now
+	check func(ctx context.Context, path string) error // whether an agent would start with the file as it is now
 	log   *slog.Logger
 }
 
-// checkConfig reads a config file as the start does.
-func checkConfig(path string) error {
+// checkConfig reads a config file as the start does, and tries the mode that it names as `fairlead migrate` does: a node whose kernel or image
+// lacks that mode keeps the agent that runs.
+func checkConfig(ctx context.Context, path string) error {
 	flags := config.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
-	_, err := flags.LoadFile(path, config.Params{Modes: modesAndAuto(), Hostname: os.Hostname})
-	return err
+	cfg, err := flags.LoadFile(path, config.Params{Modes: modesAndAuto(), Hostname: os.Hostname})
+	if err != nil || cfg.Mode == auto {
+		return err
+	}
+	mode := cfg.Mode
+	if cfg.IPTablesBackend != "" {
+		mode += "-" + cfg.IPTablesBackend
+	}
+	if tried := (&trial{cfg: cfg}).try(ctx, mode); !tried.Works && !tried.Unsure {
+		return fmt.Errorf("mode %s cannot run on this node: %s", cfg.Mode, tried.Why)
+	}
+	return nil
 }
 
 // watchConfig ends with an error when the config file's content is not what was
@@ -79,7 +90,7 @@ func watchConfig(ctx context.Context, c configWatch) error {
 			case time.Since(since) < configSettle:
 				next.Reset(configSettle)
 			default:
-				if err := c.check(path); err != nil {
+				if err := c.check(ctx, path); err != nil {
 					refused = now
 					c.log.Error("the config file has changed and cannot be used: going on with what was read before", "file", path, "error", err)
 					continue

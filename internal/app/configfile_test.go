@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-func accept(string) error { return nil }
+func accept(context.Context, string) error { return nil }
 
 // watchOf watches a file of which "one" was read.
-func watchOf(path string, check func(string) error) configWatch {
+func watchOf(path string, check func(context.Context, string) error) configWatch {
 	return configWatch{path: path, read: sha256.Sum256([]byte("one")), check: check, log: slog.New(slog.DiscardHandler)}
 }
 
@@ -30,18 +30,19 @@ func TestConfigFileThatCannotBeUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Setenv("PATH", t.TempDir()) // without the programs of iptables its mode cannot run
 	good := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 	write("one")
 	checked := make(chan error, 10)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- watchConfig(t.Context(), watchOf(file, func(path string) error {
-			err := checkConfig(path)
+		ended <- watchConfig(t.Context(), watchOf(file, func(ctx context.Context, path string) error {
+			err := checkConfig(ctx, path)
 			checked <- err
 			return err
 		}))
 	}()
-	for _, broken := range []string{"mode: [", good + "mode: turbo\n", ""} {
+	for _, broken := range []string{"mode: [", good + "mode: turbo\n", good + "mode: iptables\n", ""} {
 		write(broken)
 		select {
 		case err := <-checked:
@@ -54,7 +55,7 @@ func TestConfigFileThatCannotBeUsed(t *testing.T) {
 			t.Fatalf("%q is not looked at", broken)
 		}
 	}
-	write(good + "mode: iptables\n")
+	write(good + "mode: nftables\n")
 	select {
 	case err := <-ended:
 		if err == nil || !strings.Contains(err.Error(), "changed: ending") {

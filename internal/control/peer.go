@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -76,8 +77,25 @@ func rootOnly(next http.Handler) http.Handler {
 	})
 }
 
-// Trusted tells whether a user may ask and be asked: root, and the agent's own.
-func Trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
+// Trusted reports whether a user may ask and be asked: root, and the agent's own. In a user namespace the kernel shows every user that is not
+// mapped into it as the overflow user (nobody, /proc/sys/kernel/overflowuid), so that one is not trusted there, even if the agent runs as it.
+func Trusted(uid int) bool {
+	return uid == 0 || uid == os.Geteuid() && !anyUser(uid, "/proc/self/uid_map", "/proc/sys/kernel/overflowuid")
+}
+
+// anyUser reports whether a user ID can stand for any user of the host. A map or an overflow ID that cannot be read is that of the kernel's
+// default: all users are mapped, and the overflow ID is 65534.
+func anyUser(uid int, uidMap, overflow string) bool {
+	nobody := 65534
+	if text, err := os.ReadFile(overflow); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			nobody = n
+		}
+	}
+	text, err := os.ReadFile(uidMap)
+	all := err != nil || strings.Join(strings.Fields(string(text)), " ") == "0 0 4294967295"
+	return uid == nobody && !all
+}
 
 // Peer gives the process at the other end: who connected, or who listens.
 func Peer(c net.Conn) (*unix.Ucred, error) {

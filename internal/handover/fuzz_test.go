@@ -63,7 +63,7 @@ func FuzzReceive(f *testing.F) {
 			t.Skip("no message") // too large for one
 		}
 		_ = w.Close()
-		list, err := wire{b, time.Minute}.receive()
+		list, err := wire{c: b, limit: time.Minute}.receive()
 		for i := range list {
 			if err != nil || list[i].HasFile != (list[i].File != nil) {
 				t.Errorf("%+v, %v", list[i], err)

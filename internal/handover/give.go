@@ -29,7 +29,7 @@ type Giver interface {
 // Params configure Give.
 type Params struct {
 	Giver Giver
-	Limit time.Duration // of each step of the other side; 0 = 20 s
+	Limit time.Duration // of all that the other side does; 0 = 5 s
 	Log   *slog.Logger
 }
 
@@ -47,7 +47,7 @@ func (g *Given) Close() { _ = g.conn.Close() }
 // nil. A handover that fails is logged, and changes nothing.
 func Give(ctx context.Context, p Params) *Given {
 	if p.Limit == 0 {
-		p.Limit = stepLimit
+		p.Limit = totalLimit
 	}
 	l := listen(ctx, p.Log)
 	if l == nil {
@@ -107,7 +107,7 @@ func give(c *net.UnixConn, p Params) (*Given, error) {
 	if !control.Trusted(int(who.Uid)) {
 		return nil, fmt.Errorf("pid %d of user %d asks for it, who is not this agent's", who.Pid, who.Uid)
 	}
-	w := wire{c, p.Limit}
+	w := wire{c: c, limit: p.Limit, until: time.Now().Add(p.Limit)}
 	p.Giver.Pause()
 	err = sendAll(w, p.Giver)
 	if err == nil {

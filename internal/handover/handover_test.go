@@ -166,7 +166,7 @@ func knock(t *testing.T) wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return wire{c.(*net.UnixConn), limit()}
+	return wire{c: c.(*net.UnixConn), limit: limit()}
 }
 
 // Who is silent for too long has taken nothing, and learns it: the last word that comes

@@ -59,7 +59,7 @@ func Ask(ctx context.Context, limit time.Duration, usable func([]Item) error) (*
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent to hand over: %w", err)
 	}
-	t := &Taken{w: wire{c.(*net.UnixConn), limit}}
+	t := &Taken{w: wire{c: c.(*net.UnixConn), limit: limit}}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	err = t.take(usable)
 	if !stop() {

@@ -15,7 +15,8 @@ import (
 const Name = "@fairlead-handover"
 
 const (
-	stepLimit  = 20 * time.Second // how long either side waits for the other's next message
+	stepLimit  = 20 * time.Second // how long the successor waits for the next message
+	totalLimit = 5 * time.Second  // how long the sender waits in all: no Service accepts a connection meanwhile
 	batchItems = 64               // the kernel passes at most 253 descriptors at once
 	batchBytes = 32 << 10
 	maxMessage = 128 << 10
@@ -49,18 +50,28 @@ func closeFiles(list []Item) {
 // wire is a connection whose messages keep their bounds and may hold descriptors.
 type wire struct {
 	c     *net.UnixConn
-	limit time.Duration
+	limit time.Duration // of each step
+	until time.Time     // of all steps; zero: no bound
+}
+
+// deadline is that of the step that begins now.
+func (w wire) deadline() time.Time {
+	step := time.Now().Add(w.limit)
+	if !w.until.IsZero() && w.until.Before(step) {
+		return w.until
+	}
+	return step
 }
 
 func (w wire) say(word string) error {
-	_ = w.c.SetWriteDeadline(time.Now().Add(w.limit))
+	_ = w.c.SetWriteDeadline(w.deadline())
 	_, err := w.c.Write([]byte(word))
 	return err
 }
 
 // hear waits for one word.
 func (w wire) hear(want string) error {
-	_ = w.c.SetReadDeadline(time.Now().Add(w.limit))
+	_ = w.c.SetReadDeadline(w.deadline())
 	buf := make([]byte, 64)
 	n, err := w.c.Read(buf)
 	if err != nil {
@@ -88,7 +99,7 @@ func (w wire) send(list []Item) error {
 	if err != nil {
 		return err
 	}
-	_ = w.c.SetWriteDeadline(time.Now().Add(w.limit))
+	_ = w.c.SetWriteDeadline(w.deadline())
 	if _, _, err := w.c.WriteMsgUnix(text, unix.UnixRights(fds...), nil); err != nil {
 		return err
 	}
@@ -97,7 +108,7 @@ func (w wire) send(list []Item) error {
 
 // receive gives the next batch; nil after the last one.
 func (w wire) receive() ([]Item, error) {
-	_ = w.c.SetReadDeadline(time.Now().Add(w.limit))
+	_ = w.c.SetReadDeadline(w.deadline())
 	text, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*batchItems))
 	n, m, flags, _, err := w.c.ReadMsgUnix(text, oob)
 	if err != nil {

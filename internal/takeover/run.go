@@ -3,6 +3,8 @@ package takeover
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
@@ -24,12 +26,16 @@ type Params struct {
 	// Looks are the pauses between looks whether what was removed came back; the
 	// last one repeats.
 	Looks []time.Duration
+	// Live returns what shows that a kube-proxy runs in this network namespace, "" if nothing does; nil: it is not asked. The rules of one that
+	// runs stay until it has gone.
+	Live func(context.Context) string
 	// Drain is how long connections through virtual servers of IPVS may go on that another proxy or mode has made.
 	Drain time.Duration
 
 	draining  []Leftover
 	drainedBy time.Time
 	failed    []Leftover // tried again with each look
+	live      string     // what Live said last
 }
 
 // looks: a kube-proxy that runs puts its rules back when it next looks, every 30 s
@@ -63,8 +69,25 @@ func Run(ctx context.Context, p Params) error {
 	if err := p.Verify(ctx, len(list) > 0); err != nil {
 		return nil //nolint:nilerr // ctx has ended
 	}
-	p.removeAll(ctx, list)
+	p.removeAll(ctx, p.withoutLive(ctx, list))
 	return p.watch(ctx)
+}
+
+// withoutLive leaves kube-proxy's rules out of a list while a kube-proxy runs: without them no proxy of the two would serve what the other one's
+// hooks take first, and it would write them again.
+func (p *Params) withoutLive(ctx context.Context, list []Leftover) []Leftover {
+	live := ""
+	if p.Live != nil && slices.ContainsFunc(list, func(l Leftover) bool { return l.Owner == KubeProxy }) {
+		live = p.Live(ctx)
+	}
+	if live != "" && p.live == "" {
+		p.Log.Warn("kube-proxy runs in this network namespace: its rules stay until it has stopped; of two that serve an address the one registered later wins", "seen", live)
+	}
+	p.live = live
+	if live == "" {
+		return list
+	}
+	return slices.DeleteFunc(list, func(l Leftover) bool { return l.Owner == KubeProxy })
 }
 
 // found is what is not the agent's own. Failures are told, and looked at again.
@@ -136,11 +159,14 @@ func (p *Params) drain(ctx context.Context) {
 	p.draining = left
 }
 
-// watch says when rules come back, once each time: to remove them again would be a
-// fight without end, with a gap each time. What a kube-proxy writes into the place
-// where the agent itself writes is not looked for here: the engine finds it.
+// calm is how many looks a place must have been clean for that what comes back counts as the first time again.
+const calm = 10
+
+// watch removes what comes back once, because a stale dump of rules may have been restored (k3s#7261), and says what happens if it comes back
+// again: a proxy runs, and to remove its rules again and again would leave a gap each time. What a kube-proxy writes into the place where the
+// agent itself writes is not looked for here: the engine finds it.
 func (p *Params) watch(ctx context.Context) error {
-	told := map[Place]bool{}
+	c := cameBack{p: p, removed: map[Place]int{}, warned: map[Place]bool{}}
 	again := returns{p: p}
 	for i := 0; ; i++ {
 		select {
@@ -151,12 +177,41 @@ func (p *Params) watch(ctx context.Context) error {
 		p.removeFailed(ctx)
 		p.drain(ctx)
 		now := again.look(ctx)
-		for place := range now {
-			if !told[place] {
-				p.Log.Warn("another proxy runs in this network namespace: what was removed came back; stop it, then run fairlead cleanup --kube-proxy", "where", string(place))
+		waited := p.live != ""
+		if waited || len(now) > 0 {
+			list := p.withoutLive(ctx, p.found(ctx))
+			if p.live == "" && waited { // the kube-proxy has gone
+				p.removeAll(ctx, list)
 			}
 		}
-		told = now
+		if !waited && p.live == "" {
+			c.look(ctx, i, now)
+		}
+	}
+}
+
+// cameBack is what is known of places whose rules were removed and came back.
+type cameBack struct {
+	p       *Params
+	removed map[Place]int  // the look at which a place was cleaned once more
+	warned  map[Place]bool // the places of a proxy that runs
+}
+
+// look removes what is there again, or says that a proxy runs.
+func (c *cameBack) look(ctx context.Context, i int, now map[Place]bool) {
+	maps.DeleteFunc(c.warned, func(place Place, _ bool) bool { return !now[place] })
+	for place := range now {
+		at, before := c.removed[place]
+		switch {
+		case c.warned[place]:
+		case before && i-at <= calm:
+			c.warned[place] = true
+			c.p.Log.Warn("another proxy runs in this network namespace: what was removed came back; stop it, then run fairlead cleanup --kube-proxy", "where", string(place))
+		default:
+			c.removed[place] = i
+			c.p.Log.Info("rules of kube-proxy came back: removing them once more, for another program may have restored an old dump", "where", string(place))
+			c.p.removeAll(ctx, slices.DeleteFunc(c.p.found(ctx), func(l Leftover) bool { return l.Owner != KubeProxy || l.Place != place }))
+		}
 	}
 }
 

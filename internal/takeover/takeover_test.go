@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -264,12 +265,63 @@ func TestRunWaitsForOurRules(t *testing.T) {
 	if has() {
 		t.Error("not removed")
 	}
+	b.sh(kubeProxys) // a stale dump that is restored goes (k3s#7261)
+	b.says(&log, "rules of kube-proxy came back: removing them once more")
+	b.eventually("what came back goes once", func() bool { return !has() })
+	if strings.Contains(log.String(), "another proxy runs") {
+		t.Error("a dump that was restored once is taken for a proxy that runs")
+	}
 	b.sh(kubeProxys)
-	b.says(&log, "what was removed came back")
+	b.says(&log, "another proxy runs in this network namespace: what was removed came back")
 	if !has() {
-		t.Error("removed again: a fight")
+		t.Error("removed a second time: that would never end")
 	}
 	stop()
+}
+
+// TestLiveKubeProxyKeepsItsRules: an agent that starts or restarts while a kube-proxy runs leaves its rules until it has stopped.
+func TestLiveKubeProxyKeepsItsRules(t *testing.T) {
+	b := newBed(t)
+	b.sh("nft add table ip kube-proxy; iptables-legacy -t nat -N KUBE-SERVICES")
+	var log buffer
+	var live atomic.Bool
+	live.Store(true)
+	asked := make(chan struct{}, 1000)
+	inKernel := make(chan struct{})
+	close(inKernel)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	p := Params{Kernels: b.k, Own: NFTables, InKernel: inKernel, Verify: verified, Log: slog.New(slog.NewTextHandler(&log, nil)), Looks: []time.Duration{10 * time.Millisecond},
+		Live: func(context.Context) string {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			if live.Load() {
+				return "process 7"
+			}
+			return ""
+		}}
+	go func() { done <- b.ns.Do(func() error { return Run(ctx, p) }) }()
+	b.says(&log, "kube-proxy runs in this network namespace: its rules stay until it has stopped")
+	for range 3 {
+		<-asked
+	}
+	has := func() bool {
+		return strings.Contains(b.sh("nft list tables"), "kube-proxy") || strings.Contains(b.sh("iptables-legacy-save"), "KUBE-SERVICES")
+	}
+	if !has() || strings.Contains(log.String(), "removed what") {
+		t.Errorf("the rules of a kube-proxy that runs are removed:\n%s", log.String())
+	}
+	live.Store(false)
+	b.eventually("the rules of a kube-proxy that has stopped go", func() bool { return !has() })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "kube-proxy runs in this network namespace"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
 }
 
 // TestOwnPlaceIsNotTold: while the engine writes its first chains, a part of them looks

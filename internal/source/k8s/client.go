@@ -3,6 +3,7 @@ package k8s
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -68,14 +69,14 @@ func newClients(c *Config) (*clients, error) {
 	qps, burst := cmp.Or(c.QPS, 5), cmp.Or(c.Burst, 10)
 	connection, err := rest.HTTPClientFor(base)
 	if err != nil {
-		return nil, fmt.Errorf("set up connection to %s: %w", base.Host, err)
+		return nil, fmt.Errorf("set up connection to %s: %w", redacted(base.Host), err)
 	}
 	codecs := serializer.NewCodecFactory(newScheme()).WithoutConversion()
 	watches := flowcontrol.NewFakeAlwaysRateLimiter()
 	if qps > 0 { // negative turns it off, as in kube-proxy
 		watches = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	}
-	out := &clients{server: base.Host}
+	out := &clients{server: redacted(base.Host)}
 	for _, one := range []struct {
 		to    *rest.Interface
 		gv    schema.GroupVersion
@@ -110,4 +111,13 @@ func newScheme() *runtime.Scheme {
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return scheme
+}
+
+// redacted returns a server's address without the password that its URL may hold: it is logged, and shown on pages that ask for none.
+func redacted(server string) string {
+	u, err := url.Parse(server)
+	if err != nil || u.User == nil {
+		return server
+	}
+	return u.Redacted()
 }
