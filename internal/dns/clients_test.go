@@ -350,3 +350,16 @@ func TestNoDescriptors(t *testing.T) {
 		t.Error("serving is 0")
 	}
 }
+
+// TestSweepKeepsFlights: a client with queries at other servers is not forgotten, because its bound would begin again.
+func TestSweepKeepsFlights(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := newClients(&Config{Store: NewStore(StoreConfig{}), Allow: prefixes("10.0.0.0/8"), ClientRate: 10, Now: func() time.Time { return now }})
+	busy, idle := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	l.find(busy, false).takeOff()
+	l.find(idle, false)
+	now = now.Add(time.Hour)
+	if l.sweep(); l.known[busy] == nil || l.known[idle] != nil {
+		t.Errorf("known after a sweep: %v", l.known)
+	}
+}

@@ -48,6 +48,17 @@ func TestForeignPointers(t *testing.T) {
 	}
 }
 
+// TestMayName: pod ranges do not make a link-local, loopback or Service address one that endpoints name.
+func TestMayName(t *testing.T) {
+	s := NewStore(StoreConfig{PodRanges: prefixes("0.0.0.0/0", "::/0")})
+	s.Apply([]model.Event{{CIDRs: &model.ServiceCIDRs{Prefixes: prefixes("10.96.0.0/16")}}})
+	for a, want := range map[string]bool{"169.254.169.254": false, "fe80::1": false, "127.0.0.1": false, "10.96.0.1": false, "10.1.0.5": true, "198.51.100.9": true} {
+		if got := s.mayName(netip.MustParseAddr(a)); got != want {
+			t.Errorf("endpoints may name %s: %t", a, got)
+		}
+	}
+}
+
 // TestPodNamesOfClusterIP: pods of a Service with a cluster IP have names below it, as in CoreDNS: the hostname, or else the
 // address with dashes. Only those that are ready.
 func TestPodNamesOfClusterIP(t *testing.T) {

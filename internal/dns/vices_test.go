@@ -219,3 +219,17 @@ func TestProbesLearnEDNS(t *testing.T) {
 		t.Error("it is asked with EDNS")
 	}
 }
+
+// TestNextServer: REFUSED or SERVFAIL of one server is not the answer while another has one.
+func TestNextServer(t *testing.T) {
+	for _, v := range []vice{refuses, servfail} {
+		first, second := &viceServer{vices: []vice{v}}, &viceServer{}
+		f := newForwarder([]netip.AddrPort{first.start(t), second.start(t)}, &Config{Metrics: NewMetrics(), Now: time.Now})
+		f.guard = &guard{}
+		f.upstreams()[1].fails = downAfter // so that the other one is asked first
+		if m := f.try(t.Context(), outgoing(question("www.example.org", dns.TypeA))); m == nil || len(m.Answer) != 1 {
+			t.Errorf("after %s of the first: %v", v, m)
+		}
+		f.asking.Wait()
+	}
+}
