@@ -213,6 +213,36 @@ priorityClassName: ""
 	}
 }
 
+// TestChartFollowsTheConfig: probes and ports are where the agent listens, and DNS has its capabilities.
+func TestChartFollowsTheConfig(t *testing.T) {
+	for _, c := range []struct {
+		values, host          string
+		health, metrics, caps int
+	}{
+		{"", "127.0.0.1", 10256, 0, 1},
+		{"config: {healthzBindAddress: '10.0.0.5:10300'}", "10.0.0.5", 10300, 0, 1},
+		{"config: {healthzBindAddress: '[fd00::5]:10300'}", "fd00::5", 10300, 0, 1},
+		{"config: {healthzBindAddress: '[::]:10300'}", "127.0.0.1", 10300, 0, 1},
+		{"podMonitor: {enabled: true}\nconfig: {metricsBindAddress: '0.0.0.0:9999'}", "127.0.0.1", 10256, 9999, 1},
+		{"extraArgs: ['--dns-address=169.254.20.10:53', '--dns-intercept']", "127.0.0.1", 10256, 0, 3},
+		{"iptables: {enabled: true}", "127.0.0.1", 10256, 0, 2},
+	} {
+		box := chart(t, plainValues, c.values).pod().Containers[0]
+		for _, p := range []*corev1.Probe{box.LivenessProbe, box.ReadinessProbe} {
+			if p.HTTPGet.Host != c.host || p.HTTPGet.Port.IntValue() != c.health {
+				t.Errorf("%s: a probe asks %s:%s", c.values, p.HTTPGet.Host, p.HTTPGet.Port.String())
+			}
+		}
+		metrics := 0
+		for _, p := range box.Ports {
+			metrics = int(p.ContainerPort)
+		}
+		if metrics != c.metrics || len(box.SecurityContext.Capabilities.Add) != c.caps {
+			t.Errorf("%s: metrics at %d, capabilities %v", c.values, metrics, box.SecurityContext.Capabilities.Add)
+		}
+	}
+}
+
 // TestStartupTaint: the chart and the overlay give the agent the flag and the right, and only when asked.
 func TestStartupTaint(t *testing.T) {
 	patches := func(rules []rbacv1.PolicyRule) bool {
@@ -245,6 +275,8 @@ func TestChartRefuses(t *testing.T) {
 		{"kubeProxy: {useConfig: true}\napiServer: {host: a}", "needs kubeProxy.configMap"},
 		{plainValues + "config: {mode: iptables}", "needs iptables.enabled"},
 		{plainValues + "podMonitor: {enabled: true}", "metricsBindAddress"},
+		{plainValues + "podMonitor: {enabled: true}\nconfig: {metricsBindAddress: '[::1]:10249'}", "metricsBindAddress"},
+		{plainValues + "config: {healthzBindAddress: ''}", "healthzBindAddress"},
 		{plainValues + "config: {mode: nftable}", "/config/mode"},
 		{plainValues + "imagePullPolicy: Always", "imagePullPolicy"},
 		{"apiServer: {host: 'https://a:6443'}", "/apiServer/host"},

@@ -61,7 +61,29 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and (eq (toString .Values.config.mode) "iptables") (not .Values.iptables.enabled) (not .Values.kubeProxy.useConfig) }}
 {{- fail "config.mode iptables needs iptables.enabled, and an image with iptables" }}
 {{- end }}
-{{- if and .Values.podMonitor.enabled (hasPrefix "127." (toString .Values.config.metricsBindAddress)) (not .Values.kubeProxy.useConfig) }}
+{{- if and (not .Values.kubeProxy.useConfig) (not (regexMatch ":[0-9]+$" (toString .Values.config.healthzBindAddress))) }}
+{{- fail "config.healthzBindAddress must be an address and a port, for instance 0.0.0.0:10256: the probes ask there" }}
+{{- end }}
+{{- if and .Values.podMonitor.enabled (regexMatch "^(127\\.|\\[::1\\]|localhost:)|:0$|^$" (toString .Values.config.metricsBindAddress)) (not .Values.kubeProxy.useConfig) }}
 {{- fail "podMonitor.enabled needs a config.metricsBindAddress that Prometheus can reach, for instance 0.0.0.0:10249" }}
 {{- end }}
+{{- end }}
+
+{{- /* The port of an address of the config; the default where the config is kube-proxy's. */ -}}
+{{- define "fairlead.port" -}}
+{{- if .root.Values.kubeProxy.useConfig }}{{ .default }}{{ else }}{{ regexFind "[0-9]+$" (toString .address) }}{{ end }}
+{{- end }}
+
+{{- /* Where the kubelet asks: 127.0.0.1 unless the agent listens on one address only. */ -}}
+{{- define "fairlead.probe" -}}
+{{- $host := regexReplaceAll ":[0-9]+$" (toString .Values.config.healthzBindAddress) "" | trimPrefix "[" | trimSuffix "]" }}
+{{- if or .Values.kubeProxy.useConfig (has $host (list "" "0.0.0.0" "::")) }}{{ $host = "127.0.0.1" }}{{ end -}}
+port: {{ include "fairlead.port" (dict "root" . "address" .Values.config.healthzBindAddress "default" 10256) }}, host: {{ $host | quote }}
+{{- end }}
+
+{{- /* --dns-address needs a port below 1024; --dns-intercept also needs NET_RAW. */ -}}
+{{- define "fairlead.capabilities" -}}
+{{- $args := join " " .Values.extraArgs }}
+{{- $dns := contains "--dns-address" $args -}}
+NET_ADMIN{{ if or .Values.iptables.enabled $dns }}, NET_RAW{{ end }}{{ if $dns }}, NET_BIND_SERVICE{{ end }}
 {{- end }}
