@@ -30,7 +30,8 @@ metadata: {name: signals, namespace: shop}
 spec: {clusterIP: 10.96.0.15, clusterIPs: [10.96.0.15], ports: [{name: m3ua, port: 2905, protocol: SCTP}]}
 `
 
-// TestAnswersAtTheServicesOwnAddresses: these are this node's then, and refuse what no Service has. Nobody is kept out where nothing listens.
+// TestAnswersAtTheServicesOwnAddresses: ClusterIPs are this node's then, and refuse what no Service has. Of an external or load balancer address
+// only the Service's port is taken. No client is kept out where nothing listens.
 func TestAnswersAtTheServicesOwnAddresses(t *testing.T) {
 	script := func(text string) {
 		if out, err := exec.Command("sh", "-c", text).CombinedOutput(); err != nil {
@@ -42,11 +43,12 @@ func TestAnswersAtTheServicesOwnAddresses(t *testing.T) {
 	p := begin(t, agentArgs(folder(t, ownService), "--proxy-mode", "userspace", "--userspace-addresses", "service")...)
 	p.says("in sync")
 	askAll(t, []asks{
-		{"trace --from 192.0.2.7 --to 198.51.100.13:81", 1, []string{"Verdict: 198.51.100.13 is an address (ExternalIP) of Service shop/also, which has no port 81/TCP: refused"}},
+		{"trace --from 192.0.2.7 --to 198.51.100.13:81", 1, []string{"no Service has 198.51.100.13:81: fairlead leaves such packets alone"}},
 		{"trace --from 192.0.2.7 --to 203.0.113.13:80", 1, []string{"1 guard        nothing listens there, so nobody is asked who he is", "2 dispatch     203.0.113.13:80/TCP is LoadBalancer",
 			"Verdict: refused: no endpoint may be used"}},
 		{"explain --from 192.0.2.7 203.0.113.13:80", 1, []string{"203.0.113.13:80/TCP is refused: no endpoint may be used"}},
-		{"trace --from 192.0.2.7 --to 203.0.113.13:81", 1, []string{"203.0.113.13 is an address (LoadBalancer) of Service shop/own"}},
+		{"trace --from 192.0.2.7 --to 203.0.113.13:81", 1, []string{"no Service has 203.0.113.13:81: fairlead leaves such packets alone"}},
+		{"trace --from 192.0.2.7 --to 10.96.0.13:81", 1, []string{"10.96.0.13 is an address (ClusterIP) of Service shop/own, which has no port 81/TCP: refused"}},
 		{"trace --from 192.0.2.7 --to 198.51.100.15:81", 1, []string{"it is this node's own address, and what listens there answers"}},
 		{"trace --from 192.0.2.7 --to 10.96.0.15:2905/SCTP", 1, []string{"which is not served", "Verdict: left alone: userspace mode does not carry SCTP"}},
 		{"explain shop/signals", 1, []string{"10.96.0.15:2905/SCTP is left alone: userspace mode does not carry SCTP"}},

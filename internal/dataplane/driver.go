@@ -146,8 +146,7 @@ type Caps struct {
 	// DropsStrays: what is sent to an address of the cluster's Service ranges that no
 	// Service has is dropped.
 	DropsStrays bool
-	// OwnsAddresses: an address that is a Service's alone (model.NodeView.ServiceAlone) is this node's own, so a port of it that no Service
-	// has is refused.
+	// OwnsAddresses: a ClusterIP is this node's own address, so a port of it that no Service has is refused.
 	OwnsAddresses bool
 	// OneList: a Frontend has one list of backends in the kernel, whoever its client is, so
 	// decisions pass through policy's OneList. Render may rely on it.

@@ -33,8 +33,8 @@ func (q *Question) unserved(v engine.View, node *model.NodeView, f *model.Fronte
 	return Way{Verdict: outcome, Why: v.Unserved(f)}
 }
 
-// takenBy returns the Service at whose address every other port is refused. All modes do that at ClusterIPs, and those that make the addresses
-// of Services the node's own also at the other addresses inside the Service ranges.
+// takenBy returns the Service at whose ClusterIP every other port is refused: in all modes, and in those that make ClusterIPs the node's own
+// addresses only while one of its ports is served.
 func (q *Question) takenBy(v engine.View, node *model.NodeView, a netip.Addr) (owner model.ServiceKey, kind string, taken bool) {
 	if !q.OwnsAddresses {
 		owner, taken = v.ClusterIPOf(a)
@@ -50,7 +50,7 @@ func (q *Question) takenBy(v engine.View, node *model.NodeView, a netip.Addr) (o
 		}
 		res := v.Decide(k)
 		for i := range res.Frontends {
-			if f := &res.Frontends[i]; f.Key.Addr == a && node.ServiceAlone(f) && v.Unserved(f) == "" {
+			if f := &res.Frontends[i]; f.Key.Addr == a && f.Kind == model.ClusterIP && v.Unserved(f) == "" {
 				owner, kind, taken = k, "an address ("+f.Kind.String()+")", true
 			}
 		}

@@ -42,17 +42,3 @@ type LocalDetector struct {
 	CIDRs     []netip.Prefix // DetectCIDR: sorted, masked, none inside another
 	Interface string         // DetectBridgeInterface: name; DetectInterfaceNamePrefix: prefix
 }
-
-// ServiceAlone reports whether the address of a Frontend belongs to Services alone: a ClusterIP does, and an address inside a known Service
-// range does. Any other address may be another host's at the same time, so a data plane takes the Service's protocol and port of it only.
-func (v *NodeView) ServiceAlone(f *Frontend) bool {
-	if f.Kind == ClusterIP {
-		return true
-	}
-	for _, p := range v.ServiceCIDRs {
-		if p.Contains(f.Key.Addr) {
-			return true
-		}
-	}
-	return false
-}

@@ -1,8 +1,10 @@
 package relay
 
 import (
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,12 +97,13 @@ func TestLateDatagram(t *testing.T) {
 	}
 	for round := range 20 { // whether its goroutine sees the datagram or the end of the time first is chance
 		l.flows.mu.Lock()
-		for _, f := range l.flows.by {
-			f.last = time.Now().Add(-time.Hour)
-			_ = f.server.SetReadDeadline(time.Unix(1, 0))
-		}
+		f := slices.Collect(maps.Values(l.flows.by))[0] // the only one
+		l.flows.mu.Unlock()
+		f.lru.mu.Lock()
+		f.last = time.Now().Add(-time.Hour)
+		_ = f.server.SetReadDeadline(time.Unix(1, 0))
 		_, err := server.WriteToUDPAddrPort([]byte("b"), flow)
-		l.flows.mu.Unlock() // the goroutine looks how much time is left from here on
+		f.lru.mu.Unlock() // the goroutine looks how much time is left from here on
 		_ = client.SetReadDeadline(time.Now().Add(limit()))
 		if n, e := client.Read(buf); err != nil || e != nil || string(buf[:n]) != "b" {
 			t.Fatalf("round %d: %q, %v, %v", round, buf[:n], err, e)

@@ -112,11 +112,10 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	return 0
 }
 
-// ViewChanged implements dataplane.Driver: there is a virtual server for each address of a NodePort, no Service address on the device that
-// the node has anyway, and only addresses of the Service ranges are on the device.
+// ViewChanged implements dataplane.Driver: there is a virtual server for each address of a NodePort, and nothing is taken of an address that
+// the node has anyway.
 func (d *Driver) ViewChanged(old, now *model.NodeView) bool {
-	return !slices.Equal(old.NodePortAddrs, now.NodePortAddrs) || !slices.Equal(old.NodeAddrs, now.NodeAddrs) ||
-		!slices.Equal(old.ServiceCIDRs, now.ServiceCIDRs)
+	return !slices.Equal(old.NodePortAddrs, now.NodePortAddrs) || !slices.Equal(old.NodeAddrs, now.NodeAddrs)
 }
 
 func (d *Driver) serves(f model.Family) bool { return slices.Contains(d.families, f) }

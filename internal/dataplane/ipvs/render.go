@@ -54,8 +54,8 @@ type frontend struct {
 	emit func(dataplane.Object)
 }
 
-// bring renders what delivers the Frontend's packets to this node, where IPVS works. The address of a Service alone is on the device. Of an
-// address that may be another host's only this protocol and port is taken: a mark leads to a routing table that has the address as a local one.
+// bring renders what delivers the Frontend's packets to this node, where IPVS works. A ClusterIP is on the device. An
+// external or load balancer address may be another host's, so only this protocol and port is taken: a mark leads to a routing table that has the address as a local one.
 // Where there are no endpoints it is not: filter-forward refuses, since the kernel sends no ICMP error from an address that is not local.
 func (r *frontend) bring(serves bool) {
 	a := r.f.Key.Addr
@@ -63,7 +63,7 @@ func (r *frontend) bring(serves bool) {
 		return
 	}
 	id := string(nft.AppendAddr(nil, a))
-	if r.view.ServiceAlone(r.f) {
+	if r.f.Kind == model.ClusterIP {
 		r.put(kindAddressKnown, id, present)
 		r.put(kindAddress, id, present)
 		return

@@ -55,7 +55,7 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 	fam, id := f.Key.Family, f.Key.String()
 	if d.p.Plan.Own && f.Kind != model.NodePort && !slices.Contains(view.NodeAddrs, f.Key.Addr) {
 		o := dataplane.Object{Key: dataplane.Key{Kind: kindRoute, Family: fam, ID: f.Key.Addr.String()}, Value: present}
-		if !view.ServiceAlone(f) {
+		if f.Kind != model.ClusterIP {
 			at := link.Server{At: netip.AddrPortFrom(f.Key.Addr, f.Key.Port), Protocol: uint8(f.Key.Protocol)}
 			o = dataplane.Object{Key: portKey(at), Value: valueOfPort(f.Refuses() && fam == model.IPv4)}
 		}
@@ -73,8 +73,7 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 
 // ViewChanged implements dataplane.Driver.
 func (d *Driver) ViewChanged(old, now *model.NodeView) bool {
-	return d.p.Plan.Own && !(slices.Equal(old.NodePortAddrs, now.NodePortAddrs) && slices.Equal(old.NodeAddrs, now.NodeAddrs) &&
-		slices.Equal(old.ServiceCIDRs, now.ServiceCIDRs))
+	return d.p.Plan.Own && !(slices.Equal(old.NodePortAddrs, now.NodePortAddrs) && slices.Equal(old.NodeAddrs, now.NodeAddrs))
 }
 
 // Unsupported says why this mode does not serve a Frontend; "" if it does.
