@@ -26,7 +26,8 @@ func TestOverflowUser(t *testing.T) {
 		{"in a container with its own users", file("map", "         0     100000      65536\n"), overflow, 65533, true},
 		{"another user there", file("map", "         0     100000      65536\n"), overflow, 1000, false},
 		{"the kernel's default ID", file("map", "0 100000 65536\n"), filepath.Join(t.TempDir(), "none"), 65534, true},
-		{"a kernel without user namespaces", filepath.Join(t.TempDir(), "none"), overflow, 65533, false},
+		{"a map that cannot be read", filepath.Join(t.TempDir(), "none"), overflow, 65533, true},
+		{"another user, and a map that cannot be read", filepath.Join(t.TempDir(), "none"), overflow, 1000, false},
 	} {
 		if got := anyUser(c.uid, c.uidMap, c.overflow); got != c.want {
 			t.Errorf("%s: user %d can be anybody: %v, want %v", c.name, c.uid, got, c.want)

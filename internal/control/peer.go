@@ -83,8 +83,8 @@ func Trusted(uid int) bool {
 	return uid == 0 || uid == os.Geteuid() && !anyUser(uid, "/proc/self/uid_map", "/proc/sys/kernel/overflowuid")
 }
 
-// anyUser reports whether a user ID can stand for any user of the host. A map or an overflow ID that cannot be read is that of the kernel's
-// default: all users are mapped, and the overflow ID is 65534.
+// anyUser reports whether a user ID can stand for any user of the host: also where the map cannot be read. An overflow ID that cannot be read is
+// the kernel's default, 65534.
 func anyUser(uid int, uidMap, overflow string) bool {
 	nobody := 65534
 	if text, err := os.ReadFile(overflow); err == nil {
@@ -93,7 +93,7 @@ func anyUser(uid int, uidMap, overflow string) bool {
 		}
 	}
 	text, err := os.ReadFile(uidMap)
-	all := err != nil || strings.Join(strings.Fields(string(text)), " ") == "0 0 4294967295"
+	all := err == nil && strings.Join(strings.Fields(string(text)), " ") == "0 0 4294967295"
 	return uid == nobody && !all
 }
 

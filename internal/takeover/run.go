@@ -160,7 +160,7 @@ func (p *Params) drain(ctx context.Context) {
 }
 
 // calm is how many looks a place must have been clean for that what comes back counts as the first time again.
-const calm = 10
+const calm = 60
 
 // watch removes what comes back once, because a stale dump of rules may have been restored (k3s#7261), and says what happens if it comes back
 // again: a proxy runs, and to remove its rules again and again would leave a gap each time. What a kube-proxy writes into the place where the

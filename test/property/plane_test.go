@@ -80,7 +80,9 @@ func byUserspace(t *testing.T) plane {
 	returns, err := link.OpenReturns(relay.FirstSourcePort, relay.LastSourcePort)
 	check(t, err)
 	r := relay.New(relay.Params{})
-	d := userspace.New(userspace.Params{Relay: r, Plan: addressplan.Plan{Own: true}, Routes: routes, Returns: returns, Sources: []model.Family{model.IPv4, model.IPv6}})
+	ports, err := link.OpenPorts()
+	check(t, err)
+	d := userspace.New(userspace.Params{Relay: r, Plan: addressplan.Plan{Own: true}, Routes: routes, Ports: ports, Returns: returns, Sources: []model.Family{model.IPv4, model.IPv6}})
 	t.Cleanup(func() {
 		if err := d.Cleanup(context.Background()); err != nil { // the next world is in the same namespace
 			t.Error(err)

@@ -116,7 +116,10 @@ func newScheme() *runtime.Scheme {
 // redacted returns a server's address without the password that its URL may hold: it is logged, and shown on pages that ask for none.
 func redacted(server string) string {
 	u, err := url.Parse(server)
-	if err != nil || u.User == nil {
+	if err != nil {
+		return "an address that is no URL"
+	}
+	if u.User == nil {
 		return server
 	}
 	return u.Redacted()
