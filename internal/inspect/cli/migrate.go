@@ -73,20 +73,51 @@ func change(cmd *cobra.Command, q *question) error {
 	if _, err := control.Post(ctx, q.path+"?"+q.query.Encode()); err != nil {
 		return failed(err)
 	}
-	for pause(ctx, time.Second/4) == nil {
+	w := changeWait{before: before.Since}
+	for pause(ctx, changePause) == nil {
 		now, err := current(ctx)
-		if err != nil || !now.Since.After(before.Since) || now.Changed == nil {
-			continue // it is about to change, or no longer the one of before and not yet the new one
-		}
-		switch c := now.Changed; {
-		case c.Failed != "":
-			return unwell(fmt.Sprintf("the agent is in %s mode again: %s", c.From, c.Failed))
-		case c.Verified:
-			fmt.Fprintf(cmd.ErrOrStderr(), "The agent runs in %s mode, its rules are in and compared with the kernel. The old ones go now.\n", c.To)
+		switch done, problem := w.see(now, err); {
+		case problem != "":
+			return unwell(problem)
+		case done:
+			fmt.Fprintf(cmd.ErrOrStderr(), "The agent runs in %s mode, its rules are in and compared with the kernel. The old ones go now.\n", now.Changed.To)
 			return nil
 		}
 	}
 	return unwell("the change has not ended yet: ask fairlead status")
+}
+
+// An agent that changes its mode does not answer for some seconds; one that has not answered for silentLimit has ended.
+const (
+	changePause = time.Second / 4
+	silentLimit = 90 * time.Second
+)
+
+// changeWait follows an agent that was asked to change its mode.
+type changeWait struct {
+	before time.Time // when the agent that was asked began
+	silent int       // how many times in a row no agent answered
+}
+
+// see takes one answer, or the error that came in its place, and reports whether the change is done, or why it will not be.
+func (w *changeWait) see(now *inspect.Status, err error) (done bool, problem string) {
+	if err != nil {
+		if w.silent++; w.silent > int(silentLimit/changePause) {
+			return false, fmt.Sprintf("no agent answers since %s: it ended during the change; its log says why, and its next start is in the mode that its settings name", silentLimit)
+		}
+		return false, ""
+	}
+	w.silent = 0
+	switch c := now.Changed; {
+	case !now.Since.After(w.before): // it is about to change
+		return false, ""
+	case c == nil:
+		return false, fmt.Sprintf("the agent was started again meanwhile and runs in %s mode: the change was not made", now.Place)
+	case c.Failed != "":
+		return false, fmt.Sprintf("the agent is in %s mode again: %s", c.From, c.Failed)
+	default:
+		return c.Verified, ""
+	}
 }
 
 func current(ctx context.Context) (*inspect.Status, error) {
