@@ -279,6 +279,16 @@ func TestRunWaitsForOurRules(t *testing.T) {
 	stop()
 }
 
+// TestPolicyOfATableStays: a table that holds nothing but an administrator's policy DROP is not one that iptables left empty.
+func TestPolicyOfATableStays(t *testing.T) {
+	b := newBed(t)
+	b.sh("iptables-nft -P FORWARD DROP; iptables-nft -t nat -N KUBE-SERVICES")
+	b.remove(KubeProxy)
+	if left := b.sh("nft list ruleset"); strings.Contains(left, "table ip nat") || !strings.Contains(left, "policy drop") {
+		t.Errorf("left: %s", left)
+	}
+}
+
 // TestLiveKubeProxyKeepsItsRules: an agent that starts or restarts while a kube-proxy runs leaves its rules until it has stopped.
 func TestLiveKubeProxyKeepsItsRules(t *testing.T) {
 	b := newBed(t)
