@@ -98,7 +98,7 @@ func TestAnswersInUserspaceMode(t *testing.T) {
 		{"audit", 0, []string{"sockets and routes of the agent: ", " objects looked at in ", "0 missing, 0 different, 0 foreign\n"}},
 		{"audit --repair=false", 0, []string{"0 missing, 0 different, 0 foreign"}},
 		{"audit --foreign", 0, []string{"others at our hooks: nothing in nftables or iptables-legacy"}},
-		{"status", 1, []string{"mode userspace", "In kernel    yes", "NOT WELL     1 problem in the input"}},
+		{"status", 1, []string{"mode userspace", "In kernel    yes", "NOT WELL     1 problem"}},
 	})
 	if _, out := run(t, "explain", "shop/wide"); strings.Contains(out, "the agent answers at 127.96.0.12:8000") {
 		t.Errorf("nobody answers for what is not served:\n%s", out)

@@ -119,7 +119,7 @@ func TestUnwell(t *testing.T) {
 		"the last write failed: no memory":          func(s *inspect.Status) { s.Kernel.Err = "no memory" },
 		"changes are not in the kernel in time":     func(s *inspect.Status) { s.Kernel.Healthy = false },
 		"API server: cannot reach it":               func(s *inspect.Status) { s.Source = inspect.Source{Name: "API server", Err: "cannot reach it"} },
-		"3 problems in the input":                   func(s *inspect.Status) { s.Troubled = 3 },
+		"3 problems":                                func(s *inspect.Status) { s.Troubled = 3 },
 	} {
 		s := inspect.Status{Now: now, Since: now, Source: inspect.Source{Name: "API server", Connected: true}, Kernel: inspect.InKernel{Synced: now, Healthy: true}}
 		if list := s.Unwell(); len(list) > 0 {

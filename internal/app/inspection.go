@@ -79,6 +79,12 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 	})
 	s.Changed = a.migration.changed()
 	a.memory.fill(s) // after the engine has told of its last turn
+	if a.rootless != nil {
+		for _, u := range a.rootless.driver.Unopened() {
+			s.Troubled++
+			s.Problems = lowest(s.Problems, fmt.Sprintf("Service %s is not served at %s: %v; tried again every 5 s", u.Service, u.At, u.Err))
+		}
+	}
 	s.Source = a.sourceOf(s.Source.Err)
 	s.Source.Waiting = waiting
 	if s.Kernel.Healthy, s.Kernel.Busy = a.health.Healthy(), err != nil; !s.Kernel.Busy {

@@ -139,8 +139,8 @@ func (s *Status) Unwell() []string {
 		add(a.Unsure, "%s is beside fairlead's rules and may win over them", a.What)
 	}
 	add(len(s.Refused) > 0, "the kernel refused %s", services(len(s.Refused)))
-	add(s.Troubled == 1, "1 problem in the input")
-	add(s.Troubled > 1, "%d problems in the input", s.Troubled)
+	add(s.Troubled == 1, "1 problem")
+	add(s.Troubled > 1, "%d problems", s.Troubled)
 	return out
 }
 

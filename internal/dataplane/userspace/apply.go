@@ -187,6 +187,7 @@ func (d *Driver) listenAgain(s *socket, h relay.Heritage) error {
 		return nil
 	}
 	l, err := d.p.Relay.ListenAgain(s.target.Target, s.at, s.proto, h)
+	s.why = err
 	switch {
 	case err == nil:
 		s.open, s.told = l, false

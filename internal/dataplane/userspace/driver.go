@@ -96,6 +96,7 @@ type socket struct {
 	target *target
 	open   *relay.Listener // nil: it waits
 	told   bool
+	why    error // it waits
 }
 
 // place is where the socket is, whoever is asked there.
@@ -178,16 +179,38 @@ func (d *Driver) retry() {
 	if d.giving || d.waits {
 		return
 	}
+	waiting := false
+	defer func() { d.toldFull = d.toldFull && waiting }()
 	for _, s := range d.sockets {
 		if s.open != nil {
 			continue
 		}
+		waiting = true
 		if err := d.listen(s); err != nil {
 			d.p.Log.Debug("a socket still cannot be opened", "address", s.at, "error", err)
 		} else if s.open != nil {
 			d.p.Log.Info("listening after all", "service", s.target.service, "address", s.at)
 		}
 	}
+}
+
+// Unopened is a socket that waits for its address, its port or a descriptor.
+type Unopened struct {
+	Service model.ServiceKey
+	At      string // address, port and protocol
+	Err     error  // of the last try; nil before the first one
+}
+
+// Unopened returns the sockets that wait, in no order.
+func (d *Driver) Unopened() (out []Unopened) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.sockets {
+		if s.open == nil {
+			out = append(out, Unopened{s.target.service, s.place(), s.why})
+		}
+	}
+	return out
 }
 
 // Waiting is how many sockets wait for a port that somebody else has.

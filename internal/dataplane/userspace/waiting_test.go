@@ -65,6 +65,11 @@ func TestMoreSocketsThanDescriptors(t *testing.T) {
 	apply(t, d, false, ports[:10]...)
 	d.retry()
 	sockets(t, d, 10, 0)
+	d.retry() // none waits any more: the next lack of room is said again
+	apply(t, d, true, ports[:10]...)
+	if len(told) != 2 {
+		t.Errorf("told %d times: %v", len(told), told)
+	}
 }
 
 // A port that another program has waits, is told of once, and is opened when that
@@ -82,6 +87,9 @@ func TestPortOfAnother(t *testing.T) {
 	sockets(t, d, 2, 1)
 	if len(told) != 1 {
 		t.Errorf("told %d times: %v", len(told), told)
+	}
+	if list := d.Unopened(); len(list) != 1 || list[0].At != "127.0.5.1:8001/TCP" || !errors.Is(list[0].Err, syscall.EADDRINUSE) {
+		t.Errorf("unopened: %+v", list)
 	}
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
