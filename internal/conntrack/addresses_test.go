@@ -98,3 +98,18 @@ type nothing struct{ conntrack.Table }
 func (n nothing) Flows(ctx context.Context, f conntrack.Filter, emit func(conntrack.Flow)) error {
 	return n.Table.Flows(ctx, f, func(conntrack.Flow) {})
 }
+
+// TestConnectionOutlivesItsAddress: a link that is deleted and created again takes an address with it for a moment. Connections over it go on,
+// also where those to an endpoint that has gone are reset.
+func TestConnectionOutlivesItsAddress(t *testing.T) {
+	const stream = "tcp 10.0.0.1:1007 192.168.1.6:30080 10.1.0.1:8080"
+	r := newRig(Params{ResetGone: true})
+	r.SetNodePortAddrs([]netip.Addr{netip.MustParseAddr("192.168.1.6")})
+	r.update(nil, "tcp :30080 10.1.0.1:8080")
+	r.Sweep()
+	r.turn(t.Context())
+	r.table.Add(flow(stream))
+	r.SetNodePortAddrs(nil)
+	r.turn(t.Context())
+	r.left(t, stream)
+}

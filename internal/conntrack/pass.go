@@ -156,8 +156,12 @@ func (c *Cleaner) holder(key model.FrontendKey) (mine model.FrontendKey, ours bo
 }
 
 // toRemoved reports whether a flow was translated for a NodePort on an address on which
-// the node serves no NodePorts any more.
+// the node serves no NodePorts any more. A TCP connection stays: an address that goes with its
+// link mostly comes back with it, and where it does not the client notices.
 func (c *Cleaner) toRemoved(x *conntrack.Flow, key model.FrontendKey) bool {
+	if key.Protocol == model.TCP {
+		return false
+	}
 	_, moved := c.moved[key.Addr]
 	if _, here := c.nodePorts[key.Addr]; here || !moved || !x.Translated() || contains(c.maybe[key], x.Reply.Src) {
 		return false
