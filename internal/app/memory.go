@@ -26,7 +26,8 @@ type memory struct {
 	slices   int
 	problems []string // the first of them
 	troubled int
-	source   string // why the source cannot be read; "" if it can
+	source   string            // why the source cannot be read; "" if it can
+	servers  map[string]string // why a server does not listen, by its name
 
 	notes   *inspect.Notebook
 	history inspect.Recorder
@@ -101,6 +102,20 @@ func (m *memory) tell(told map[string]toldProblem) {
 	}
 }
 
+// listening notes why a server does not listen; nil: it does.
+func (m *memory) listening(server string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		delete(m.servers, server)
+		return
+	}
+	if m.servers == nil {
+		m.servers = map[string]string{}
+	}
+	m.servers[server] = err.Error()
+}
+
 // unreadable says why the source cannot be read; "" if it can.
 func (m *memory) unreadable() string {
 	m.mu.Lock()
@@ -124,6 +139,7 @@ func (m *memory) fill(s *inspect.Status) {
 	defer m.mu.Unlock()
 	s.Kernel, s.Repairs, s.Services, s.Slices = m.kernel, m.repairs, m.services, m.slices
 	s.Problems, s.Troubled, s.Source.Err = slices.Clone(m.problems), m.troubled, m.source
+	s.NotListening = slices.Sorted(maps.Values(m.servers))
 }
 
 // tellNoted logs what policy notes of a Service, once when it changes, and counts.

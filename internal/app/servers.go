@@ -2,9 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"syscall"
 
 	"github.com/fairlead/fairlead/internal/health"
 	"github.com/fairlead/fairlead/internal/model"
@@ -25,7 +28,17 @@ func (a *agent) serve(name string, addr netip.AddrPort, h http.Handler) {
 		return
 	}
 	s := health.NewServer(health.ServerParams{Name: name, Addr: addr, Handler: h, HardFail: a.cfg.BindAddressHardFail,
-		Profiles: name == "metrics" && a.cfg.Profiling, Listen: a.listen, Log: a.log.Logger})
+		Profiles: name == "metrics" && a.cfg.Profiling, Log: a.log.Logger,
+		Listening: func(err error) { a.memory.listening(name, err) },
+		Listen: func(ctx context.Context, network, at string) (net.Listener, error) {
+			l, err := a.listen(ctx, network, at)
+			if errors.Is(err, syscall.EADDRINUSE) {
+				if holder := portHolder("/proc", addr.Port()); holder != "" {
+					err = fmt.Errorf("%w: %s listens there", err, holder)
+				}
+			}
+			return l, err
+		}})
 	a.addLate(name+" server", func(ctx context.Context) error { return s.Run(ctx) })
 }
 

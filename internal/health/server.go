@@ -22,7 +22,10 @@ type ServerParams struct {
 	HardFail bool       // give up when the address cannot be bound
 	Profiles bool       // answers may take as long as a profile does
 	Listen   ListenFunc // nil = net's
-	Log      *slog.Logger
+	// Listening is called with the error of each attempt to listen, and with nil once the
+	// server listens. It may be nil.
+	Listening func(error)
+	Log       *slog.Logger
 }
 
 // ListenFunc opens a socket, as net.Listen does.
@@ -43,6 +46,9 @@ type Server struct {
 
 // NewServer makes a Server.
 func NewServer(p ServerParams) *Server {
+	if p.Listening == nil {
+		p.Listening = func(error) {}
+	}
 	return &Server{p: p, listen: p.Listen.orNet()}
 }
 
@@ -75,8 +81,11 @@ func (s *Server) serve(ctx context.Context) error {
 	// kube-proxy's listener does.
 	l, err := s.listen(ctx, "tcp", s.p.Addr.String())
 	if err != nil {
-		return fmt.Errorf("listen for %s on %s: %w", s.p.Name, s.p.Addr, err)
+		err = fmt.Errorf("listen for %s on %s: %w", s.p.Name, s.p.Addr, err)
+		s.p.Listening(err)
+		return err
 	}
+	s.p.Listening(nil)
 	s.p.Log.Debug("server listens", "server", s.p.Name, "address", l.Addr().String())
 	write := writeLimit
 	if s.p.Profiles {

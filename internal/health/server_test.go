@@ -3,11 +3,13 @@ package health
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -93,8 +95,10 @@ func TestServerHardFail(t *testing.T) {
 func TestServerTriesAgainEvery5Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries []time.Duration
+		var heard []string
 		begin := time.Now()
-		s := NewServer(ServerParams{Name: "test", Addr: netip.MustParseAddrPort("127.0.0.1:1"), Handler: hello(), Log: quiet()})
+		s := NewServer(ServerParams{Name: "test", Addr: netip.MustParseAddrPort("127.0.0.1:1"), Handler: hello(), Log: quiet(),
+			Listening: func(err error) { heard = append(heard, fmt.Sprint(err)) }})
 		s.listen = func(context.Context, string, string) (net.Listener, error) {
 			tries = append(tries, time.Since(begin))
 			if len(tries) < 3 {
@@ -112,6 +116,10 @@ func TestServerTriesAgainEvery5Seconds(t *testing.T) {
 		}
 		if len(tries) != 3 || tries[1] != 5*time.Second || tries[2] != 10*time.Second {
 			t.Errorf("tried at %v", tries)
+		}
+		const failed = "listen for test on 127.0.0.1:1: in use"
+		if !slices.Equal(heard, []string{failed, failed, "<nil>"}) {
+			t.Errorf("reported %q", heard)
 		}
 	})
 }

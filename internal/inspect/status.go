@@ -35,8 +35,10 @@ type Status struct {
 	Refused  []Refused  `json:"refused,omitempty"`
 	Problems []string   `json:"problems,omitempty"` // the first of them
 	Troubled int        `json:"problemCount"`
-	Noted    []Noted    `json:"noted,omitempty"` // Services of which something is not as one may think, by reason
-	History  *History   `json:"history,omitempty"`
+	// NotListening is why a server of the agent (healthz, metrics) does not listen, a line for each.
+	NotListening []string `json:"notListening,omitempty"`
+	Noted        []Noted  `json:"noted,omitempty"` // Services of which something is not as one may think, by reason
+	History      *History `json:"history,omitempty"`
 }
 
 // Source is where the Services come from.
@@ -139,6 +141,8 @@ func (s *Status) Unwell() []string {
 		add(a.Unsure, "%s is beside fairlead's rules and may win over them", a.What)
 	}
 	add(len(s.Refused) > 0, "the kernel refused %s", services(len(s.Refused)))
+	add(len(s.NotListening) == 1, "1 server of the agent does not listen")
+	add(len(s.NotListening) > 1, "%d servers of the agent do not listen", len(s.NotListening))
 	add(s.Troubled == 1, "1 problem")
 	add(s.Troubled > 1, "%d problems", s.Troubled)
 	return out

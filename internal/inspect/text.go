@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -47,7 +48,7 @@ func (s *Status) Text(w io.Writer) {
 	for _, r := range s.Refused {
 		fmt.Fprintf(w, "%-12s %s: %s\n", "Refused", r.Service, r.text())
 	}
-	for _, p := range s.Problems {
+	for _, p := range slices.Concat(s.NotListening, s.Problems) {
 		fmt.Fprintf(w, "%-12s %s\n", "Problem", p)
 	}
 	if more := s.Troubled - len(s.Problems); more > 0 {
