@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 func (l *listener) says(words ...string) bool {
@@ -204,6 +206,27 @@ func TestFolderMovedAway(t *testing.T) {
 			t.Errorf("taken away: %v", l.gone)
 		}
 	})
+}
+
+// A folder whose file with a Node cannot be read describes a cluster: its NodePorts are not those of a machine without one. A broken file without a
+// Node does not change that.
+func TestUnreadNodeIsOfACluster(t *testing.T) {
+	for text, want := range map[string]bool{
+		"apiVersion: v1\nkind: Node\nmetadata: {name: n1\n":        true,
+		"{\n  \"kind\": \"Node\",\n  \"metadata\": {\n":            true,
+		"apiVersion: v1\nkind: Service\nmetadata: {name: Node\n":   false,
+		"apiVersion: v1\nkind: NodeMetrics\nmetadata: {name: n1\n": false,
+	} {
+		dir := t.TempDir()
+		write(t, dir, "a.yaml", service("a", "10.96.0.1"))
+		write(t, dir, "broken.yaml", text)
+		f, cluster := newFolder(Config{Dir: dir, NodeName: "n1", Log: slog.New(slog.DiscardHandler)}), false
+		f.scan(time.Now(), looked, none)
+		f.flush(time.Now(), func(ev model.Event) { cluster = cluster || ev.Cluster })
+		if cluster != want {
+			t.Errorf("%q: of a cluster: %v, want %v", text, cluster, want)
+		}
+	}
 }
 
 // A node whose name no Node of the folder has is served without zone and addresses.

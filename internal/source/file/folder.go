@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -62,6 +63,8 @@ type folder struct {
 	replaced bool // the folder is another one than before
 	// holdUntil: until then a file that is missing counts as not there yet.
 	holdUntil time.Time
+
+	unreadNode bool // a file seems to hold a Node and could not be read
 }
 
 func newFolder(c Config) *folder {
@@ -227,9 +230,13 @@ func (r *reading) known(how certainty, told, changed bool) certainty {
 	return how
 }
 
+// nodeLine matches a line of text that cannot be parsed and seems to be a Node's: the folder describes a cluster, though no Node is known.
+var nodeLine = regexp.MustCompile(`(?m)^\s*"?kind"?:\s*["']?Node["']?,?\s*$`)
+
 // read takes in a file's text, unless it looks like half of one.
 func (f *folder) read(m *manifest, data []byte, now time.Time, how certainty) (again time.Time) {
 	c := parse(f.reader, f.seed, m, data)
+	f.unreadNode = f.unreadNode || c.unreadable && nodeLine.Match(data)
 	if m.halfWritten(&c, now, how) {
 		m.hold = hold{until: now.Add(settle), mark: m.seen}
 		if how == stillOpen {
@@ -288,6 +295,9 @@ func (f *folder) gone() bool {
 
 // flush delivers what the last readings have changed.
 func (f *folder) flush(now time.Time, sink func(model.Event)) {
+	if f.unreadNode {
+		f.catalog.ofCluster(now, sink)
+	}
 	f.catalog.flush(now, f.started, sink)
 	for name, m := range f.files {
 		if !slices.Equal(m.problems, m.told) {

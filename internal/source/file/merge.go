@@ -115,6 +115,14 @@ func (c *catalog) order(a, b id) int {
 	return a.compare(b)
 }
 
+// ofCluster delivers, once, that the folder describes a cluster.
+func (c *catalog) ofCluster(now time.Time, sink func(model.Event)) {
+	if !c.cluster {
+		c.cluster = true
+		sink(model.Event{Cluster: true, Received: now})
+	}
+}
+
 // flush delivers what has changed since the last flush, and nothing else.
 // triggered is false for what the folder held at the start.
 func (c *catalog) flush(now time.Time, triggered bool, sink func(model.Event)) {
@@ -122,9 +130,8 @@ func (c *catalog) flush(now time.Time, triggered bool, sink func(model.Event)) {
 	for _, k := range slices.SortedFunc(maps.Keys(c.dirty), c.order) {
 		e := c.entries[k]
 		object, problems := e.want()
-		if k.kind == nodeKind && object != nil && !c.cluster {
-			c.cluster = true
-			sink(model.Event{Cluster: true, Received: now})
+		if k.kind == nodeKind && object != nil {
+			c.ofCluster(now, sink)
 		}
 		unchanged := (e.told.same(object) || (e.told.empty() && object.empty())) && slices.Equal(e.toldProblems, problems)
 		e.toldProblems = problems
