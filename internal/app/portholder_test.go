@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/inspect"
-	"github.com/fairlead/fairlead/test/patience"
 )
 
 // The process that listens on a port is found, on each family; of a port that is free there is none.
@@ -26,7 +25,7 @@ func TestPortHolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, want := "", fmt.Sprintf("%s (process %d)", comm[:len(comm)-1], os.Getpid())
-		for end := time.Now().Add(patience.Of(5 * time.Second)); got != want && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(patience); got != want && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			got = portHolder("/proc", port) // a table that changes while it is read may lack a row
 		}
 		if got != want {
