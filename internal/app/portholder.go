@@ -12,7 +12,7 @@ import (
 func portHolder(proc string, port uint16) string {
 	sockets := map[string]bool{} // as links in fd name them
 	for _, table := range []string{"tcp", "tcp6"} {
-		text, err := os.ReadFile(filepath.Join(proc, "self/net", table))
+		text, err := os.ReadFile(filepath.Join(proc, "thread-self/net", table))
 		if err != nil {
 			continue
 		}
