@@ -46,11 +46,18 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("%s already manages this network namespace", e.Who)
 }
 
-// SquattedError says that a program which cannot be an agent holds the name: any
-// process in the node's network may take it, also one without rights.
-type SquattedError struct{ PID, UID int }
+// SquattedError reports that a process of another user holds the socket: any process in
+// the network namespace may bind an abstract name, also one without rights.
+type SquattedError struct {
+	PID, UID int
+	Socket   string // "" = Name
+}
 
 func (e *SquattedError) Error() string {
+	if e.Socket != "" && e.Socket != Name {
+		return fmt.Sprintf("pid %d of user %d holds the socket %s: an agent hands over to its own user and to root only, and nothing is taken from another user's process; stop that process, or start the new agent as user %d if that is the agent's user",
+			e.PID, e.UID, e.Socket, e.UID)
+	}
 	return fmt.Sprintf("pid %d of user %d holds the socket %s: it is not this node's agent; if that user runs one in userspace mode, ask it as that user (setpriv --reuid %d fairlead status)",
 		e.PID, e.UID, Name, e.UID)
 }

@@ -79,7 +79,7 @@ func (t *Taken) take(usable func([]Item) error) error {
 		return err
 	}
 	if !control.Trusted(int(who.Uid)) {
-		return &control.SquattedError{PID: int(who.Pid), UID: int(who.Uid)}
+		return &control.SquattedError{PID: int(who.Pid), UID: int(who.Uid), Socket: Name}
 	}
 	t.From = int(who.Pid)
 	for {
