@@ -2,6 +2,7 @@ package convert
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -21,6 +22,10 @@ func (c *Converter) servicePorts(spec *corev1.ServiceSpec, kind corev1.ServiceTy
 		}
 		if err := checkPort(p.Port); err != nil {
 			r.add(in(field, i, "port"), "%v", err)
+			continue
+		}
+		if !validPortName(p.Name) {
+			r.add(in(field, i, "name"), notLabel, p.Name)
 			continue
 		}
 		port := model.ServicePort{
@@ -45,6 +50,11 @@ func (c *Converter) servicePorts(spec *corev1.ServiceSpec, kind corev1.ServiceTy
 	}
 	return out
 }
+
+const notLabel = "%.100q is not a DNS label (lower case letters, digits and '-', at most 63 characters): the port is not used"
+
+// validPortName reports whether the API server accepts the name of a port, of a Service or of an EndpointSlice.
+func validPortName(name string) bool { return name == "" || len(validation.IsDNS1123Label(name)) == 0 }
 
 // claimedPorts are the names and numbers that the earlier ports of a Service have.
 type claimedPorts map[portClaim]struct{}

@@ -70,9 +70,11 @@ func (c *Converter) slicePorts(ports []discoveryv1.EndpointPort, r *report) []mo
 			}
 			port.Protocol = protocol
 		}
-		if p.Name != nil {
-			port.Name = c.intern(*p.Name)
+		if name := deref(p.Name); !validPortName(name) {
+			r.add(in(field, i, "name"), notLabel, name)
+			continue
 		}
+		port.Name = c.intern(deref(p.Name))
 		out = append(out, port)
 	}
 	return out

@@ -113,11 +113,11 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// A file of kustomize or Helm defines no object, whatever is in it: nothing waits for it.
+// A file of kustomize or Helm that can be parsed defines no object: nothing waits for it.
 func TestFilesOfOtherPrograms(t *testing.T) {
 	for name, text := range map[string]string{
 		"kustomization.yaml": "resources:\n- a.yaml\n",
-		"kustomization.yml":  "resources: [\n",
+		"kustomization.yml":  "resources: []\n",
 		"overlay.yaml":       "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]\n",
 		"Chart.yaml":         "apiVersion: v2\nname: web\n",
 		"values.yaml":        "replicas: 2\n",
@@ -134,6 +134,36 @@ func TestFilesOfOtherPrograms(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A file that cannot be parsed is one that cannot be read, whatever its name is, and what it held before stays; so does what a file with Services held
+// when it has become one without a kind.
+func TestServicesInFilesOfOtherPrograms(t *testing.T) {
+	for name, text := range map[string]string{
+		"values.yaml":        service("a", "10.96.0.1") + "---\nkind: [",
+		"Chart.yaml":         "apiVersion: v1\n",
+		"kustomization.yaml": "resources: [\n",
+	} {
+		dir := t.TempDir()
+		f, l := newFolder(Config{Dir: dir, NodeName: "n1", Log: slog.New(slog.DiscardHandler)}), newListener()
+		write(t, dir, name, service("a", "10.96.0.1")+"---\n"+service("b", "10.96.0.2"))
+		f.scan(time.Now(), looked, none)
+		f.flush(time.Now(), l.put)
+		write(t, dir, name, text)
+		f.refresh(name, time.Now(), isWhole)
+		f.flush(time.Now(), l.put)
+		if len(l.services) != 2 || len(l.allProblems()) == 0 {
+			t.Errorf("%s: %d Services stay, want 2; problems %q", name, len(l.services), l.allProblems())
+		}
+
+		other := t.TempDir()
+		write(t, other, name, "resources: [\n")
+		f = newFolder(Config{Dir: other, NodeName: "n1", EmptyDeletes: true, Log: slog.New(slog.DiscardHandler)})
+		f.scan(time.Now(), looked, none)
+		if f.complete() {
+			t.Errorf("%s: a folder is complete with a file that cannot be parsed", name)
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ type parsed struct {
 	// unreadable: the text is no YAML or JSON, or not an object with kind and name,
 	// so nobody knows what it was to define.
 	unreadable bool
+	kindless   bool // unreadable because it is YAML or JSON without a kind, as the files of other programs are
 }
 
 // maxDepth bounds Lists inside of Lists.
@@ -127,7 +128,7 @@ func (r *reader) readJSON(text []byte, inherited typeMeta, depth int, p *parsed)
 	}
 	switch {
 	case h.Kind == "":
-		p.unreadable = true
+		p.unreadable, p.kindless = true, true
 		fail("not a Kubernetes object: kind is missing")
 	case h.Kind == "List" || (strings.HasSuffix(h.Kind, "List") && h.Items != nil):
 		if depth >= maxDepth {
@@ -167,6 +168,10 @@ func (r *reader) readObject(text []byte, h *head, p *parsed) {
 		o.id.namespace = ""
 	case o.id.namespace == "":
 		o.id.namespace = "default"
+	}
+	if why := o.id.invalid(); why != "" {
+		p.issues = append(p.issues, issue{text: h.Kind + ": " + why + ": the object is not used"})
+		return
 	}
 	if err := r.decode(text, o); err != nil {
 		p.issues = append(p.issues, issue{text: fmt.Sprintf("%s: %v", o.id, err)})

@@ -40,6 +40,14 @@ func TestBadInput(t *testing.T) {
 		{"a name that YAML reads as true", service("y", "10.96.0.1"), []string{
 			"file bad.yaml:1: not a Kubernetes object: metadata.name: a bool cannot be the value of this field (string)"}},
 		{"no name", "---\napiVersion: v1\nkind: Service\n", []string{"file bad.yaml:1: Service: metadata.name is missing"}},
+		{"name that is none", service("My_App", "10.96.0.1") + "---\n" + service(strings.Repeat("x", 64), "10.96.0.2") + "---\n" + service(`"a\x1b[2J"`, "10.96.0.3"), []string{
+			`file bad.yaml:1: Service: metadata.name: "My_App" is no DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`,
+			`file bad.yaml:7: Service: metadata.name: "` + strings.Repeat("x", 64) + `" is no DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`,
+			`file bad.yaml:14: Service: metadata.name: "a\x1b[2J" is no DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`}},
+		{"namespace that is none", strings.Replace(service("x", "10.96.0.1"), "name: x", `name: x, namespace: "a.b"`, 1), []string{
+			`file bad.yaml:1: Service: metadata.namespace: "a.b" is no DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`}},
+		{"slice whose name is none", slice("x..y", "good", "10.0.0.1") + "---\n" + slice("x.y", "good", "10.0.0.1"), []string{
+			`file bad.yaml:1: EndpointSlice: metadata.name: "x..y" is no DNS subdomain (lower case letters, digits, '-' and '.', at most 253 characters): the object is not used`}},
 		{"misspelt field", strings.Replace(service("x", "10.96.0.1"), "  ports:", "  externalIps: [1.2.3.4]\n  ports:", 1),
 			[]string{"Service default/x: spec.externalIps: unknown field"}},
 		{"key twice", service("x", "10.96.0.1") + "kind: Service\n", []string{`file bad.yaml:7: key "kind" already set in map`}},

@@ -72,7 +72,7 @@ func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 	for i, p := range readAll(r, seed, known, docs) {
 		d := docs[i]
 		c.docs[d.digest] = p
-		if p.unreadable && ofOtherProgram(known.name) != "" {
+		if p.kindless && len(known.objects) == 0 && ofOtherProgram(known.name) != "" {
 			c.problems = append(c.problems, model.Problem{Object: known.origin(), Reason: ofOtherProgram(known.name)})
 			continue
 		}

@@ -1,9 +1,12 @@
 package file
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -31,6 +34,23 @@ func (k id) String() string {
 		name = k.namespace + "/" + k.name
 	}
 	return [...]string{"", "Node", "ServiceCIDR", "Service", "EndpointSlice"}[k.kind] + " " + name
+}
+
+// invalid returns the field of the name that the API server would refuse, and why; "" if it is valid. Services are held to DNS labels (RFC 1123), which
+// the API server allows since RelaxedServiceNameValidation (KEP-5311), and namespaces are. All other kinds have DNS subdomains.
+func (k id) invalid() string {
+	check, want := validation.IsDNS1123Subdomain, "no DNS subdomain (lower case letters, digits, '-' and '.', at most 253 characters)"
+	const label = "no DNS label (lower case letters, digits and '-', at most 63 characters)"
+	if k.kind == serviceKind {
+		check, want = validation.IsDNS1123Label, label
+	}
+	switch {
+	case len(check(k.name)) > 0:
+		return fmt.Sprintf("metadata.name: %.300q is %s", k.name, want)
+	case k.namespace != "" && len(validation.IsDNS1123Label(k.namespace)) > 0:
+		return fmt.Sprintf("metadata.namespace: %.300q is %s", k.namespace, label)
+	}
+	return ""
 }
 
 // compare orders what is delivered: nodes and ranges, on which much depends,
