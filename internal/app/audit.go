@@ -57,7 +57,7 @@ func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out.Now = time.Now()
-	out.Unserved, out.Also = i.a.memory.notes.Unserved(3), i.strangers(ctx)
+	out.Unserved, out.Also = i.a.memory.notes.Unserved(3), i.strangers(ctx, i.a.otherProxy(ctx) != "")
 	if r.URL.Query().Get("foreign") == "true" {
 		rules, unread, err := i.foreign(ctx)
 		if err != nil {

@@ -33,12 +33,12 @@ without any memory of what was there. Services stop working on this node. It ref
 while an agent runs, which would write everything again at once.
 
 With --kube-proxy it removes what kube-proxy has left instead, and nothing of
-fairlead's: an agent may go on running beside that.`,
+fairlead's: an agent may go on running. It refuses while a kube-proxy runs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return clean(cmd.Context(), newLogger(config.Logging{}).Logger, f)
 		},
 	}
-	cmd.Flags().BoolVar(&f.force, "force", false, "clean up although an agent runs")
+	cmd.Flags().BoolVar(&f.force, "force", false, "clean up although an agent runs, or with --kube-proxy a kube-proxy")
 	cmd.Flags().BoolVar(&f.kubeProxy, "kube-proxy", false, "remove what kube-proxy has left, and nothing of fairlead's")
 	return cmd
 }
@@ -46,6 +46,9 @@ fairlead's: an agent may go on running beside that.`,
 // clean does what the flags ask for.
 func clean(ctx context.Context, log *slog.Logger, f cleanupFlags) error {
 	if f.kubeProxy {
+		if seen := liveKubeProxy(ctx); seen != "" && !f.force {
+			return fmt.Errorf("kube-proxy runs in this network namespace (%s) and would write its rules again: %s, or use --force", seen, takeover.StopKubeProxy)
+		}
 		return cleanupKubeProxy(ctx, log)
 	}
 	if !f.force {

@@ -71,6 +71,13 @@ func TestBrokenClusters(t *testing.T) {
 	nftScript(t, "table ip kube-proxy { chain services { type nat hook prerouting priority -100; }; }")
 	t.Cleanup(func() { _, _ = run(t, "cleanup", "--kube-proxy") })
 	askAll(t, []asks{{"status", 1, []string{"table ip kube-proxy (rules of kube-proxy): THEIRS WIN, for they were hooked after ours; remove with: fairlead cleanup --kube-proxy"}}})
+	stop := serveKubeProxy(t)
+	askAll(t, []asks{
+		{"status", 1, []string{"Problem      kube-proxy runs in this network namespace (metrics at http://[::1]:10249/metrics)", "stop it: delete its DaemonSet", "THEIRS WIN, for they were hooked after ours\n"}},
+		{"cleanup --kube-proxy", 1, []string{"kube-proxy runs in this network namespace", "--force"}},
+	})
+	stop()
+	askAll(t, []asks{{"status", 1, []string{"remove with: fairlead cleanup --kube-proxy"}}})
 	p.terminate()
 	askAll(t, []asks{{"status", 3, []string{"no agent runs in this network namespace"}}})
 }

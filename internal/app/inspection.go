@@ -66,6 +66,7 @@ func (i *inspection) serve(s *control.Socket) {
 func (i *inspection) status(ctx context.Context) *inspect.Status {
 	a := i.a
 	s := &inspect.Status{Version: i.version, Mode: a.cfg.Mode, ModeBy: a.cfg.ModeBy, Place: a.place, Node: a.cfg.NodeName, PID: os.Getpid(), Since: i.since, Now: time.Now(), Limits: a.caps.Notes}
+	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
 	var services, slices, pending int
@@ -92,7 +93,12 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 	}
 	s.Flows = readFlows()
 	s.Offload = a.offloadOf()
-	s.Also = i.strangers(ctx)
+	other := a.otherProxy(whole)
+	if other != "" {
+		s.Troubled++
+		s.Problems = append([]string{other}, s.Problems...)
+	}
+	s.Also = i.strangers(ctx, other != "")
 	s.Noted = a.memory.notes.Summary(3)
 	s.History = a.memory.history.History(s.Now)
 	return s
@@ -188,8 +194,8 @@ func busy(w http.ResponseWriter) {
 }
 
 // strangers lists the tables of other proxies in nftables. A table has a number that
-// grows, so it tells which was made, and hooked, later.
-func (i *inspection) strangers(ctx context.Context) []inspect.Stranger {
+// grows, so it tells which was made, and hooked, later. runs tells that another proxy runs.
+func (i *inspection) strangers(ctx context.Context, runs bool) []inspect.Stranger {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	k, err := i.socket()
@@ -209,7 +215,7 @@ func (i *inspection) strangers(ctx context.Context) []inspect.Stranger {
 			theirs[t.Ref.String()] = t.Handle
 		}
 	}
-	return strangersAmong(theirs, ours)
+	return strangersAmong(theirs, ours, runs)
 }
 
 // ours tells whether the rules of this mode that translate destinations are in a table of

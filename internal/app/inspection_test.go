@@ -117,11 +117,11 @@ func TestConntrackStatistics(t *testing.T) {
 
 // TestLaterTableWins: of two proxies the one that was hooked later is asked first.
 func TestLaterTableWins(t *testing.T) {
-	list := strangersAmong(map[string]uint64{"ip kube-proxy": 9, "ip6 kube-proxy": 3}, 5)
+	list := strangersAmong(map[string]uint64{"ip kube-proxy": 9, "ip6 kube-proxy": 3}, 5, false)
 	if len(list) != 2 || !list[0].Wins || list[1].Wins || list[0].Remove != "fairlead cleanup --kube-proxy" {
 		t.Errorf("%+v", list)
 	}
-	if list = strangersAmong(map[string]uint64{"ip kube-proxy": 9}, 0); len(list) != 1 || list[0].Wins || !list[0].Unsure {
+	if list = strangersAmong(map[string]uint64{"ip kube-proxy": 9}, 0, true); len(list) != 1 || list[0].Wins || !list[0].Unsure || list[0].Remove != "" {
 		t.Errorf("beside a mode without tables: %+v", list)
 	}
 }

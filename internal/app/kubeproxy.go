@@ -9,10 +9,17 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/fairlead/fairlead/internal/takeover"
 )
 
-// kubeProxyMetrics is where a kube-proxy serves its metrics by default, on the node's loopback address.
-const kubeProxyMetrics = "http://127.0.0.1:10249/metrics"
+// kubeProxyMetrics is where a kube-proxy serves its metrics by default; the second one with an IPv6 --bind-address.
+func kubeProxyMetrics() [2]string {
+	return [...]string{"http://127.0.0.1:10249/metrics", "http://[::1]:10249/metrics"}
+}
+
+// kubeProxyTimeout bounds how long each of these addresses may take to answer.
+const kubeProxyTimeout = 2 * time.Second
 
 // liveKubeProxy returns what shows that a kube-proxy runs in the network namespace of this process: a process, where the agent sees those of the
 // node, or metrics that are kube-proxy's and not an agent's. "" is nothing: a kube-proxy in another container with other ports is not seen.
@@ -20,7 +27,23 @@ func liveKubeProxy(ctx context.Context) string {
 	if seen := kubeProxyProcess("/proc"); seen != "" {
 		return seen
 	}
-	return kubeProxyAt(ctx, kubeProxyMetrics)
+	for _, url := range kubeProxyMetrics() {
+		if seen := kubeProxyAt(ctx, url); seen != "" {
+			return seen
+		}
+	}
+	return ""
+}
+
+// otherProxy returns the problem that another proxy runs in this network namespace, with what to do; "" if none is recognised.
+func (a *agent) otherProxy(ctx context.Context) string {
+	if seen := liveKubeProxy(ctx); seen != "" {
+		return "kube-proxy runs in this network namespace (" + seen + ") and writes rules for the same Services: " + takeover.StopKubeProxy
+	}
+	if places := a.memory.rewritten(); places != "" {
+		return "another proxy runs in this network namespace and writes its rules again in " + places + ": stop it, then run fairlead cleanup --kube-proxy"
+	}
+	return ""
 }
 
 // kubeProxyProcess looks for a process of that name in this network namespace. One that runs this very binary is an agent under that name
@@ -51,12 +74,13 @@ func kubeProxyProcess(proc string) string {
 
 // kubeProxyAt asks an address for metrics.
 func kubeProxyAt(ctx context.Context, url string) string {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, kubeProxyTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return ""
 	}
+	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return ""

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,6 +26,21 @@ func TestKubeProxyAt(t *testing.T) {
 	if seen := kubeProxyAt(t.Context(), "http://127.0.0.1:1/metrics"); seen != "" {
 		t.Errorf("where nothing listens %q is seen", seen)
 	}
+}
+
+// serveKubeProxy serves metrics of a kube-proxy with an IPv6 bind address; the agent of the test has the IPv4 one. It returns what ends it.
+func serveKubeProxy(t *testing.T) (stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "[::1]:10249")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, "# HELP x\nkubeproxy_sync_proxy_rules_duration_seconds_count 3\n")
+	})}}
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.Close
 }
 
 // A kube-proxy is seen by its process, if it is in this network namespace and is no agent under that name.

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/policy"
+	"github.com/fairlead/fairlead/internal/takeover"
 )
 
 // memory is what `fairlead status` tells of the past without asking the engine, which
@@ -28,6 +29,7 @@ type memory struct {
 	troubled int
 	source   string            // why the source cannot be read; "" if it can
 	servers  map[string]string // why a server does not listen, by its name
+	foreign  string            // places where another proxy writes its rules again, separated by commas
 
 	notes   *inspect.Notebook
 	history inspect.Recorder
@@ -114,6 +116,24 @@ func (m *memory) listening(server string, err error) {
 		m.servers = map[string]string{}
 	}
 	m.servers[server] = err.Error()
+}
+
+// rewrites notes where another proxy writes its rules again.
+func (m *memory) rewrites(places []takeover.Place) {
+	names := make([]string, len(places))
+	for i, p := range places {
+		names[i] = string(p)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.foreign = strings.Join(names, ", ")
+}
+
+// rewritten returns what rewrites noted last.
+func (m *memory) rewritten() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.foreign
 }
 
 // unreadable says why the source cannot be read; "" if it can.
@@ -219,13 +239,15 @@ func (a *agent) sourceOf(err string) inspect.Source {
 }
 
 // strangersAmong are the tables of other proxies, by name with their numbers. ours is the
-// number of our own; 0: they have none.
-func strangersAmong(tables map[string]uint64, ours uint64) (out []inspect.Stranger) {
+// number of our own; 0: they have none. While their proxy runs there is no advice to remove them.
+func strangersAmong(tables map[string]uint64, ours uint64, runs bool) (out []inspect.Stranger) {
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		s := inspect.Stranger{What: "table " + name, Wins: ours > 0 && tables[name] > ours, Unsure: ours == 0}
 		if strings.HasSuffix(name, " kube-proxy") {
 			s.What += " (rules of kube-proxy)"
-			s.Remove = "fairlead cleanup --kube-proxy"
+			if !runs {
+				s.Remove = "fairlead cleanup --kube-proxy"
+			}
 		}
 		out = append(out, s)
 	}

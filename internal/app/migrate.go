@@ -34,6 +34,8 @@ type migration struct {
 	order chan *modeChange // size 1: there is one change at most
 	done  chan struct{}    // closed once the new rules are verified
 
+	verified sync.Once // closes done
+
 	mu sync.Mutex // one plan at a time: the settings are read, and modes tried
 }
 
@@ -104,8 +106,8 @@ func orNothing(s string) string {
 	return s
 }
 
-// verify compares the new rules with the kernel until nothing is missing: only then
-// may the old ones go. What is found missing is put in by the engine itself. A start
+// verify compares the rules with the kernel until nothing is missing: only then
+// may those of others go, at the start and later. What is found missing is put in by the engine itself. A start
 // that has nothing to remove needs no comparison.
 func (m *migration) verify(ctx context.Context, toRemove bool) error {
 	for toRemove || m.told.underWay() {
@@ -123,7 +125,7 @@ func (m *migration) verify(ctx context.Context, toRemove bool) error {
 		case <-time.After(time.Second):
 		}
 	}
-	close(m.done)
+	m.verified.Do(func() { close(m.done) })
 	return nil
 }
 

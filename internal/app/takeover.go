@@ -27,7 +27,7 @@ func (a *agent) addTakeover(own takeover.Place) {
 		if own != takeover.NFTables {
 			kernels.Planes.RemoveCounters = nil // our own rules feed them
 		}
-		return takeover.Run(ctx, takeover.Params{Kernels: kernels, Own: own, Leave: a.cfg.NoTakeover, Drain: a.cfg.IPVS.DrainGrace, InKernel: a.follow.inKernel, Verify: a.migration.verify, Live: liveKubeProxy, Log: a.log.Logger})
+		return takeover.Run(ctx, takeover.Params{Kernels: kernels, Own: own, Leave: a.cfg.NoTakeover, Drain: a.cfg.IPVS.DrainGrace, InKernel: a.follow.inKernel, Verify: a.migration.verify, Live: liveKubeProxy, Report: a.memory.rewrites, Log: a.log.Logger})
 	})
 }
 

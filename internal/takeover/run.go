@@ -31,25 +31,28 @@ type Params struct {
 	Live func(context.Context) string
 	// Drain is how long connections through virtual servers of IPVS may go on that another proxy or mode has made.
 	Drain time.Duration
-
-	draining  []Leftover
-	drainedBy time.Time
-	failed    []Leftover // tried again with each look
-	live      string     // what Live said last
+	// Report is called when another proxy is recognised because it writes its rules again, with the places, and with none once they are clean. It
+	// may be nil.
+	Report func(places []Place)
 }
 
 // looks: a kube-proxy that runs puts its rules back when it next looks, every 30 s
 // in iptables mode, or with the next change.
 var looks = [...]time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, time.Minute}
 
-// Run finds what others left, says so in one line each, removes it once our rules
-// are in, and then says if it comes back. It returns when ctx ends.
+// Run logs what other proxies left in this network namespace, removes it once the rules of the agent are in the kernel, and watches for rules
+// that come back. It returns when ctx ends.
 func Run(ctx context.Context, p Params) error {
 	if len(p.Looks) == 0 {
 		p.Looks = looks[:]
 	}
-	for _, l := range p.found(ctx) {
+	r := runner{Params: p, removed: map[Place]int{}, warned: map[Place]bool{}}
+	if !p.Leave {
+		r.askLive(ctx)
+	}
+	for _, l := range r.found(ctx) {
 		switch {
+		case r.live != "" && l.Owner == KubeProxy:
 		case l.Place == p.Own && p.Own != NFTables: // of what the engine is just writing, a part looks like kube-proxy's
 		case p.Leave:
 			p.Log.Warn("found rules of another proxy and leave them as --no-takeover asks: of two that serve an address the one registered later wins", "what", l.String())
@@ -65,153 +68,193 @@ func Run(ctx context.Context, p Params) error {
 		return nil
 	case <-p.InKernel:
 	}
-	list := p.found(ctx) // again: our own first write may have taken some of it over
-	if err := p.Verify(ctx, len(list) > 0); err != nil {
-		return nil //nolint:nilerr // ctx has ended
-	}
-	p.removeAll(ctx, p.withoutLive(ctx, list))
-	return p.watch(ctx)
+	r.askLive(ctx)
+	r.clear(ctx)
+	return r.watch(ctx)
 }
 
-// withoutLive leaves kube-proxy's rules out of a list while a kube-proxy runs: without them no proxy of the two would serve what the other one's
-// hooks take first, and it would write them again.
-func (p *Params) withoutLive(ctx context.Context, list []Leftover) []Leftover {
-	live := ""
-	if p.Live != nil && slices.ContainsFunc(list, func(l Leftover) bool { return l.Owner == KubeProxy }) {
-		live = p.Live(ctx)
-	}
-	if live != "" && p.live == "" {
-		p.Log.Warn("kube-proxy runs in this network namespace: its rules stay until it has stopped; of two that serve an address the one registered later wins", "seen", live)
-	}
-	p.live = live
-	if live == "" {
-		return list
-	}
-	return slices.DeleteFunc(list, func(l Leftover) bool { return l.Owner == KubeProxy })
+// runner is a Run. Leftovers are not kept between looks: what could not be removed, or drains, is found again.
+type runner struct {
+	Params
+	live    string               // what Live returned last
+	left    map[Place]bool       // where the last clear left something of what it wanted to remove; true: it is tried again
+	drainBy map[string]time.Time // of what drains, by Leftover.String: when it is removed although connections are open
+	unread  string               // the last error of a search
+	removed map[Place]int        // the look at which a place was cleaned because rules had come back
+	warned  map[Place]bool       // places to which rules came back again: a proxy runs
 }
 
-// found is what is not the agent's own. Failures are told, and looked at again.
-func (p *Params) found(ctx context.Context) []Leftover {
+// askLive asks whether a kube-proxy runs, and logs when that changes.
+func (r *runner) askLive(ctx context.Context) {
+	if r.Live == nil {
+		return
+	}
+	before := r.live
+	r.live = r.Live(ctx)
+	switch {
+	case before == "" && r.live != "":
+		clear(r.removed)
+		clear(r.warned)
+		r.report()
+		r.Log.Warn("kube-proxy runs in this network namespace: its rules stay until it has stopped; "+StopKubeProxy, "seen", r.live)
+	case before != "" && r.live == "":
+		r.Log.Info("kube-proxy has stopped: what it left is removed now")
+	}
+}
+
+// StopKubeProxy is what to do about a kube-proxy that runs on the same node.
+const StopKubeProxy = "stop it: delete its DaemonSet, or set a nodeSelector there that this node does not match"
+
+// found returns what is not the agent's own. An error is logged once until another one comes.
+func (r *runner) found(ctx context.Context) []Leftover {
 	var out []Leftover
+	unread := ""
 	for _, owner := range [...]string{Fairlead, KubeProxy} {
-		list, err := p.Kernels.Find(ctx, owner)
-		if err != nil && ctx.Err() == nil {
-			p.Log.Warn("cannot find out what other proxies left", "error", err)
+		list, err := r.Kernels.Find(ctx, owner)
+		if err != nil && unread == "" {
+			unread = err.Error()
 		}
 		for _, l := range list {
-			if owner != Fairlead || l.Place != p.Own {
+			if owner != Fairlead || l.Place != r.Own {
 				out = append(out, l)
 			}
 		}
 	}
+	if ctx.Err() != nil {
+		return out
+	}
+	if unread != "" && unread != r.unread {
+		r.Log.Warn("cannot find out what other proxies left", "error", unread)
+	}
+	r.unread = unread
 	return out
 }
 
-func (p *Params) removeAll(ctx context.Context, list []Leftover) {
-	p.drainedBy = time.Now().Add(p.Drain)
-	for _, l := range list {
-		if l.retire == nil {
-			p.remove(ctx, &l)
-			continue
-		}
-		p.draining = append(p.draining, l)
-	}
-	p.drain(ctx)
+// removable returns what may be removed now. The rules of a kube-proxy that runs stay: without them neither proxy would serve what kube-proxy's
+// hooks take first, and kube-proxy would write them again. So do those of a place to which they came back again.
+func (r *runner) removable(ctx context.Context) []Leftover {
+	return slices.DeleteFunc(r.found(ctx), func(l Leftover) bool { return l.Owner == KubeProxy && (r.live != "" || r.warned[l.Place]) })
 }
 
-func (p *Params) remove(ctx context.Context, l *Leftover) {
+// clear removes what may be removed, after the agent's own rules were compared with the kernel. Virtual servers with open connections get no new
+// ones; they are removed after the last one has ended, or after Drain.
+func (r *runner) clear(ctx context.Context) {
+	list := r.removable(ctx)
+	first := r.left == nil // which is verified in any case: a change of mode waits for it
+	if first || slices.ContainsFunc(list, func(l Leftover) bool { return r.drainBy[l.String()].IsZero() }) {
+		if err := r.Verify(ctx, len(list) > 0); err != nil { // ctx has ended
+			return
+		}
+	}
+	before := r.drainBy
+	r.left, r.drainBy = map[Place]bool{}, map[string]time.Time{}
+	for _, l := range list {
+		if l.retire != nil {
+			by, is := before[l.String()]
+			if !is {
+				by = time.Now().Add(r.Drain)
+			}
+			if r.drain(ctx, &l, by) {
+				r.drainBy[l.String()], r.left[l.Place] = by, true
+				continue
+			}
+		}
+		r.remove(ctx, &l)
+	}
+}
+
+// pending reports whether the last clear has left something that is tried again.
+func (r *runner) pending() bool {
+	for _, again := range r.left {
+		if again {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *runner) remove(ctx context.Context, l *Leftover) {
 	switch err := l.Remove(ctx); {
 	case err == nil:
-		p.Log.Info("removed what another proxy left", "what", l.String())
+		r.Log.Info("removed what another proxy left", "what", l.String())
 	case l.Stuck != "":
-		p.Log.Warn("cannot remove what another proxy left", "error", err)
-	case ctx.Err() == nil: // somebody may have held the lock of iptables, or have written beside
-		p.Log.Warn("cannot remove what another proxy left; trying again", "error", err)
-		p.failed = append(p.failed, *l)
-	}
-}
-
-func (p *Params) removeFailed(ctx context.Context) {
-	list := p.failed
-	p.failed = nil
-	for i := range list {
-		p.remove(ctx, &list[i])
-	}
-}
-
-// drain removes what has no connections any more, or has had them for long enough.
-func (p *Params) drain(ctx context.Context) {
-	left := p.draining[:0]
-	for _, l := range p.draining {
-		switch n, err := l.retire(ctx); {
-		case ctx.Err() != nil:
-			return
-		case err != nil && time.Now().Before(p.drainedBy):
-			p.Log.Warn("cannot retire what another proxy left", "what", l.String(), "error", err)
-			left = append(left, l)
-		case err == nil && n > 0 && time.Now().Before(p.drainedBy):
-			p.Log.Info("what another proxy left gets no new connections and stays until the open ones end", "what", l.String(), "connections", n)
-			left = append(left, l)
-		default:
-			p.remove(ctx, &l)
+		if !r.left[l.Place] {
+			r.left[l.Place] = false
 		}
+		r.Log.Warn("cannot remove what another proxy left", "error", err)
+	case ctx.Err() == nil: // another program may hold the lock of iptables, or have written at the same time
+		r.Log.Warn("cannot remove what another proxy left; trying again", "error", err)
+		r.left[l.Place] = true
 	}
-	p.draining = left
+}
+
+// drain lets in no new connections, and reports whether to wait for open ones.
+func (r *runner) drain(ctx context.Context, l *Leftover, by time.Time) (wait bool) {
+	n, err := l.retire(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return true
+	case !time.Now().Before(by):
+		return false
+	case err != nil:
+		r.Log.Warn("cannot retire what another proxy left", "what", l.String(), "error", err)
+	case n > 0:
+		r.Log.Info("what another proxy left gets no new connections and stays until the open ones end", "what", l.String(), "connections", n)
+	}
+	return err != nil || n > 0
 }
 
 // calm is how many looks a place must have been clean for that what comes back counts as the first time again.
 const calm = 60
 
-// watch removes what comes back once, because a stale dump of rules may have been restored (k3s#7261), and says what happens if it comes back
-// again: a proxy runs, and to remove its rules again and again would leave a gap each time. What a kube-proxy writes into the place where the
+// watch removes what comes back once, because a stale dump of rules may have been restored (k3s#7261). If it comes back again a proxy runs, and
+// its rules are left: to remove them again and again would leave a gap each time. What a kube-proxy writes into the place where the
 // agent itself writes is not looked for here: the engine finds it.
-func (p *Params) watch(ctx context.Context) error {
-	c := cameBack{p: p, removed: map[Place]int{}, warned: map[Place]bool{}}
-	again := returns{p: p}
+func (r *runner) watch(ctx context.Context) error {
+	again := returns{p: &r.Params}
 	for i := 0; ; i++ {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(p.Looks[min(i, len(p.Looks)-1)]):
+		case <-time.After(r.Looks[min(i, len(r.Looks)-1)]):
 		}
-		p.removeFailed(ctx)
-		p.drain(ctx)
+		waited := r.live != ""
+		r.askLive(ctx)
 		now := again.look(ctx)
-		waited := p.live != ""
-		if waited || len(now) > 0 {
-			list := p.withoutLive(ctx, p.found(ctx))
-			if p.live == "" && waited { // the kube-proxy has gone
-				p.removeAll(ctx, list)
-			}
-		}
-		if !waited && p.live == "" {
-			c.look(ctx, i, now)
+		if r.live == "" && (waited || r.cameBack(i, now)) || r.pending() {
+			r.clear(ctx)
 		}
 	}
 }
 
-// cameBack is what is known of places whose rules were removed and came back.
-type cameBack struct {
-	p       *Params
-	removed map[Place]int  // the look at which a place was cleaned once more
-	warned  map[Place]bool // the places of a proxy that runs
+// cameBack reports whether rules that came back are to be removed once more, and logs those of a proxy that runs.
+func (r *runner) cameBack(i int, now map[Place]bool) (remove bool) {
+	before := len(r.warned)
+	maps.DeleteFunc(r.warned, func(place Place, _ bool) bool { return !now[place] })
+	changed := len(r.warned) != before
+	for place := range now {
+		at, again := r.removed[place]
+		_, left := r.left[place]
+		switch {
+		case left || r.warned[place]:
+		case again && i-at <= calm:
+			r.warned[place], changed = true, true
+			r.Log.Warn("another proxy runs in this network namespace: what was removed came back; stop it, then run fairlead cleanup --kube-proxy", "where", string(place))
+		default:
+			r.removed[place], remove = i, true
+			r.Log.Info("rules of kube-proxy came back: removing them once more, for another program may have restored an old dump", "where", string(place))
+		}
+	}
+	if changed {
+		r.report()
+	}
+	return remove
 }
 
-// look removes what is there again, or says that a proxy runs.
-func (c *cameBack) look(ctx context.Context, i int, now map[Place]bool) {
-	maps.DeleteFunc(c.warned, func(place Place, _ bool) bool { return !now[place] })
-	for place := range now {
-		at, before := c.removed[place]
-		switch {
-		case c.warned[place]:
-		case before && i-at <= calm:
-			c.warned[place] = true
-			c.p.Log.Warn("another proxy runs in this network namespace: what was removed came back; stop it, then run fairlead cleanup --kube-proxy", "where", string(place))
-		default:
-			c.removed[place] = i
-			c.p.Log.Info("rules of kube-proxy came back: removing them once more, for another program may have restored an old dump", "where", string(place))
-			c.p.removeAll(ctx, slices.DeleteFunc(c.p.found(ctx), func(l Leftover) bool { return l.Owner != KubeProxy || l.Place != place }))
-		}
+// report passes on where a proxy writes its rules again.
+func (r *runner) report() {
+	if r.Report != nil {
+		r.Report(slices.Sorted(maps.Keys(r.warned)))
 	}
 }
 
