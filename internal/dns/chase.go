@@ -19,6 +19,10 @@ func (s *Server) chase(ctx context.Context, q *query, a answer) {
 			return
 		}
 		next := s.zone.resolve(lookup{name: target, qtype: q.qtype, room: q.from.limit(q.msg)})
+		if next.rcode == dns.RcodeNameError && !s.cfg.Store.Synced() { // it may be in what cannot be read
+			s.reply(q, answer{rcode: dns.RcodeServerFailure})
+			return
+		}
 		a.rrs = append(a.rrs, next.rrs...)
 		a.rcode, a.soa, a.chase, a.cut = next.rcode, next.soa, next.chase, next.cut
 		if a.chase == "" {

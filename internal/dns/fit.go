@@ -47,6 +47,11 @@ func (s *Server) knowsCluster() bool {
 	return !s.stale.Load() || len(s.cluster.upstreams()) == 0 || s.cluster.dead()
 }
 
+// knowsName reports whether a name of the cluster domain exists, as far as sources that cannot be read whole say (Store.Listed).
+func (s *Server) knowsName(q *query) bool {
+	return !s.cfg.Store.Synced() && s.cfg.Store.Listed() && s.resolve(q).rcode == dns.RcodeSuccess
+}
+
 // clusterServers are the addresses of the cluster's DNS, but for our own.
 func (s *Server) clusterServers() []netip.AddrPort {
 	return slices.DeleteFunc(s.cfg.Cluster(), func(a netip.AddrPort) bool { return slices.Contains(s.cfg.listen(), a) })

@@ -152,13 +152,13 @@ func (s *Server) dispatch(ctx context.Context, q *query) {
 	switch {
 	case s.zone.contains(q.name):
 		q.zone = zoneCluster
-		if s.knowsCluster() {
+		if s.knowsCluster() || s.knowsName(q) {
 			s.local(ctx, q)
 			return
 		}
 		s.elsewhere(ctx, q, s.cluster)
 		return
-	case q.qtype == dns.TypePTR && s.cfg.Store.Synced():
+	case q.qtype == dns.TypePTR && s.cfg.Store.Listed():
 		if a, ok := s.zone.pointers(q.name); ok {
 			q.zone = zoneReverse
 			s.reply(q, a)

@@ -356,3 +356,47 @@ func TestMissesBounded(t *testing.T) {
 		t.Errorf("%d are remembered for too long", m.count)
 	}
 }
+
+// TestKnownInPart: while a source is Listed, and not Synced, names that it has are answered, and no name is denied.
+func TestKnownInPart(t *testing.T) {
+	store := NewStore(StoreConfig{Sources: []string{"file"}})
+	r := newRig(t, func(c *Config) { c.Store = store })
+	web, alias := model.ServiceKey{Namespace: "d", Name: "web"}, model.ServiceKey{Namespace: "d", Name: "alias"}
+	store.Apply([]model.Event{
+		serviceEvent(model.Service{Key: web, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}}),
+		serviceEvent(model.Service{Key: alias, ExternalName: "unread.d.svc.cluster.local"}),
+		serviceEvent(headlessService(nil)), sliceEvent(flux(), endpoint("10.1.0.5", "flux-0")),
+	})
+	names := []string{"web.d.svc", "flux-0.flux.jobs.svc", "flux-1.flux.jobs.svc", "unread.d.svc", "alias.d.svc", "1.0.96.10.in-addr.arpa."}
+	for _, c := range []struct {
+		event model.Event
+		want  string
+	}{
+		{model.Event{Listed: "host"}, "SERVFAIL SERVFAIL SERVFAIL SERVFAIL SERVFAIL REFUSED"},
+		{model.Event{Listed: "file"}, "10.96.0.1 10.1.0.5 SERVFAIL SERVFAIL SERVFAIL web.d.svc.cluster.local."},
+		{model.Event{Synced: "file"}, "10.96.0.1 10.1.0.5 NXDOMAIN NXDOMAIN NXDOMAIN web.d.svc.cluster.local."},
+	} {
+		store.Apply([]model.Event{c.event})
+		var got []string
+		for _, name := range names {
+			qtype := dns.TypeA
+			if !strings.HasSuffix(name, ".") {
+				name += ".cluster.local."
+			} else {
+				qtype = dns.TypePTR
+			}
+			m := r.ask(t, question(name, qtype), "udp")
+			said := dns.RcodeToString[m.Rcode]
+			if m.Rcode == dns.RcodeSuccess && len(m.Answer) == 1 {
+				said = dns.Field(m.Answer[0], 1)
+			}
+			got = append(got, said)
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("after %+v\n got %s\nwant %s", c.event, got, c.want)
+		}
+	}
+	if m := r.ask(t, question("web.d.svc.cluster.local.", dns.TypeAAAA), "udp"); m.Rcode != dns.RcodeSuccess {
+		t.Errorf("no address of a family is %s", dns.RcodeToString[m.Rcode])
+	}
+}

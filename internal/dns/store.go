@@ -13,9 +13,8 @@ import (
 
 // StoreConfig configures a Store.
 type StoreConfig struct {
-	// Sources are the names that must appear in Event.Synced before the Store
-	// answers for the cluster domain; a name that is not there before that may
-	// exist. The source of addresses ("host") is of no interest here.
+	// Sources are the names that must appear in Event.Listed before names of the cluster
+	// domain are answered, and in Event.Synced before one that is not there does not exist. The source of addresses ("host") is of no interest here.
 	Sources []string
 	// NodeName is this node's, to know which endpoints are its own pods.
 	NodeName string
@@ -35,6 +34,7 @@ type Store struct {
 	metrics *Metrics
 	now     func() time.Time
 	synced  atomic.Bool
+	listed  atomic.Bool
 	serial  atomic.Uint32
 	onSet   atomic.Pointer[func(model.ServiceKey)]
 
@@ -46,7 +46,7 @@ type Store struct {
 	// serviceRanges are the cluster's Service ranges: no endpoint has an address there.
 	serviceRanges []netip.Prefix
 	locals        locals
-	pending       map[string]struct{} // sources that have not delivered their list
+	pending       map[string]bool // sources that have not delivered their list; true: they have delivered what can be read of it
 	misses        misses
 }
 
@@ -55,7 +55,7 @@ func NewStore(c StoreConfig) *Store {
 	s := &Store{
 		metrics: c.Metrics, now: c.Now,
 		services: map[model.ServiceKey]*record{}, slices: map[model.SliceKey]*model.Slice{},
-		namespaces: map[string]int{}, reverse: map[netip.Addr][]pointer{}, pending: map[string]struct{}{},
+		namespaces: map[string]int{}, reverse: map[netip.Addr][]pointer{}, pending: map[string]bool{},
 		misses: misses{since: map[model.ServiceKey]map[string]time.Time{}},
 	}
 	s.locals = newLocals(&c)
@@ -66,7 +66,7 @@ func NewStore(c StoreConfig) *Store {
 		s.metrics = NewMetrics()
 	}
 	for _, name := range c.Sources {
-		s.pending[name] = struct{}{}
+		s.pending[name] = false
 	}
 	s.setSynced()
 	return s
@@ -112,6 +112,10 @@ func (s *Store) Apply(events []model.Event) {
 			s.locals.setHost(ev.Host)
 		case ev.CIDRs != nil:
 			s.serviceRanges = ev.CIDRs.Prefixes
+		case ev.Listed != "":
+			if _, ok := s.pending[ev.Listed]; ok {
+				s.pending[ev.Listed] = true
+			}
 		case ev.Synced != "":
 			delete(s.pending, ev.Synced)
 		}
@@ -130,6 +134,11 @@ func note(triggers map[model.ServiceKey]time.Time, key model.ServiceKey, at time
 }
 
 func (s *Store) setSynced() {
+	listed := true
+	for _, l := range s.pending {
+		listed = listed && l
+	}
+	s.listed.Store(listed)
 	if len(s.pending) == 0 {
 		s.synced.Store(true)
 		s.metrics.synced.Set(1)
@@ -252,3 +261,7 @@ func (s *Store) ClusterIPs(key model.ServiceKey) []netip.Addr {
 
 // Synced tells whether every source has delivered its first list.
 func (s *Store) Synced() bool { return s.synced.Load() }
+
+// Listed reports whether every source has delivered its first list, or what can be read of it (model.Event.Listed). A name that the Store
+// has exists then. One that it lacks may exist unless Synced.
+func (s *Store) Listed() bool { return s.listed.Load() }
