@@ -39,8 +39,16 @@ demo-rootless: build ## userspace mode on this machine as it is, without root: n
 	@bin/fairlead-lab demo-rootless
 
 .PHONY: test
-test: deps build ## every test: unit, property, real kernel, real API server, stock kernels (SKIP_VM=1: without those)
-	@bash scripts/test.sh
+test: deps build ## unit, property, real kernel, real API server, a stock kernel, in ten minutes (SKIP_VM=1: without that)
+	@bash scripts/test.sh short
+
+.PHONY: test-all
+test-all: deps build ## every test: all variants, both stock kernels, kube-proxy, the image, deploy/, the page in a browser
+	@bash scripts/test.sh all
+
+.PHONY: test-flaky
+test-flaky: deps build ## a package's tests 20 times beside 8 busy processes: PKG=./internal/relay [RUN=regexp] [TIMES=20] [BUSY=8]
+	@bash scripts/flaky.sh "$(PKG)" "$(RUN)"
 
 .PHONY: test-vm
 test-vm: ## only the tests under stock kernels 6.1 and 6.12: [RUN=regexp of lines in test/vm/tests.txt] [PART=/sub-test] [COUNT=10]

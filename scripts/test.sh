@@ -1,83 +1,108 @@
 #!/usr/bin/env bash
-# Runs every test in groups and says how many of each ran. A group that fails does
-# not hide the others. Two groups run in emulated machines under stock kernels, what
-# this machine's kernel cannot run (test/vm/tests.txt); SKIP_VM=1 goes without them.
+# test.sh short|all: runs the tests in parts that overlap, because most tests wait, and prints a line of progress every
+# 10 seconds and a summary. `make test` is short: `go test -short`, one stock kernel, no browser, no kube-proxy. `make
+# test-all` is all. A part that fails does not hide the others. bin/test/PART.log has all that a part printed.
+# Environment: SKIP_VM=1 leaves the stock kernels out.
 set -uo pipefail
+scope=${1:-short}
+case $scope in short | all) ;; *) echo "test.sh: unknown scope '$scope': want short or all" >&2; exit 2 ;; esac
 [ "$(id -u)" = 0 ] || { echo "make test needs root: it makes network namespaces" >&2; exit 1; }
-failed=0
+root=$PWD out=$PWD/bin/test
+rm -rf "$out" && mkdir -p "$out"
 go build -o bin/summary ./test/summary || exit 1
-rm -f bin/{unit,kernel,apiserver,deploy-*,vm-*}.{txt,owed,passed} # of an earlier run
-# What is said in -timeout ends a test that hangs; on a machine with load 16 an ordinary run takes six times what it takes on a quiet one.
-group() { # name, go test arguments...
-	local name=$1; shift
-	echo "== $name"
-	go test -json "$@" | bin/summary -lists "bin/$name" "$name" | tee "bin/$name.txt"
-	[ "${PIPESTATUS[1]}" = 0 ] || failed=1
+if [ "$scope" = short ]; then
+	flags=(-short) kernels=(6.1) upstream=(etcd kube-apiserver)
+	# Lines of test/vm/tests.txt: IPVS and flowtables, which many machines' own kernels do not have.
+	lines='kernel/nft|kernel/ipvs|dataplane/ipvs|dataplane/offload.*(kernel|nftables)|PortUsedAgain|TestTrace'
+else
+	flags=() kernels=(6.1 6.12) upstream=(etcd kube-apiserver kube-proxy) lines=.
+fi
+
+# Packages in which the product starts goroutines or shares memory between them run under the race detector.
+concurrent() {
+	go list -f '{{.Dir}}{{range .GoFiles}} {{.}}{{end}}' "$@" | while read -r dir files; do
+		(cd "$dir" && { [ "$scope" = all ] || grep -qE '^\s*go |\.Go\(|"sync(/atomic)?"' $files; }) && go list "$dir"
+	done
 }
-kernel='internal/kernel/|internal/dataplane/|internal/conntrack|internal/node|internal/dns|test/netlab|test/scenarios|test/takeover|test/headless'
-mapfile -t all < <(go list ./...)
-mapfile -t unit < <(printf '%s\n' "${all[@]}" | grep -vE "$kernel")
-mapfile -t real < <(printf '%s\n' "${all[@]}" | grep -E "$kernel")
-# beside LOG COMMAND...: starts a command that wants processors and no answers while tests mostly wait; its process is $!.
-beside() { nice -n 15 "${@:2}" >"$1" 2>&1 & }
-upstream=(etcd kube-apiserver kube-proxy)
-beside bin/browser.log bash test/browser/install.sh
-installing=$!
-bash scripts/lint.sh || failed=1
-wait "$installing" || cat bin/browser.log # then TestPageInABrowser is skipped, and says so
-beside bin/upstream.log bash test/cluster/build.sh "${upstream[@]}"
-building=$!
-trap 'kill "$building" ${machines:+"$machines"} 2>/dev/null' EXIT
-group unit -race -count=1 -timeout 45m "${unit[@]}"
-group kernel -count=1 -timeout 45m "${real[@]}"
-bash test/deploy/prometheus.sh || failed=1
-for nested in scripts/image test/deploy; do # modules of their own: what they need is no part of the product's go.mod
-	pushd "$nested" >/dev/null || exit 1
-	group_dir=$OLDPWD
-	echo "== deploy: $nested"
-	go test -json -mod=mod -count=1 -timeout 20m ./... | "$group_dir/bin/summary" "deploy" | tee "$group_dir/bin/deploy-${nested##*/}.txt"
-	[ "${PIPESTATUS[1]}" = 0 ] || failed=1
-	popd >/dev/null
+kernel='internal/kernel/|internal/dataplane/|internal/conntrack|internal/node|internal/dns|test/'
+mapfile -t unit < <(go list ./internal/... ./cmd/... | grep -vE "$kernel")
+mapfile -t race < <(concurrent "${unit[@]}")
+# The packages that take longest begin first.
+slow='test/takeover$|test/scenarios$|internal/dataplane/iptables$|internal/dns/intercept$|internal/dataplane/nftables$|test/property$|test/rootless$'
+mapfile -t plain < <(go list ./... | grep -E "$slow"; go list ./... | grep -vE "$slow" | grep -vxF -f <(printf '%s\n' "${race[@]}"))
+
+tests() { # PART, go test arguments...
+	go test -json -count=1 -timeout 45m "${flags[@]}" "${@:2}" | "$root/bin/summary" -lists "$out/$1" "$1"
+}
+apiserver() {
+	bash test/cluster/build.sh "${upstream[@]}" && cd test/cluster && tests apiserver -mod=mod ./...
+}
+machines() {
+	RUN=$lines bash test/vm/tests.sh "${kernels[@]}"
+}
+deploy() { # modules of their own: what they need is no part of the product's go.mod
+	bash test/deploy/prometheus.sh && (cd scripts/image && tests image -mod=mod ./...) && cd test/deploy && tests deploy -mod=mod ./...
+}
+browser() { # without it TestPageInABrowser is skipped
+	bash test/browser/install.sh || true
+}
+
+parts=() pids=()
+part() { # NAME COMMAND...: in the background, in a process group of its own
+	parts+=("$1")
+	(
+		start=$SECONDS
+		"${@:2}" </dev/null >"$out/$1.log" 2>&1
+		echo "$? $((SECONDS - start))" >"$out/$1.end"
+	) &
+	pids+=($!)
+}
+stop() { for pid in "${pids[@]}"; do kill -- "-$pid" 2>/dev/null; done; }
+set -m
+trap stop EXIT
+trap 'exit 130' INT TERM
+
+[ "$scope" = short ] || { echo "installing a browser"; browser >"$out/browser.log" 2>&1; }
+[ -n "${SKIP_VM:-}" ] || part machines machines
+part apiserver apiserver
+part plain tests plain -p 4 "${plain[@]}"
+part race tests race -race -p 2 "${race[@]}"
+part lint bash scripts/lint.sh
+[ "$scope" = short ] || part deploy deploy
+
+while running=(); for p in "${parts[@]}"; do [ -e "$out/$p.end" ] || running+=("$p ($(grep -cE '^ok |: [0-9]+ s$' "$out/$p.log"))"); done; [ ${#running[@]} -gt 0 ]; do
+	sleep 10
+	printf '%5d s  running, with packages done: %s; tests failed: %d\n' $SECONDS "${running[*]}" "$(cat "$out"/*.log | grep -c '^FAIL  ')"
 done
-kernels=(6.1 6.12)
-if [ -z "${SKIP_VM:-}" ]; then
-	beside bin/vm.log bash test/vm/tests.sh "${kernels[@]}"
-	machines=$!
-fi
-echo "== building ${upstream[*]}: started before the tests"
-wait "$building"
-built=$?
-cat bin/upstream.log
-if [ "$built" = 0 ]; then
-	pushd test/cluster >/dev/null || exit 1
-	group_dir=$OLDPWD
-	echo "== apiserver"
-	go test -json -mod=mod -count=1 -timeout 45m ./... | "$group_dir/bin/summary" -lists "$group_dir/bin/apiserver" apiserver | tee "$group_dir/bin/apiserver.txt"
-	[ "${PIPESTATUS[1]}" = 0 ] || failed=1
-	popd >/dev/null
-else
-	failed=1
-fi
-if [ -n "${machines:-}" ]; then
-	echo "== stock kernels, in emulated machines"
-	wait "$machines" || failed=1
-	cat bin/vm.log
-fi
-echo
-# What this machine's kernel is too poor for must have passed under each of the others.
-cat bin/unit.owed bin/kernel.owed bin/apiserver.owed 2>/dev/null | sort -u >bin/owed
-if [ -n "${SKIP_VM:-}" ]; then
-	echo "SKIPPED, not run: the tests under stock kernels (SKIP_VM=$SKIP_VM); $(wc -l <bin/owed) tests that this machine's kernel is too poor for ran nowhere"
-else
+
+failed=0
+for p in "${parts[@]}"; do
+	read -r code took <"$out/$p.end"
+	[ "$code" = 0 ] || { failed=1; echo; echo "== $p FAILED (exit code $code)"; cat "$out/$p.log"; }
+done
+if [ "$scope" = all ] && [ -z "${SKIP_VM:-}" ]; then # each of the other kernels runs what this one cannot
+	cat "$out"/*.owed | sort -u >"$out/owed"
 	for kernel in "${kernels[@]}"; do
-		touch "bin/vm-$kernel.passed"
 		while read -r name; do
 			echo "FAIL  $name: skipped here, and did not pass under kernel $kernel (test/vm/tests.txt lists what runs there)"
 			failed=1
-		done < <(grep -Fxv -f "bin/vm-$kernel.passed" bin/owed)
+		done < <(touch "$out/vm-$kernel.passed" && grep -Fxv -f "$out/vm-$kernel.passed" "$out/owed")
 	done
 fi
 echo
-cat bin/unit.txt bin/kernel.txt bin/deploy-*.txt bin/apiserver.txt bin/vm-*.txt 2>/dev/null | # what did not run has none
-	awk '{ if (match($0, /^(unit|kernel|deploy|apiserver|vm-[0-9.]+): /)) { print; p+=$2; f+=$4; s+=$6 } } END { printf "%d passed, %d failed, %d skipped\n", p, f, s }'
+echo "part        seconds  result"
+for p in "${parts[@]}"; do
+	read -r code took <"$out/$p.end"
+	printf '%-10s %8d  %s\n' "$p" "$took" "$(grep -hE '^[a-z0-9.-]+: [0-9]+ passed|^lint: ' "$out/$p.log" | paste -sd';' | sed 's/;/; /g')"
+done
+echo
+echo "what was proved:"
+cat "$out"/*.proof | awk '{ n = $1; $1 = ""; sum[$0] += n } END { for (kind in sum) printf "%8d %s\n", sum[kind], kind }' | sort -k2
+[ -n "${SKIP_VM:-}" ] || printf '%8d %s\n' ${#kernels[@]} "stock kernels: ${kernels[*]}"
+echo
+[ "$scope" = all ] || echo "left to make test-all: all variants of each scenario, the other seeds of random histories, stock kernel 6.12 and the rest of test/vm/tests.txt,
+kube-proxy beside the agent, tests that wait for a minute, the container image, deploy/, the page in a browser"
+[ -z "${SKIP_VM:-}" ] || echo "SKIPPED, not run: the tests under stock kernels (SKIP_VM=$SKIP_VM)"
+cat "$out"/*.log | awk '/^(plain|race|apiserver|image|deploy|vm-[0-9.]+): [0-9]+ passed/ { p += $2; f += $4; s += $6 } END { printf "%d passed, %d failed, %d skipped", p, f, s }'
+printf ' in %d min %02d s\n' $((SECONDS / 60)) $((SECONDS % 60))
 exit $failed

@@ -51,8 +51,20 @@ func TestEndToEnd(t *testing.T) {
 		{"EmptyServiceIsTold", testEmptyServiceIsTold},
 		{"MetricsBesideKubeProxy", testMetricsBesideKubeProxy},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(t, s.newEnv(t)) })
+		t.Run(c.name, func(t *testing.T) {
+			if why := onlyInTestAll[c.name]; why != "" && testing.Short() {
+				t.Skip("only in make test-all: " + why)
+			}
+			c.run(t, s.newEnv(t))
+		})
 	}
+}
+
+// onlyInTestAll holds the reason for each test that is left out with -short.
+var onlyInTestAll = map[string]string{
+	"SlicesForbidden":        "waits for the back-off of a watch, 90 s",
+	"EmptyServiceIsTold":     "waits until a Service has had no endpoints for a minute",
+	"MetricsBesideKubeProxy": "needs kube-proxy",
 }
 
 func newSuite(t *testing.T) *suite {

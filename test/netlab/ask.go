@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -134,7 +135,14 @@ func (f *Flow) exchange(ctx context.Context) (line string, err error) {
 	return f.lines.ReadString('\n')
 }
 
+// asked counts the requests of this process.
+var asked atomic.Int64
+
+// Requests returns how many requests this process has sent from hosts of its labs, answered or not.
+func Requests() int64 { return asked.Load() }
+
 func reply(line string, own netip.Addr, err error, took time.Duration) Reply {
+	asked.Add(1)
 	r := Reply{Outcome: outcome(err), Own: own, Latency: took, Err: err}
 	if err != nil {
 		return r

@@ -12,11 +12,16 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 	"github.com/fairlead/fairlead/test/patience"
+	"github.com/fairlead/fairlead/test/proof"
 )
 
 // TestRandomHistoriesOnTheModel: many histories, in virtual time.
 func TestRandomHistoriesOnTheModel(t *testing.T) {
-	for seed := range uint64(60) {
+	histories := uint64(60)
+	if testing.Short() {
+		histories = 20
+	}
+	for seed := range histories {
 		synctest.Test(t, func(t *testing.T) {
 			settle := func(*agent) {
 				time.Sleep(10 * time.Second) // back-offs, in no time
@@ -29,11 +34,16 @@ func TestRandomHistoriesOnTheModel(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
+	proof.Count(t, int(histories), "random histories on a model of nf_tables")
 }
 
 // TestRandomHistoriesOnTheKernel: a few, on the real one.
 func TestRandomHistoriesOnTheKernel(t *testing.T) {
-	for seed := range uint64(6) {
+	histories := uint64(6)
+	if testing.Short() {
+		histories = 3
+	}
+	for seed := range histories {
 		done := make(chan struct{})
 		go func() { // a thread of its own, thrown away with its namespaces
 			defer close(done)
@@ -56,6 +66,7 @@ func TestRandomHistoriesOnTheKernel(t *testing.T) {
 			t.Fatalf("seed %d", 1000+seed)
 		}
 	}
+	proof.Count(t, int(histories), "random histories on this kernel")
 }
 
 func openInNewNamespace(t *testing.T) nft.Kernel {

@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/policy"
 	"github.com/fairlead/fairlead/test/patience"
+	"github.com/fairlead/fairlead/test/proof"
 )
 
 var pairs = flag.Int("trace.pairs", 1750, "how many pairs of a source and a destination are traced and sent, in all modes together")
@@ -47,6 +48,7 @@ func TestTraceAgreesWithPackets(t *testing.T) {
 				t.Run(fmt.Sprint(n), func(t *testing.T) { traced(t, uint64(n), open(t), outcomes) })
 			}
 			t.Logf("%v", outcomes)
+			proof.Count(t, total(outcomes), "random packets whose fate trace foretold")
 			for _, o := range []string{"forward client", "forward node", "reject", "drop", "none"} {
 				if outcomes[o] == 0 && len(outcomes) > 0 && !t.Failed() {
 					t.Errorf("no pair of sort %q: %v", o, outcomes)
@@ -54,6 +56,13 @@ func TestTraceAgreesWithPackets(t *testing.T) {
 			}
 		})
 	}
+}
+
+func total(outcomes map[string]int) (n int) {
+	for _, count := range outcomes {
+		n += count
+	}
+	return n
 }
 
 func traced(t *testing.T, seed uint64, p plane, outcomes map[string]int) {

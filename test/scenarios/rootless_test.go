@@ -1,6 +1,7 @@
 package scenarios_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,16 +14,13 @@ import (
 // asNobody says that this is the process without privilege, and where the agent is.
 const asNobody = "FAIRLEAD_TEST_AS_NOBODY"
 
-// rootlessPart is what shows each side of userspace mode; `make conformance
-// MODE=userspace` runs all.
-const rootlessPart = `^(userspace-|beyond-weights|beyond-consistent-hash|loadbalancer-source-ranges-details|session-affinity-when|` +
-	`services-should-be-rejected-when-no-endpoints|services-should-fallback-to-terminating-endpoints.*internal|services-should-respect-internal-traffic-policy-local-pod-to-pod)`
+var proofs = regexp.MustCompile(`(proof: .+)`)
 
-// TestScenariosRootless runs a part of the scenarios in userspace mode, as a user
-// without any privilege.
+// TestScenariosRootless runs the scenarios in userspace mode, as a user without any
+// privilege.
 func TestScenariosRootless(t *testing.T) {
 	if bin := os.Getenv(asNobody); bin != "" {
-		scenariosIn(t, kit.Config{Modes: []string{"userspace"}, Run: regexp.MustCompile(rootlessPart), Labs: 2}, bin)
+		scenariosIn(t, kit.Config{Modes: []string{"userspace"}}, bin)
 		return
 	}
 	dir := t.TempDir()
@@ -44,10 +42,13 @@ func TestScenariosRootless(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("bash", script, filepath.Join(dir, "test"), "-test.v", "-test.run=^TestScenariosRootless$")
+	cmd := exec.Command("bash", script, filepath.Join(dir, "test"), "-test.v", "-test.run=^TestScenariosRootless$", fmt.Sprint("-test.short=", testing.Short()))
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), asNobody+"="+filepath.Join(dir, "agent"), "TMPDIR=/tmp")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+	for _, line := range proofs.FindAllSubmatch(out, -1) {
+		t.Log(string(line[1])) // of the process without privilege
 	}
 }

@@ -5,8 +5,9 @@
 //	go test -json ./... | go run ./test/summary unit
 //
 // It exits with 1 if anything failed or nothing ran. With -lists PREFIX it also writes
-// the names of what passed to PREFIX.passed, and to PREFIX.owed those that this
-// machine's kernel was too poor for: they must pass under another one.
+// the names of the tests that passed to PREFIX.passed, to PREFIX.owed the names of the
+// tests that need another kernel than this machine's, and to PREFIX.proof a line
+// "N kind" for each kind of proof: what package test/proof reports, and fuzz inputs.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -33,10 +35,16 @@ type tally struct {
 	passed, failed, skipped, property int
 	outputs                           map[string][]string
 	names                             struct{ passed, owed []string }
+	proof                             map[string]int // by kind
 }
 
 // owedFor begins the reason of a skip that another kernel must make up for.
 const owedFor = "needs a kernel with "
+
+var (
+	proof     = regexp.MustCompile(`proof: (\d+) (.+)\n$`)
+	fuzzInput = regexp.MustCompile(`^Fuzz\w+/`)
+)
 
 // property tests draw random inputs; they are counted apart, within the total.
 var property = regexp.MustCompile(`Random|Property|Fuzz|Metamorphic|Sequences`)
@@ -48,7 +56,7 @@ func main() {
 	if flag.NArg() > 0 {
 		name = flag.Arg(0)
 	}
-	t := &tally{out: os.Stdout, outputs: map[string][]string{}}
+	t := &tally{out: os.Stdout, outputs: map[string][]string{}, proof: map[string]int{}}
 	if err := t.read(os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, "summary:", err)
 		os.Exit(1)
@@ -82,6 +90,10 @@ func (t *tally) see(ev event) {
 	switch ev.Action {
 	case "output", "build-output":
 		t.outputs[key] = append(t.outputs[key], ev.Output)
+		if m := proof.FindStringSubmatch(ev.Output); m != nil {
+			n, _ := strconv.Atoi(m[1]) // digits only
+			t.proof[m[2]] += n
+		}
 	case "build-fail":
 		fmt.Fprint(t.out, strings.Join(t.outputs[key], ""))
 	case "pass":
@@ -92,6 +104,9 @@ func (t *tally) see(ev event) {
 		t.passed++
 		t.names.passed = append(t.names.passed, key)
 		t.count(ev)
+		if fuzzInput.MatchString(ev.Test) {
+			t.proof["fuzz inputs"]++
+		}
 		delete(t.outputs, key)
 	case "skip":
 		if ev.Test == "" {
@@ -132,7 +147,7 @@ func (t *tally) count(ev event) {
 	}
 }
 
-// write makes the two lists, one test a line.
+// write writes the lists, one test or one kind of proof a line.
 func (t *tally) write(prefix string) error {
 	if prefix == "" {
 		return nil
@@ -144,5 +159,10 @@ func (t *tally) write(prefix string) error {
 		}
 		return out
 	}
-	return errors.Join(os.WriteFile(prefix+".passed", text(t.names.passed), 0o644), os.WriteFile(prefix+".owed", text(t.names.owed), 0o644))
+	var proofs []string
+	for _, kind := range slices.Sorted(maps.Keys(t.proof)) {
+		proofs = append(proofs, fmt.Sprint(t.proof[kind], " ", kind))
+	}
+	return errors.Join(os.WriteFile(prefix+".passed", text(t.names.passed), 0o644), os.WriteFile(prefix+".owed", text(t.names.owed), 0o644),
+		os.WriteFile(prefix+".proof", text(proofs), 0o644))
 }

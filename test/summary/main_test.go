@@ -8,16 +8,19 @@ import (
 	"testing"
 )
 
-// TestLists: what passed and what is owed to another kernel; a skip for another reason is neither.
+// TestLists checks the lists: a skip is owed to another kernel only if its reason says so.
 func TestLists(t *testing.T) {
-	in := `{"Action":"pass","Package":"p","Test":"TestA"}
+	in := `{"Action":"output","Package":"p","Test":"TestA","Output":"    x_test.go:7: proof: 20 random histories\n"}
+{"Action":"output","Package":"p","Output":"proof: 3 random histories\n"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"FuzzA/seed#0"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"    x_test.go:1: needs a kernel with flowtables: no such file\n"}
 {"Action":"skip","Package":"p","Test":"TestB"}
 {"Action":"output","Package":"p","Test":"TestC","Output":"    x_test.go:1: no nft command\n"}
 {"Action":"skip","Package":"p","Test":"TestC"}
 {"Action":"pass","Package":"p"}
 `
-	tl := &tally{out: io.Discard, outputs: map[string][]string{}}
+	tl := &tally{out: io.Discard, outputs: map[string][]string{}, proof: map[string]int{}}
 	if err := tl.read(strings.NewReader(in)); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +28,8 @@ func TestLists(t *testing.T) {
 	if err := tl.write(prefix); err != nil {
 		t.Fatal(err)
 	}
-	for suffix, want := range map[string]string{".passed": "p TestA\n", ".owed": "p TestB\n"} {
+	for suffix, want := range map[string]string{".passed": "p TestA\np FuzzA/seed#0\n", ".owed": "p TestB\n",
+		".proof": "1 fuzz inputs\n23 random histories\n"} {
 		if got, err := os.ReadFile(prefix + suffix); err != nil || string(got) != want {
 			t.Errorf("%s: %q %v, want %q", suffix, got, err, want)
 		}

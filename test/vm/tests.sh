@@ -7,7 +7,7 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 go=${GO:-go}
 out=bin/vm
-rm -rf "$out" && mkdir -p "$out"
+rm -rf "$out" && mkdir -p "$out" bin/test
 bash test/vm/fetch.sh "$@" || { echo "tests.sh: no stock kernels to boot; SKIP_VM=1 goes without them" >&2; exit 1; }
 [ $# -gt 0 ] || set -- 6.1 6.12
 export CGO_ENABLED=0
@@ -41,7 +41,7 @@ for kernel; do
 	while read -r _ package _; do
 		i=$((i + 1))
 		"$go" tool test2json -p "$package" <"$out/$kernel/$i.out"
-	done <"$out/plan" 2>/dev/null | bin/summary -lists "bin/vm-$kernel" "vm-$kernel" | tee "bin/vm-$kernel.txt"
+	done <"$out/plan" 2>/dev/null | bin/summary -lists "bin/test/vm-$kernel" "vm-$kernel"
 	[ "${PIPESTATUS[1]}" = 0 ] && [ "$code" = 0 ] || failed=1
 	[ "$code" -lt 125 ] || echo "vm-$kernel: the machine did not come to its end (exit code $code)"
 done

@@ -24,6 +24,8 @@ type Config struct {
 	Part, Parts int
 	// Only holds the full names of the variants to take, each with its place in the order; nil means all.
 	Only map[string]int
+	// OneVariant takes one variant of each scenario in each mode: the first in the first mode, the second in the second, in turn.
+	OneVariant bool
 	// Record gets each result as it comes; may be nil.
 	Record *Record
 	// NewSubject makes the subject for one lab.
@@ -106,9 +108,14 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 // jobs are the selected variants, each in every mode.
 func (cfg Config) jobs() (out []job) {
 	selected := 0
-	for _, mode := range cfg.Modes {
-		for _, s := range cfg.Scenarios {
-			for _, v := range s.Variants() {
+	for m, mode := range cfg.Modes {
+		for n, s := range cfg.Scenarios {
+			variants := s.Variants()
+			if cfg.OneVariant {
+				at := (n + m) % len(variants)
+				variants = variants[at : at+1]
+			}
+			for _, v := range variants {
 				if cfg.Run != nil && !cfg.Run.MatchString(v.Name()) || cfg.Only != nil && cfg.Only[v.Name()] == 0 {
 					continue
 				}
