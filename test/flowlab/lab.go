@@ -35,7 +35,7 @@ func Enter(t *testing.T) {
 	}
 }
 
-// OnlyIfAskedFor skips a test that is too dear for `make test`.
+// OnlyIfAskedFor skips a test that is too slow for `make test-all`.
 func OnlyIfAskedFor(t *testing.T) {
 	t.Helper()
 	if os.Getenv("FAIRLEAD_VM_FULL") == "" {

@@ -46,7 +46,7 @@ func TestScenariosRootless(t *testing.T) {
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), asNobody+"="+filepath.Join(dir, "agent"), "TMPDIR=/tmp")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, line := range proofs.FindAllSubmatch(out, -1) {
 		t.Log(string(line[1])) // of the process without privilege

@@ -17,7 +17,7 @@ import (
 // but for TCP only after requestTimeout: an ICMP reject that arrives while connect still owns the socket is lost, and the SYN is repeated
 // after a second.
 const (
-	pollFor        = 15 * time.Second
+	pollFor        = time.Minute
 	pollEvery      = 20 * time.Millisecond
 	requestTimeout = 1500 * time.Millisecond
 	quietTimeout   = 600 * time.Millisecond

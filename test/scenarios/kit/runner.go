@@ -36,7 +36,7 @@ type Config struct {
 	Labs int
 	// RestartBetweenSteps restarts the agent between any two steps, by SIGKILL and SIGTERM in turn.
 	RestartBetweenSteps bool
-	// Patience is how long an expectation may take to come true; 0 means 15 s.
+	// Patience is how long an expectation may take to come true; 0 means a minute.
 	Patience time.Duration
 	// Done is called after each variant, from one goroutine at a time; may be nil.
 	Done func(Result)
@@ -172,7 +172,7 @@ func (cfg Config) work(ctx context.Context, queue <-chan job, report func(job, R
 }
 
 func (cfg Config) one(ctx context.Context, lab *netlab.Lab, subject Subject, j job) error {
-	ctx, cancel := context.WithTimeout(ctx, patience.Of(2*time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(10*time.Minute))
 	defer cancel()
 	r := &run{v: j.variant, lab: lab, subject: subject, mode: j.mode, restarts: cfg.RestartBetweenSteps, patience: cfg.Patience,
 		flows: map[string]*flow{}, traffic: map[string]*traffic{}}
