@@ -120,9 +120,10 @@ clean: ## remove what was built (the cache of Kubernetes binaries too)
 
 PKG ?= policy,engine,delta
 SAMPLE ?= 100
+SEED ?= 1
 .PHONY: mutate
-mutate: ## what the tests would not notice: PKG=policy[,engine,...|all] SAMPLE=100 (0 = every mutant)
-	@$(GO) run ./test/mutate -pkg "$(PKG)" -sample $(SAMPLE)
+mutate: ## changes of the source that the package tests do not notice (as root): PKG=policy[,engine,...|all] SAMPLE=100 (0 = every mutant) SEED=1 KERNEL=1
+	@$(GO) run ./test/mutate -pkg "$(PKG)" -sample $(SAMPLE) -seed $(SEED) $(if $(KERNEL),-kernel)
 
 .PHONY: pictures
 pictures: deps build ## the pictures of the status page and of the board in docs/operate (needs chromium; not part of make test)
