@@ -1,8 +1,13 @@
 package app
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/internal/config"
 )
@@ -14,16 +19,41 @@ type logger struct {
 	level *slog.LevelVar
 }
 
-func newLogger(cfg config.Logging) logger {
+func newLogger(cfg config.Logging) logger { return newLoggerTo(os.Stderr, cfg) }
+
+func newLoggerTo(w io.Writer, cfg config.Logging) logger {
 	l := logger{level: new(slog.LevelVar)}
 	l.setVerbosity(cfg.Verbosity)
 	opts := &slog.HandlerOptions{Level: l.level}
 	if cfg.Format == "json" {
-		l.Logger = slog.New(slog.NewJSONHandler(os.Stderr, opts))
+		l.Logger = slog.New(slog.NewJSONHandler(printable{w}, opts))
 	} else {
-		l.Logger = slog.New(slog.NewTextHandler(os.Stderr, opts))
+		l.Logger = slog.New(slog.NewTextHandler(w, opts))
 	}
 	return l
+}
+
+// printable escapes what encoding/json leaves as it is and a terminal obeys: DEL, C1 control characters and marks of direction. The text handler quotes all
+// of them. Outside of strings JSON holds none.
+type printable struct{ w io.Writer }
+
+func (p printable) Write(line []byte) (int, error) {
+	obeyed := func(r rune) bool { return r != '\n' && r <= 0xffff && !unicode.IsPrint(r) }
+	if bytes.ContainsFunc(line, obeyed) {
+		var out []byte
+		for _, r := range string(line) {
+			if obeyed(r) {
+				out = fmt.Appendf(out, "\\u%04x", r)
+			} else {
+				out = utf8.AppendRune(out, r)
+			}
+		}
+		if _, err := p.w.Write(out); err != nil {
+			return 0, err
+		}
+		return len(line), nil
+	}
+	return p.w.Write(line)
 }
 
 // setVerbosity turns klog's -v into a level: each step lets one more of slog's

@@ -421,6 +421,14 @@ func TestUnknownGateWarns(t *testing.T) {
 	}
 }
 
+// /flagz, which asks for no password, shows none.
+func TestGivenFlagsShowNoPassword(t *testing.T) {
+	c := mustLoad(t, "--master=https://admin:s3cr/et@192.0.2.1", "--v=2")
+	if got := strings.Join(c.Given(), " "); got != "master=xxxxx@192.0.2.1 v=2" {
+		t.Error(got)
+	}
+}
+
 func TestManifestsEmpty(t *testing.T) {
 	for arg, want := range map[string]bool{"keep": false, "delete": true} {
 		if c := mustLoad(t, "--manifests-empty="+arg); c.ManifestsEmptyDeletes != want {

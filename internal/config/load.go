@@ -46,11 +46,20 @@ func (f *Flags) Load(p Params) (*Config, error) {
 	c.Warnings = append(c.Warnings, f.modeTaken(c)...)
 	c.Warnings = append(c.Warnings, f.withoutEffect(c, &w)...)
 	c.wire = w
-	f.fs.Visit(func(x *pflag.Flag) { c.given = append(c.given, x.Name+"="+x.Value.String()) })
+	f.fs.Visit(func(x *pflag.Flag) { c.given = append(c.given, x.Name+"="+shown(x)) })
 	if len(v.errs) > 0 {
 		return nil, errors.Join(v.errs...)
 	}
 	return c, nil
+}
+
+// shown returns a flag's value without the user and password that a URL may hold: /flagz asks for none.
+func shown(x *pflag.Flag) string {
+	value := x.Value.String()
+	if at := strings.LastIndex(value, "@"); x.Name == "master" && at >= 0 {
+		return "xxxxx" + value[at:]
+	}
+	return value
 }
 
 // LoadFile is Load with --config as its only flag.

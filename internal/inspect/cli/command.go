@@ -119,15 +119,21 @@ func Print(w io.Writer, format string, v inspect.Texter) error {
 func failed(err error) error {
 	var squatted *control.SquattedError
 	var answer *control.AnswerError
+	if errors.As(err, &answer) { // it may quote an object's name
+		answer = &control.AnswerError{Status: answer.Status, Text: inspect.Visible(answer.Text)}
+		err = answer
+	}
 	switch {
 	case errors.Is(err, control.ErrNoAgent), errors.Is(err, control.ErrHeld), errors.As(err, &squatted):
 		return &Error{NoAgent, err}
-	case errors.As(err, &answer) && (answer.Status == http.StatusBadRequest || answer.Status == http.StatusForbidden):
+	case answer != nil && (answer.Status == http.StatusBadRequest || answer.Status == http.StatusForbidden):
 		return &Error{Usage, err}
 	}
 	return &Error{Unwell, err}
 }
 
-func unwell(text string) error { return &Error{Unwell, errors.New("not well: " + visible(text))} }
+func unwell(text string) error {
+	return &Error{Unwell, errors.New("not well: " + inspect.Visible(text))}
+}
 
 func usage(format string, args ...any) error { return &Error{Usage, fmt.Errorf(format, args...)} }

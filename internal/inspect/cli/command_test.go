@@ -18,6 +18,7 @@ func TestWhoMayNotAsk(t *testing.T) {
 	}{
 		{&control.AnswerError{Status: 403, Text: "only root"}, Usage, "only root"},
 		{&control.AnswerError{Status: 400, Text: "no such question"}, Usage, "no such question"},
+		{&control.AnswerError{Status: 400, Text: "no \x1b[2J"}, Usage, `no \x1b[2J`},
 		{&control.AnswerError{Status: 503, Text: "busy"}, Unwell, "busy"},
 		{fmt.Errorf("ask: %w", squatted), NoAgent, "ask it as that user (setpriv --reuid 1000 fairlead status)"},
 		{control.ErrNoAgent, NoAgent, "no agent"},

@@ -3,9 +3,8 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
-	"strings"
-	"unicode"
+
+	"github.com/fairlead/fairlead/internal/inspect"
 )
 
 // readVisible reads an answer for a terminal: what cannot be printed stands there as
@@ -28,7 +27,7 @@ func readVisible(body []byte, v any) error {
 func visibleTree(tree any) any {
 	switch x := tree.(type) {
 	case string:
-		return visible(x)
+		return inspect.Visible(x)
 	case []any:
 		for i := range x {
 			x[i] = visibleTree(x[i])
@@ -36,27 +35,9 @@ func visibleTree(tree any) any {
 	case map[string]any:
 		out := make(map[string]any, len(x))
 		for k := range x {
-			out[visible(k)] = visibleTree(x[k])
+			out[inspect.Visible(k)] = visibleTree(x[k])
 		}
 		return out
 	}
 	return tree
-}
-
-// visible gives s with what cannot be printed as in a Go string.
-func visible(s string) string {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	if !strings.ContainsFunc(s, unprintable) {
-		return s
-	}
-	var out strings.Builder
-	for _, r := range s {
-		if unprintable(r) {
-			out.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		} else {
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
 }

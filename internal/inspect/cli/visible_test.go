@@ -3,6 +3,8 @@ package cli
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/fairlead/fairlead/internal/inspect"
 )
 
 // TestVisible: what a stranger wrote into an object cannot steer the terminal of who
@@ -30,7 +32,7 @@ func TestVisible(t *testing.T) {
 		{got.Nodes[0], `n\x00`},
 		{got.Nodes[1], `Zürich 1 <b> \ ' "`},
 		{got.Notes[`k\x1b`], `\u202egnp`},
-		{visible("\xff"), "\ufffd"}, // no UTF-8
+		{inspect.Visible("\xff"), "\ufffd"}, // no UTF-8
 	} {
 		if c[0] != c[1] {
 			t.Errorf("got %q, want %q", c[0], c[1])

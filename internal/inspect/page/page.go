@@ -57,7 +57,7 @@ func (p *Page) Write(w io.Writer, c Content) error {
 	if err != nil {
 		return fmt.Errorf("render the status page: %w", err)
 	}
-	_, err = w.Write(out.Bytes())
+	_, err = io.WriteString(w, inspect.VisibleLines(out.String())) // the page is read in terminals, too
 	return err
 }
 

@@ -2,8 +2,9 @@ package k8s
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"net/url"
+	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -69,7 +70,7 @@ func newClients(c *Config) (*clients, error) {
 	qps, burst := cmp.Or(c.QPS, 5), cmp.Or(c.Burst, 10)
 	connection, err := rest.HTTPClientFor(base)
 	if err != nil {
-		return nil, fmt.Errorf("set up connection to %s: %w", redacted(base.Host), err)
+		return nil, fmt.Errorf("set up connection to %s: %w", base.Host, err)
 	}
 	codecs := serializer.NewCodecFactory(newScheme()).WithoutConversion()
 	watches := flowcontrol.NewFakeAlwaysRateLimiter()
@@ -113,14 +114,17 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// redacted returns a server's address without the password that its URL may hold: it is logged, and shown on pages that ask for none.
-func redacted(server string) string {
-	u, err := url.Parse(server)
-	if err != nil {
-		return "an address that is no URL"
+// password matches what comes before the host of a URL: a user with a password, or behind a scheme anything. A URL that cannot be parsed counts, because
+// errors quote those.
+var password = regexp.MustCompile(`(\w+://)[^\s"']*@|[^\s"'@]*:[^\s"']*@`)
+
+// redacted returns a text without the passwords of its URLs: addresses of servers and proxies are logged, and shown on pages that ask for none.
+func redacted(text string) string { return password.ReplaceAllString(text, "${1}xxxxx@") }
+
+// withoutPasswords returns err, or its redacted text where that differs.
+func withoutPasswords(err error) error {
+	if text := redacted(err.Error()); text != err.Error() {
+		return errors.New(text)
 	}
-	if u.User == nil {
-		return server
-	}
-	return u.Redacted()
+	return err
 }

@@ -37,7 +37,7 @@ func explain(server, resource string, err error) string {
 		s := status.Status()
 		return fmt.Sprintf("the API server at %s cannot list %s: it answers %d %s", server, resource, s.Code, s.Message)
 	}
-	return fmt.Sprintf("cannot reach the API server at %s: %s", server, cause(err))
+	return fmt.Sprintf("cannot reach the API server at %s: %s", server, redacted(cause(err)))
 }
 
 // without says what becomes of the node while a resource cannot be listed.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -145,5 +146,49 @@ func TestPausesGrowAsThoseOfClientGo(t *testing.T) {
 	}
 	if same {
 		t.Error("pauses have no jitter")
+	}
+}
+
+// No password of a URL, of the server or of a proxy, is in what is logged or shown: neither where the URL is right, nor where the error quotes a wrong one.
+func TestNoPasswords(t *testing.T) {
+	const secret = "s3cr/et"
+	config := func(server, proxy string) string {
+		file := t.TempDir() + "/config"
+		text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: x, cluster: {server: %q, proxy-url: %q}}]\n"+
+			"contexts: [{name: x, context: {cluster: x}}]\n", server, proxy)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	for _, c := range []Config{
+		{Kubeconfig: config("https://192.0.2.1", "http://admin:"+secret+"@192.0.2.2:x")},
+		{Kubeconfig: config("https://192.0.2.1", "gopher://admin:"+secret+"@192.0.2.2")},
+		{Kubeconfig: config("https://admin:"+secret+"@192.0.2.1:x", "")},
+		{Master: "admin:" + secret + "@192.0.2.1"},
+		{Master: "https://admin:" + url.PathEscape(secret) + "@192.0.2.1:6443"},
+	} {
+		s, err := New(c)
+		shown := fmt.Sprint(err)
+		if err == nil {
+			shown = s.clients.server
+		}
+		if strings.Contains(shown, "cr/et") || strings.Contains(shown, "cr%2Fet") {
+			t.Errorf("%+v shows %s", c, shown)
+		}
+	}
+	for text, want := range map[string]string{
+		"https://192.0.2.1:6443":                         "https://192.0.2.1:6443",
+		"https://u:p@192.0.2.1:6443":                     "https://xxxxx@192.0.2.1:6443",
+		`cannot use "http://u:p@h": no "http://token@h"`: `cannot use "http://xxxxx@h": no "http://xxxxx@h"`,
+		`User "jane@example.com" may not`:                `User "jane@example.com" may not`,
+	} {
+		if got := redacted(text); got != want {
+			t.Errorf("%s becomes %s, want %s", text, got, want)
+		}
+	}
+	err := fmt.Errorf("proxyconnect tcp: invalid proxy address %q", "http://u:"+secret+"@h")
+	if got := explain("https://h", "services", err); strings.Contains(got, secret) {
+		t.Errorf("the reason of a failure shows %s", got)
 	}
 }

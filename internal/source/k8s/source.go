@@ -56,7 +56,7 @@ func New(c Config) (*Source, error) {
 	}
 	clients, err := newClients(&c)
 	if err != nil {
-		return nil, err
+		return nil, withoutPasswords(err)
 	}
 	s := &Source{
 		config: c, clients: clients, convert: convert.New(), digest: digester{maphash.MakeSeed()},
