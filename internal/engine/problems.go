@@ -25,8 +25,14 @@ func (e *Engine) noteProblems(ev *model.Event) {
 	}
 }
 
-// report takes all problems that one source of them knows now, and notes for the
-// followers those that stand of each object that is concerned, or that it is well.
+// reported is an object of which a turn learned something, and the event key of its Problems.
+type reported struct {
+	of     any
+	object string
+}
+
+// report replaces the Problems of one reporter by list. gatherProblems passes on, at the
+// end of the turn, what stands then of each object that is concerned.
 func (e *Engine) report(from any, list []model.Problem) {
 	if len(list) == 0 && len(e.troubled) == 0 {
 		return
@@ -40,29 +46,52 @@ func (e *Engine) report(from any, list []model.Problem) {
 	} else {
 		delete(e.troubled, from)
 	}
-	stands := slices.Clone(list)
+	of, _ := e.reporters(from)
+	for _, p := range slices.Concat(before, list) {
+		e.turn.reported = append(e.turn.reported, reported{of, p.Object})
+	}
+}
+
+// reporters returns the two reporters that may know Problems of one object, whichever of
+// them from is; second is nil where there is one only.
+func (e *Engine) reporters(from any) (first, second any) {
 	switch k := from.(type) {
 	case model.ServiceKey:
-		stands = append(stands, e.troubled[decision(k)]...)
+		return k, decision(k)
 	case decision:
-		stands = append(stands, e.troubled[model.ServiceKey(k)]...)
+		return model.ServiceKey(k), k
 	case thisNode:
-		stands = append(stands, e.troubled[e.nodeOrigin()]...)
+		return e.nodeOrigin(), k
 	case string:
 		if k == e.nodeOrigin() {
-			stands = append(stands, e.troubled[thisNode{}]...)
+			return k, thisNode{}
 		}
 	}
-	var objects []string
-	for _, p := range slices.Concat(before, list) {
-		if slices.Contains(objects, p.Object) {
+	return from, nil
+}
+
+// gatherProblems fills Turn.Problems with all that stand of each object that was reported
+// on, and Turn.Well with the objects that have none any more.
+func (e *Engine) gatherProblems() {
+	if len(e.turn.reported) == 0 {
+		return
+	}
+	done := map[reported]struct{}{}
+	for _, r := range e.turn.reported {
+		if _, is := done[r]; is {
 			continue
 		}
-		objects = append(objects, p.Object)
-		of := slices.DeleteFunc(slices.Clone(stands), func(q model.Problem) bool { return q.Object != p.Object })
-		if len(of) == 0 {
-			e.turn.Well = append(e.turn.Well, p.Object)
+		done[r] = struct{}{}
+		first, second := e.reporters(r.of)
+		stand := len(e.turn.Problems)
+		for _, p := range slices.Concat(e.troubled[first], e.troubled[second]) {
+			if p.Object == r.object {
+				e.turn.Problems = append(e.turn.Problems, p)
+			}
 		}
-		e.turn.Problems = append(e.turn.Problems, of...)
+		if len(e.turn.Problems) == stand {
+			e.turn.Well = append(e.turn.Well, r.object)
+		}
 	}
+	e.turn.reported = nil
 }

@@ -12,6 +12,7 @@ import (
 // tellProblems tells what is wrong with the input although nothing may be written
 // yet: whoever waits for the sources must know why.
 func (e *Engine) tellProblems() {
+	e.gatherProblems()
 	t := &e.turn
 	if len(t.Problems)+len(t.Well) == 0 {
 		return
@@ -25,6 +26,7 @@ func (e *Engine) tellProblems() {
 // finish tells the world about the turn and prepares the next.
 func (e *Engine) finish(s scope, err error) {
 	now := e.p.Now()
+	e.gatherProblems()
 	e.hurry = e.hurry && err != nil
 	if err == nil && e.turn.Operations > 0 {
 		e.rest(now)

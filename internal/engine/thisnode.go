@@ -39,9 +39,9 @@ func (e *Engine) nodeProblems() []model.Problem {
 	case now == nil:
 		return say("is gone; its zone, addresses and pod CIDRs stay in force until the agent restarts")
 	case e.p.View.NodePortPrimary && len(now.Addrs) == 0 && len(known.Addrs) > 0:
-		return say("has no address in status.addresses; the last known ones stay in force until the agent restarts")
+		return say("has no usable address in status.addresses; the last known ones stay in force until the agent restarts")
 	case nowhere != "":
-		return say("has no address in status.addresses%s until a cloud controller or kubelet sets one, or --bind-address is given", nowhere)
+		return say("has no usable address in status.addresses%s until a cloud controller or kubelet sets one, or --bind-address is given", nowhere)
 	case e.p.View.Mode == policy.NodeCIDR && len(known.PodCIDRs) == 0:
 		return say("has no spec.podCIDRs: nothing counts as a pod until it has (--detect-local-mode is NodeCIDR)")
 	}

@@ -37,10 +37,10 @@ func TestPrimaryWithoutTheNode(t *testing.T) {
 	}{
 		"API server": {true, []nodeStep{
 			{"no Node of this name", start, "[]", []string{"no Node of this name", "--hostname-override", "NodePorts are open nowhere"}, true, true},
-			{"registered without addresses", []model.Event{thisNodeEvent(bare)}, "[]", []string{"has no address", "NodePorts are open nowhere"}, false, false},
+			{"registered without addresses", []model.Event{thisNodeEvent(bare)}, "[]", []string{"has no usable address", "NodePorts are open nowhere"}, false, false},
 			{"with its address", []model.Event{thisNodeEvent(with)}, "[192.168.1.1]", nil, false, false},
 			{"deleted", []model.Event{thisNodeEvent(nil)}, "[192.168.1.1]", []string{"is gone", "stay in force"}, false, true},
-			{"registered again without addresses", []model.Event{thisNodeEvent(bare)}, "[192.168.1.1]", []string{"has no address", "stay in force"}, false, false},
+			{"registered again without addresses", []model.Event{thisNodeEvent(bare)}, "[192.168.1.1]", []string{"has no usable address", "stay in force"}, false, false},
 			{"with its address again", []model.Event{thisNodeEvent(with)}, "[192.168.1.1]", nil, false, false},
 		}},
 		"folder": {false, []nodeStep{
@@ -107,6 +107,38 @@ func TestNodeProblemsStandTogether(t *testing.T) {
 			if turn := b.last(); len(turn.Well) > 0 || len(turn.Problems) != 1 || turn.Problems[0].Kind != model.OnNode {
 				t.Errorf("the object is repaired: well %v, problems %v; want that the Node still lacks an address", turn.Well, turn.Problems)
 			}
+		})
+	})
+}
+
+// A turn reports what stands of each object when it ends, each problem once, however many reporters the object has and whatever stood in between.
+func TestATurnReportsEachProblemOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(newMemDriver(), func(p *Params) { p.View = policy.ViewInputs{NodePortPrimary: true, Cluster: true} })
+		run(t, b, func() {
+			check := func(want ...string) {
+				t.Helper()
+				synctest.Wait()
+				var got []string
+				for _, p := range b.last().Problems {
+					got = append(got, p.String())
+				}
+				if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) || len(b.last().Well) > 0 {
+					t.Errorf("problems %q, well %q; want %q", got, b.last().Well, want)
+				}
+			}
+			const noAddr = "Node n: has no usable address in status.addresses; NodePorts are open nowhere (--nodeport-addresses is primary) until a cloud controller or kubelet sets one, or --bind-address is given"
+			bad := thisNodeEvent(&model.Node{Name: "n"})
+			bad.Problems = []model.Problem{{Object: "Node n", Field: "status.addresses[0].address", Reason: `"x" is not an IP address`}}
+			b.put(hostEvent("192.168.1.1/24"), synced, bad)
+			check(`Node n: status.addresses[0].address: "x" is not an IP address`, noAddr)
+			b.put(thisNodeEvent(nil))
+			check("Node n: is gone; its zone, addresses and pod CIDRs stay in force until the agent restarts")
+			svc := svcEvent(1, 80)
+			svc.Service.Value.ExternalIPs = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+			svc.Problems = []model.Problem{{Object: "Service default/svc-00001", Field: "spec.externalIPs[1]", Reason: "no IP address"}}
+			b.put(svc)
+			check("Service default/svc-00001: spec.externalIPs[1]: no IP address", "Service default/svc-00001: spec.externalIPs[0]: 127.0.0.1 is a loopback address: it is not served")
 		})
 	})
 }

@@ -36,10 +36,11 @@ type Turn struct {
 	Reads      int // dumps and queries
 	Conflicts  int
 
-	events                     int // of all sorts
+	events                     int        // of all sorts
+	reported                   []reported // objects of which something was learned, perhaps repeatedly
 	ServiceEvents, SliceEvents int
 	Triggers                   []Trigger       // of the changes that are now in the kernel; of very many not all
-	Problems                   []model.Problem // new ones, for the log
+	Problems                   []model.Problem // all that stand of the objects of which something was learned, each once
 	Well                       []string        // objects that had problems and have none now
 	Drift                      []Drifted       // objects that were not as we left them
 	Quarantined                []Quarantined   // new ones
