@@ -18,17 +18,18 @@ import (
 // follower tells everybody what each turn of the engine did. It runs on the
 // engine's goroutine and never blocks, but before the first write (unanswered).
 type follower struct {
-	a        *agent
-	ports    map[model.ServiceKey]health.ServicePort
-	noLocal  map[model.Family]*noLocal
-	problems *problemLog
-	noted    noteLog
-	drift    driftLog
-	reads    int // of the kernel, told to metrics so far
-	hadNode  bool
-	synced   bool          // everything that should exist has been in the kernel once
-	inKernel chan struct{} // closed then
-	swept    bool          // conntrack was compared with everything once
+	a         *agent
+	ports     map[model.ServiceKey]health.ServicePort
+	noLocal   map[model.Family]*noLocal
+	problems  *problemLog
+	noted     noteLog
+	drift     driftLog
+	reads     int // of the kernel, told to metrics so far
+	hadNode   bool
+	synced    bool          // everything that should exist has been in the kernel once
+	inKernel  chan struct{} // closed then
+	nodePorts string        // the last line of tellNodePorts
+	swept     bool          // conntrack was compared with everything once
 }
 
 func newFollower(a *agent) *follower {
@@ -159,6 +160,7 @@ func (f *follower) committed(t *engine.Turn) {
 	f.mapAddresses(t)
 	if t.View != nil {
 		f.a.service.SetAddrs(t.View.HealthAddrs)
+		f.tellNodePorts(*t.View)
 		if t.View.LocalhostNodePorts && f.a.loopback == nil && f.a.rootless == nil {
 			if c := sysctl.EnsureRouteLocalnet(sysctl.New()); c != nil {
 				logSysctl(f.a.log.Logger, *c)

@@ -74,6 +74,7 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 	err := a.engine.Inspect(ctx, func(v engine.View) {
 		services, slices, _ = v.State().Counts()
 		pending, waiting = v.Pending(), v.Waiting()
+		s.NodePorts = a.nodePorts(v.Node())
 		for _, h := range v.Held() {
 			s.Refused = append(s.Refused, inspect.RefusedOf(h))
 		}

@@ -41,7 +41,8 @@ func TestStatusAndExplain(t *testing.T) {
 		return nil
 	})
 	askAll(t, []asks{
-		{"status", 0, []string{"fairlead v0.0.0-test  mode nftables  node node-a", "services 2  slices 2", "In kernel    yes, since", "pending 0  refused 0  problems 0", "none_ready: 1 Service, such as shop/pay"}},
+		{"status", 0, []string{"fairlead v0.0.0-test  mode nftables  node node-a", "services 2  slices 2", "In kernel    yes, since", "pending 0  refused 0  problems 0", "none_ready: 1 Service, such as shop/pay",
+			"NodePorts    ", " (--nodeport-addresses is primary: no Node object is known, so every address of this machine counts as its primary one)"}},
 		{"status -o yaml", 0, []string{"version: v0.0.0-test", "pending: 0"}},
 		{"status -o xml", 2, []string{`--output is "xml", and must be text, json or yaml`}},
 		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "10.96.0.10:80/TCP", "10.244.1.5:8080", "unless it comes from a pod", "In kernel  agrees ("}},
@@ -61,6 +62,9 @@ func TestStatusAndExplain(t *testing.T) {
 	var e inspect.Explanation
 	if err := json.Unmarshal([]byte(out), &e); err != nil || !e.Well || e.Outcome != "forward" || len(e.Keys) != 1 || len(e.Endpoints) != 1 {
 		t.Errorf("as JSON: %v: %s", err, out)
+	}
+	if !strings.Contains(p.log(), `msg="NodePorts: `) {
+		t.Errorf("the log does not say where NodePorts are open:\n%s", p.log())
 	}
 	if !strings.Contains(p.log(), `msg="noted: the one endpoint is not ready" service=shop/pay`) {
 		t.Errorf("the log does not say what is noted:\n%s", p.log())

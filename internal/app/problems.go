@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/inspect"
 	"github.com/fairlead/fairlead/internal/model"
 )
 
@@ -117,5 +118,25 @@ func (f *follower) tellQuarantine(list []engine.Quarantined) {
 		if f.a.recorder != nil && q.Service != (model.ServiceKey{}) {
 			f.a.recorder.Warn(q.Service, "ProxyRulesRefused", "the kernel of this node refused "+strings.Join(q.Objects, ", ")+": "+q.Err.Error())
 		}
+	}
+}
+
+// nodePorts returns where NodePorts answer; nil where userspace mode answers on loopback addresses alone.
+func (a *agent) nodePorts(v model.NodeView) *inspect.NodePorts {
+	if a.rootless != nil && !a.rootless.plan.Own {
+		return nil
+	}
+	return inspect.NodePortsOf(&v)
+}
+
+// tellNodePorts logs where NodePorts answer and why, when that changes.
+func (f *follower) tellNodePorts(v model.NodeView) {
+	n := f.a.nodePorts(v)
+	if n == nil {
+		return
+	}
+	if line := n.Where() + " (" + n.By + ")"; line != f.nodePorts {
+		f.nodePorts = line
+		f.a.log.Info("NodePorts: " + line)
 	}
 }

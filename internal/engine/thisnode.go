@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fairlead/fairlead/internal/model"
 	"github.com/fairlead/fairlead/internal/policy"
@@ -20,9 +21,14 @@ func (e *Engine) nodeUnknown() bool {
 	return len(e.waiting) == 0 && (e.p.View.Cluster || e.st.Cluster()) && e.st.KnownNode() == nil
 }
 
-// nodeProblems returns what of the Node of this machine is missing, and what is done
-// without it. A folder with Nodes of other names reports that by itself.
+// nodeProblems returns what of the Node of this machine is missing or wrong, and what is
+// done without it. A folder with Nodes of other names reports that by itself.
 func (e *Engine) nodeProblems() []model.Problem {
+	return append(e.nodeLacks(), e.nodeElsewhere()...)
+}
+
+// nodeLacks returns what of the Node of this machine is missing.
+func (e *Engine) nodeLacks() []model.Problem {
 	now, known := e.st.Node(), e.st.KnownNode()
 	say := func(format string, args ...any) []model.Problem {
 		return []model.Problem{{Kind: model.OnNode, Object: e.nodeOrigin(), Reason: fmt.Sprintf(format, args...)}}
@@ -46,4 +52,26 @@ func (e *Engine) nodeProblems() []model.Problem {
 		return say("has no spec.podCIDRs: nothing counts as a pod until it has (--detect-local-mode is NodeCIDR)")
 	}
 	return nil
+}
+
+// nodeElsewhere returns the addresses that --nodeport-addresses=primary chose and no
+// interface of this machine has: no NodePort answers there. Userspace mode reports each
+// socket that it cannot open.
+func (e *Engine) nodeElsewhere() (out []model.Problem) {
+	host := e.st.Host().Addrs
+	if host == nil || !e.p.View.NodePortPrimary || e.p.View.Relayed {
+		return nil
+	}
+	for _, a := range e.view.NodePortAddrs {
+		if slices.ContainsFunc(host, func(h model.HostAddr) bool { return h.Prefix.Addr() == a }) {
+			continue
+		}
+		field := "status.addresses"
+		if a == e.p.View.BindAddress {
+			field = "--bind-address"
+		}
+		out = append(out, model.Problem{Kind: model.OnNode, Object: e.nodeOrigin(), Field: field,
+			Reason: fmt.Sprintf("no interface of this machine has %s, so NodePorts are closed there (--nodeport-addresses is primary): correct the address, or choose others with --nodeport-addresses", a)})
+	}
+	return out
 }

@@ -142,3 +142,58 @@ func TestATurnReportsEachProblemOnce(t *testing.T) {
 		})
 	})
 }
+
+// A primary address that no interface has is a problem that names the Node, the field and the address, until the machine has it. Where it is not
+// known which addresses the machine has, or the data plane opens its own sockets, it is none.
+func TestPrimaryAddressOnNoInterface(t *testing.T) {
+	with := thisNodeEvent(&model.Node{Name: "n", Addrs: []netip.Addr{netip.MustParseAddr("192.168.9.9"), netip.MustParseAddr("192.168.9.8"), netip.MustParseAddr("fd00::9")}})
+	const closed = "so NodePorts are closed there"
+	v4, v6 := "Node n: status.addresses: no interface of this machine has 192.168.9.9, "+closed, "Node n: status.addresses: no interface of this machine has fd00::9, "+closed
+	here := hostEvent("192.168.9.9/24", "fd00::9/64")
+	for name, c := range map[string]struct {
+		view   policy.ViewInputs
+		events []model.Event
+		want   []string
+	}{
+		"neither":                    {policy.ViewInputs{NodePortPrimary: true}, []model.Event{hostEvent("192.168.1.1/24"), with}, []string{v4, v6}},
+		"the machine has none":       {policy.ViewInputs{NodePortPrimary: true}, []model.Event{{Host: &model.HostAddrs{Addrs: []model.HostAddr{}}}, with}, []string{v4, v6}},
+		"one of two":                 {policy.ViewInputs{NodePortPrimary: true}, []model.Event{hostEvent("192.168.9.9/24"), with}, []string{v6}},
+		"both":                       {policy.ViewInputs{NodePortPrimary: true}, []model.Event{here, with}, nil},
+		"the Node came last":         {policy.ViewInputs{NodePortPrimary: true}, []model.Event{with, here}, nil},
+		"not known yet":              {policy.ViewInputs{NodePortPrimary: true}, []model.Event{with}, nil},
+		"by ranges":                  {policy.ViewInputs{}, []model.Event{hostEvent("192.168.1.1/24"), with}, nil},
+		"userspace":                  {policy.ViewInputs{NodePortPrimary: true, Relayed: true}, []model.Event{hostEvent("192.168.1.1/24"), with}, nil},
+		"--bind-address":             {policy.ViewInputs{NodePortPrimary: true, BindAddress: netip.MustParseAddr("192.168.9.7")}, []model.Event{hostEvent("fd00::9/64"), with}, []string{"Node n: --bind-address: no interface of this machine has 192.168.9.7, " + closed}},
+		"gone, and not here":         {policy.ViewInputs{NodePortPrimary: true}, []model.Event{hostEvent("fd00::9/64"), with, thisNodeEvent(nil)}, []string{"Node n: is gone", v4}},
+		"no cluster, every address":  {policy.ViewInputs{NodePortPrimary: true}, []model.Event{here}, nil},
+		"a secondary address is not": {policy.ViewInputs{NodePortPrimary: true}, []model.Event{hostEvent("192.168.9.9/24", "fd00::9/64", "192.168.1.1/24"), with}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(newMemDriver(), func(p *Params) { p.View = c.view })
+				run(t, b, func() {
+					for _, ev := range append(c.events, synced) {
+						b.put(ev)
+						synctest.Wait()
+					}
+					got := b.troubled[thisNode{}]
+					if len(got) != len(c.want) {
+						t.Fatalf("%d problems %v, want %q", len(got), got, c.want)
+					}
+					for i, want := range c.want {
+						if !strings.HasPrefix(got[i].String(), want) || got[i].Kind != model.OnNode {
+							t.Errorf("problem %v, want %q of kind OnNode", got[i], want)
+						}
+					}
+					b.put(here, hostEvent("192.168.9.9/24", "fd00::9/64", "192.168.9.7/24"))
+					synctest.Wait()
+					for _, p := range b.troubled[thisNode{}] {
+						if strings.Contains(p.String(), closed) {
+							t.Errorf("the machine has the address now: %v", p)
+						}
+					}
+				})
+			})
+		})
+	}
+}

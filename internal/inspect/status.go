@@ -2,11 +2,13 @@ package inspect
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/internal/engine"
+	"github.com/fairlead/fairlead/internal/model"
 )
 
 // Status is the answer of `fairlead status`.
@@ -22,19 +24,21 @@ type Status struct {
 	Now   time.Time `json:"now"`
 
 	// Changed is the last change of mode by `fairlead migrate`; nil: there was none.
-	Changed  *Changed   `json:"changed,omitempty"`
-	Source   Source     `json:"source"`
-	Services int        `json:"services"`
-	Slices   int        `json:"slices"`
-	Kernel   InKernel   `json:"kernel"`
-	Limits   []string   `json:"limits,omitempty"` // what this kernel or host lacks, such as a family that is not served
-	Repairs  Repairs    `json:"repairs"`
-	Flows    *Flows     `json:"conntrack,omitempty"` // nil: the kernel tells nothing
-	Offload  *Offload   `json:"offload,omitempty"`   // nil: acceleration was not asked for
-	Also     []Stranger `json:"alsoHere,omitempty"`
-	Refused  []Refused  `json:"refused,omitempty"`
-	Problems []string   `json:"problems,omitempty"` // the first of them
-	Troubled int        `json:"problemCount"`
+	Changed  *Changed `json:"changed,omitempty"`
+	Source   Source   `json:"source"`
+	Services int      `json:"services"`
+	Slices   int      `json:"slices"`
+	Kernel   InKernel `json:"kernel"`
+	// NodePorts is where NodePorts answer; nil: nothing is decided yet, or the mode answers on loopback addresses alone.
+	NodePorts *NodePorts `json:"nodePorts,omitempty"`
+	Limits    []string   `json:"limits,omitempty"` // what this kernel or host lacks, such as a family that is not served
+	Repairs   Repairs    `json:"repairs"`
+	Flows     *Flows     `json:"conntrack,omitempty"` // nil: the kernel tells nothing
+	Offload   *Offload   `json:"offload,omitempty"`   // nil: acceleration was not asked for
+	Also      []Stranger `json:"alsoHere,omitempty"`
+	Refused   []Refused  `json:"refused,omitempty"`
+	Problems  []string   `json:"problems,omitempty"` // the first of them
+	Troubled  int        `json:"problemCount"`
 	// NotListening is why a server of the agent (healthz, metrics) does not listen, a line for each.
 	NotListening []string `json:"notListening,omitempty"`
 	Noted        []Noted  `json:"noted,omitempty"` // Services of which something is not as one may think, by reason
@@ -59,6 +63,38 @@ type InKernel struct {
 	Pending int           `json:"pending"`
 	Err     string        `json:"error,omitempty"` // of the last try
 	Busy    bool          `json:"busy,omitempty"`  // the engine is at work and cannot be asked now
+}
+
+// NodePorts is where NodePorts answer, and why there.
+type NodePorts struct {
+	On []netip.Addr `json:"on"`
+	By string       `json:"by"`
+}
+
+// NodePortsOf returns what policy decided; nil before it has.
+func NodePortsOf(v *model.NodeView) *NodePorts {
+	if v.NodePortsBy == "" {
+		return nil
+	}
+	return &NodePorts{On: v.NodePortAddrs, By: v.NodePortsBy}
+}
+
+// maxNodePortAddrs is how many addresses the text names.
+const maxNodePortAddrs = 8
+
+// Where names the addresses: "192.0.2.1, 2001:db8::1", or "nowhere".
+func (n *NodePorts) Where() string {
+	if len(n.On) == 0 {
+		return "nowhere"
+	}
+	var out []string
+	for _, a := range n.On[:min(len(n.On), maxNodePortAddrs)] {
+		out = append(out, a.String())
+	}
+	if more := len(n.On) - len(out); more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(out, ", ")
 }
 
 // Repairs are what somebody else changed in our rules.

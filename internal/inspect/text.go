@@ -25,6 +25,9 @@ func (s *Status) Text(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%-12s %s%sservices %s  slices %s\n", "Source", pad(s.Source.text(s.Now), 48), "  ", number(s.Services), number(s.Slices))
 	fmt.Fprintf(w, "%-12s %s  pending %d  refused %d  problems %d\n", "In kernel", pad(s.Kernel.text(), 48), s.Kernel.Pending, len(s.Refused), s.Troubled)
+	if s.NodePorts != nil {
+		fmt.Fprintf(w, "%-12s %s (%s)\n", "NodePorts", s.NodePorts.Where(), s.NodePorts.By)
+	}
 	for _, l := range s.Limits {
 		fmt.Fprintf(w, "%-12s %s\n", "Limit", l)
 	}

@@ -28,8 +28,8 @@ func (n *Node) Equal(o *Node) bool {
 // HostAddrs are the addresses that the kernel's links carry right now, sorted,
 // loopback and link-local ones included.
 type HostAddrs struct {
-	Addrs []HostAddr
-	Links []Link // that are up, by name; nil where nobody asked for them
+	Addrs []HostAddr // nil: not known yet
+	Links []Link     // that are up, by name; nil where nobody asked for them
 }
 
 // Link is a network device. A later one may have the same name, but not the index.

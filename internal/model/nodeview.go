@@ -6,6 +6,7 @@ import "net/netip"
 // the second, small half of policy's output.
 type NodeView struct {
 	NodePortAddrs []netip.Addr   // addresses on which NodePorts answer, sorted, both families; empty = none
+	NodePortsBy   string         // why on these, for an operator
 	HealthAddrs   []netip.Addr   // where health check node ports listen, sorted; 0.0.0.0 and :: are every address of their family; empty = nowhere
 	NodeAddrs     []netip.Addr   // all addresses of this node, sorted
 	Local         LocalDetector  // tells pod traffic from other traffic

@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/internal/model"
 )
@@ -54,7 +56,7 @@ func View(in ViewInputs) model.NodeView {
 		ServiceCIDRs: Minimal(in.CIDRs.Prefixes), NodeAddrs: in.nodeAddrs(), Links: in.Host.Links,
 		Unaccelerated: Minimal(in.Exclusions.Prefixes),
 	}
-	v.NodePortAddrs = in.nodePortAddrs()
+	v.NodePortAddrs, v.NodePortsBy = in.nodePortAddrs(), in.nodePortsBy()
 	v.HealthAddrs = in.healthAddrs(v.NodePortAddrs)
 	v.LocalhostNodePorts = slices.ContainsFunc(v.NodePortAddrs, func(a netip.Addr) bool { return a.Is4() && a.IsLoopback() })
 	v.ListenLocalhost = !in.NodePortPrimary && in.LocalhostPorts && contains(in.NodePortCIDRs, netip.IPv6Loopback())
@@ -149,32 +151,57 @@ func (in *ViewInputs) healthAddrs(nodePorts []netip.Addr) (out []netip.Addr) {
 func (in *ViewInputs) primary() []netip.Addr {
 	var out []netip.Addr
 	for _, fam := range [...]model.Family{model.IPv4, model.IPv6} {
-		out = append(out, in.primaryOf(fam)...)
+		list, _ := in.primaryOf(fam)
+		out = append(out, list...)
 	}
 	return out
 }
 
-func (in *ViewInputs) primaryOf(fam model.Family) []netip.Addr {
+// primaryOf returns the node IPs of one family, and what names them; "" where nothing does.
+func (in *ViewInputs) primaryOf(fam model.Family) (out []netip.Addr, by string) {
 	if b := in.BindAddress; b.IsValid() && !b.IsUnspecified() && model.FamilyOf(b) == fam {
-		return []netip.Addr{b}
+		return []netip.Addr{b}, "--bind-address"
 	}
 	if in.Node != nil {
 		for _, a := range in.Node.Addrs {
 			if model.FamilyOf(a) == fam {
-				return []netip.Addr{a}
+				return []netip.Addr{a}, "status.addresses of Node " + in.Node.Name
 			}
 		}
 	}
 	if in.Cluster || in.Node != nil {
-		return nil
+		return nil, ""
 	}
-	var out []netip.Addr
 	for _, h := range in.Host.Addrs {
 		if a := h.Prefix.Addr(); model.FamilyOf(a) == fam && a.IsGlobalUnicast() && h.Link != ipvsLink {
 			out = append(out, a)
 		}
 	}
-	return out
+	return out, "no Node object is known, so every address of this machine counts as its primary one"
+}
+
+// nodePortsBy says, for an operator, why NodePorts are on the addresses of nodePortAddrs and on no others.
+func (in *ViewInputs) nodePortsBy() string {
+	if !in.NodePortPrimary {
+		if len(in.NodePortCIDRs) == 0 {
+			return "--nodeport-addresses names no range, so every address of this machine is one"
+		}
+		return fmt.Sprintf("--nodeport-addresses is %v", in.NodePortCIDRs)
+	}
+	var all []string
+	for _, fam := range [...]model.Family{model.IPv4, model.IPv6} {
+		if _, by := in.primaryOf(fam); by != "" && !slices.Contains(all, by) {
+			all = append(all, by)
+		}
+	}
+	switch {
+	case len(all) > 0:
+	case in.Node == nil:
+		all = []string{"the Node of this machine is not known"}
+	default:
+		all = []string{"Node " + in.Node.Name + " has no usable address"}
+	}
+	return "--nodeport-addresses is primary: " + strings.Join(all, ", ")
 }
 
 func sortedUnique(list []netip.Addr) []netip.Addr {

@@ -63,6 +63,27 @@ func TestNodePortAddrs(t *testing.T) {
 	}
 }
 
+// NodePortsBy says why NodePorts are where they are, in each case in which that is decided otherwise.
+func TestNodePortsBy(t *testing.T) {
+	bind := addrs("192.168.1.6")[0]
+	for want, in := range map[string]policy.ViewInputs{
+		"--nodeport-addresses is primary: status.addresses of Node n1":                                                                         {NodePortPrimary: true, Cluster: true, Node: node},
+		"--nodeport-addresses is primary: --bind-address, status.addresses of Node n1":                                                         {NodePortPrimary: true, Node: node, BindAddress: bind},
+		"--nodeport-addresses is primary: --bind-address":                                                                                      {NodePortPrimary: true, Cluster: true, BindAddress: bind},
+		"--nodeport-addresses is primary: no Node object is known, so every address of this machine counts as its primary one":                 {NodePortPrimary: true},
+		"--nodeport-addresses is primary: --bind-address, no Node object is known, so every address of this machine counts as its primary one": {NodePortPrimary: true, BindAddress: bind},
+		"--nodeport-addresses is primary: the Node of this machine is not known":                                                               {NodePortPrimary: true, Cluster: true},
+		"--nodeport-addresses is primary: Node n1 has no usable address":                                                                       {NodePortPrimary: true, Cluster: true, Node: &model.Node{Name: "n1"}},
+		"--nodeport-addresses is [192.168.0.0/16]":                                                                                             {NodePortCIDRs: prefixes("192.168.0.0/16"), Node: node},
+		"--nodeport-addresses names no range, so every address of this machine is one":                                                         {},
+	} {
+		in.Host = host
+		if got := policy.View(in).NodePortsBy; got != want {
+			t.Errorf("%+v: %q, want %q", in, got, want)
+		}
+	}
+}
+
 // Health check node ports listen where NodePorts answer. Every address is the wildcard, and no address is an empty list.
 func TestHealthAddrs(t *testing.T) {
 	for _, c := range []struct {

@@ -202,7 +202,7 @@ func (r *record) hinted() bool {
 }
 
 func (s *State) applyHost(h model.HostAddrs, c *Changes) {
-	if slices.Equal(s.host.Addrs, h.Addrs) && slices.Equal(s.host.Links, h.Links) {
+	if (s.host.Addrs == nil) == (h.Addrs == nil) && slices.Equal(s.host.Addrs, h.Addrs) && slices.Equal(s.host.Links, h.Links) {
 		c.NoOps++
 		return
 	}
