@@ -17,6 +17,7 @@ func TestNoRestAfterQuiet(t *testing.T) {
 		r.Sweep()
 		go r.Run(t.Context())
 		time.Sleep(10 * time.Second)                                       // virtual time (synctest)
+		synctest.Wait()                                                    // a Sleep orders nothing: the Cleaner has read Fail and written ended before they are set here
 		r.count.Fail = func(string) error { time.Sleep(slow); return nil } // virtual time (synctest)
 		ended = nil
 		r.update(nil, "udp 10.96.0.1:53 10.1.0.2:5353")
