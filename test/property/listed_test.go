@@ -4,7 +4,9 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -142,7 +144,7 @@ func TestListedSource(t *testing.T) {
 		"userspace": func() dataplane.Driver { return userspace.New(userspace.Params{Plan: addressplan.Plan{Own: true}}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(20) {
+			for seed := range seeds(20) {
 				synctest.Test(t, func(t *testing.T) { (&listed{t: t, d: driver(), oneList: name == "ipvs"}).check(seed) })
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)
@@ -273,4 +275,12 @@ func (l *listed) compare(p paper, e *engine.Engine, at any) {
 			}
 		}
 	}
+}
+
+// seeds counts the histories of a test: short of them, or FAIRLEAD_PROPERTY_SEEDS, to look further by hand.
+func seeds(short uint64) uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("FAIRLEAD_PROPERTY_SEEDS"), 10, 64); err == nil {
+		return n
+	}
+	return short
 }
