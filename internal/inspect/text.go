@@ -25,9 +25,7 @@ func (s *Status) Text(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%-12s %s%sservices %s  slices %s\n", "Source", pad(s.Source.text(s.Now), 48), "  ", number(s.Services), number(s.Slices))
 	fmt.Fprintf(w, "%-12s %s  pending %d  refused %d  problems %d\n", "In kernel", pad(s.Kernel.text(), 48), s.Kernel.Pending, len(s.Refused), s.Troubled)
-	if s.NodePorts != nil {
-		fmt.Fprintf(w, "%-12s %s (%s)\n", "NodePorts", s.NodePorts.Where(), s.NodePorts.By)
-	}
+	s.NodePorts.text(w)
 	for _, l := range s.Limits {
 		fmt.Fprintf(w, "%-12s %s\n", "Limit", l)
 	}
@@ -62,6 +60,12 @@ func (s *Status) Text(w io.Writer) {
 	}
 	for i, u := range s.Unwell() {
 		fmt.Fprintf(w, "%-12s %s\n", map[bool]string{true: "NOT WELL"}[i == 0], u)
+	}
+}
+
+func (n *NodePorts) text(w io.Writer) {
+	if n != nil {
+		fmt.Fprintf(w, "%-12s %s (%s)\n", "NodePorts", n.Where(), n.By)
 	}
 }
 
