@@ -65,15 +65,15 @@ func cleanupKubeProxy(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	ours, err := k.Find(ctx, takeover.Fairlead)
-	if err != nil {
-		return err
-	}
-	if len(ours) > 0 {
+	ours, unread := k.Find(ctx, takeover.Fairlead)
+	alone := len(ours) == 0 && unread == nil
+	if !alone {
 		k.Planes.RemoveCounters = nil // our own rules may feed them
 	}
-	_, err = cleaning{log, k, takeover.KubeProxy, len(ours) == 0}.run(ctx)
-	return err
+	if _, err := (cleaning{log, k, takeover.KubeProxy, alone}).run(ctx); err != nil {
+		return err
+	}
+	return unread
 }
 
 // Cleanup removes every trace of every mode from the current network namespace.

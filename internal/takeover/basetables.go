@@ -3,6 +3,7 @@ package takeover
 import (
 	"context"
 	"errors"
+	"slices"
 
 	kernel "github.com/fairlead/fairlead/internal/kernel/iptables"
 	"github.com/fairlead/fairlead/internal/kernel/nft"
@@ -29,35 +30,59 @@ func (k Kernels) baseTables(ctx context.Context) ([]nft.TableRef, error) {
 	return out, err
 }
 
-// dropEmpty deletes the tables of the nf_tables programs that hold nothing but
-// empty built-in chains that accept: iptables makes them with its first rule and
-// never takes them away. It follows a removal of chains from them. If somebody writes
-// meanwhile it looks again, and gives up after some looks: an empty table does no harm.
-func (k Kernels) dropEmpty(ctx context.Context, b kernel.Backend) error {
-	if b != kernel.NFT || k.NFT == nil {
+// holdChains returns those of them that hold a chain which is not a base chain, in the backend nft; only such a table can be one that a removal of
+// chains empties.
+func (k Kernels) holdChains(ctx context.Context, b kernel.Backend) (out []nft.TableRef, err error) {
+	if b != kernel.NFT {
+		return nil, nil
+	}
+	tables, err := k.baseTables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range tables {
+		chains, err := k.NFT.Chains(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(chains, func(c nft.Chain) bool { return c.Hook == nil }) {
+			out = append(out, ref)
+		}
+	}
+	return out, nil
+}
+
+// dropEmpty deletes those of the tables which a removal of chains has emptied: they hold nothing but built-in chains of iptables, without a rule and
+// with the policy accept. iptables makes them with its first rule and never removes them. An empty table that held no chains before may be an
+// administrator's, and stays. If another program writes at the same time it tries again, and gives up after some tries: an empty table does no harm.
+func (k Kernels) dropEmpty(ctx context.Context, held []nft.TableRef) error {
+	if len(held) == 0 {
 		return nil
 	}
 	const looks = 20 // each takes about a millisecond, as does the write of a neighbour
 	for range looks {
-		if err := k.dropEmptyOnce(ctx); !errors.Is(err, nft.ErrGeneration) {
+		if err := k.dropEmptyOnce(ctx, held); !errors.Is(err, nft.ErrGeneration) {
 			return err
 		}
 	}
 	return nil
 }
 
-// dropEmptyOnce fails with nft.ErrGeneration if somebody has written since it looked.
-func (k Kernels) dropEmptyOnce(ctx context.Context) error {
+// dropEmptyOnce fails with nft.ErrGeneration if another program has written since it looked.
+func (k Kernels) dropEmptyOnce(ctx context.Context, held []nft.TableRef) error {
 	g, err := k.NFT.Generation(ctx)
 	if err != nil {
 		return err
 	}
-	tables, err := k.baseTables(ctx)
+	tables, err := k.baseTables(ctx) // some may be gone
 	if err != nil {
 		return err
 	}
 	batch := nft.Batch{Expect: g}
 	for _, ref := range tables {
+		if !slices.Contains(held, ref) {
+			continue
+		}
 		empty, err := k.isEmpty(ctx, ref)
 		if err != nil {
 			return err
@@ -73,15 +98,20 @@ func (k Kernels) dropEmptyOnce(ctx context.Context) error {
 	return err
 }
 
-// isEmpty tells whether a table holds built-in chains only, without a rule and with
-// the policy that lets everything through.
+// builtIn reports whether a chain has the name that iptables gives to one of its hook.
+func builtIn(c *nft.Chain) bool {
+	names := [...]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
+	return c.Hook != nil && int(c.Hook.Num) < len(names) && c.Ref.Name == names[c.Hook.Num]
+}
+
+// isEmpty reports whether a table holds built-in chains only, without a rule and with the policy accept.
 func (k Kernels) isEmpty(ctx context.Context, ref nft.TableRef) (bool, error) {
 	chains, err := k.NFT.Chains(ctx, ref)
 	if err != nil {
 		return false, err
 	}
 	for i := range chains {
-		if c := &chains[i]; c.Hook == nil || c.Hook.Policy != nft.PolicyAccept || c.Use > 0 {
+		if c := &chains[i]; !builtIn(c) || c.Hook.Policy != nft.PolicyAccept || c.Use > 0 {
 			return false, nil
 		}
 	}

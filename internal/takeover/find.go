@@ -155,7 +155,6 @@ func (k Kernels) chains(ctx context.Context, owner string) ([]Leftover, error) {
 		n, err := k.Planes.CountChains(ctx, at, owner)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("look into %s: %w", l.Place, err))
-			continue
 		}
 		if n == 0 {
 			continue
@@ -165,15 +164,17 @@ func (k Kernels) chains(ctx context.Context, owner string) ([]Leftover, error) {
 			l.What = "1 chain"
 		}
 		l.remove = func(ctx context.Context) error {
-			if err := k.Planes.RemoveChains(ctx, at, owner); err != nil {
+			held, err := k.holdChains(ctx, b)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(k.Planes.RemoveChains(ctx, at, owner), k.dropEmpty(ctx, held)); err != nil {
 				return err
 			}
 			if k.Planes.RemoveCounters != nil {
-				if err := k.Planes.RemoveCounters(ctx); err != nil {
-					return err
-				}
+				return k.Planes.RemoveCounters(ctx)
 			}
-			return k.dropEmpty(ctx, b)
+			return nil
 		}
 		out = append(out, l)
 	}

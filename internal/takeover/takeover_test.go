@@ -289,6 +289,23 @@ func TestPolicyOfATableStays(t *testing.T) {
 	}
 }
 
+// TestEmptyTableOfAnAdministratorStays: only tables that held chains of the owner and then hold nothing but built-in chains of iptables go.
+func TestEmptyTableOfAnAdministratorStays(t *testing.T) {
+	b := newBed(t)
+	b.sh(`nft 'table ip filter { chain INPUT { type filter hook input priority filter; policy accept; }; }; table ip6 mangle { }'
+		nft 'table ip nat { chain pre { type nat hook prerouting priority dstnat; policy accept; }; }'; iptables-nft -t nat -N KUBE-SERVICES; iptables-nft -t mangle -N KUBE-PROXY-CANARY`)
+	b.remove(KubeProxy)
+	left := b.sh("nft list ruleset")
+	for _, want := range []string{"table ip filter", "chain INPUT", "table ip6 mangle", "table ip nat", "chain pre"} {
+		if !strings.Contains(left, want) {
+			t.Errorf("gone: %s\n%s", want, left)
+		}
+	}
+	if strings.Contains(left, "KUBE-") || strings.Contains(left, "table ip mangle") {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
 // TestLiveKubeProxyKeepsItsRules: an agent that starts or restarts while a kube-proxy runs leaves its rules until it has stopped.
 func TestLiveKubeProxyKeepsItsRules(t *testing.T) {
 	b := newBed(t)

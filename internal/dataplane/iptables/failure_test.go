@@ -181,7 +181,7 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 }
 
 // TestProbeWithoutTheProgramsOfOneFamily: images without ip6tables are served IPv4, and the
-// note names the program.
+// note names the program. What kube-proxy left of IPv4 is found and removed.
 func TestProbeWithoutTheProgramsOfOneFamily(t *testing.T) {
 	only4, err := exec.LookPath("iptables-legacy-restore")
 	if err != nil {
@@ -199,6 +199,19 @@ func TestProbeWithoutTheProgramsOfOneFamily(t *testing.T) {
 	if err != nil || !slices.Equal(caps.Families, []model.Family{model.IPv4}) || !strings.Contains(strings.Join(caps.Notes, "\n"), `IPv6 is not served: iptables: not supported here: program not installed: exec: "ip6tables-legacy-restore": executable file not found in $PATH`) ||
 		strings.Contains(strings.Join(caps.Notes, ""), "\n") {
 		t.Errorf("probe: %+v, %v", caps, err)
+	}
+	chains := "*nat\n:KUBE-MARK-DROP - [0:0]\nCOMMIT\n"
+	if _, err := ns.Conn.Restore(t.Context(), iptables.Restore{Family: iptables.IPv4, Input: []byte(chains), Commits: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Leftovers(t.Context(), ns.Conn, KubeProxys); n != 1 || !errors.Is(err, iptables.ErrNoProgram) {
+		t.Errorf("kube-proxy has left %d chains of IPv4: %v", n, err)
+	}
+	if err := RemoveLeftovers(t.Context(), ns.Conn, KubeProxys); err != nil {
+		t.Error(err)
+	}
+	if n, _ := Leftovers(t.Context(), ns.Conn, KubeProxys); n != 0 {
+		t.Errorf("%d chains of IPv4 are left", n)
 	}
 }
 

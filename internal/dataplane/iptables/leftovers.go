@@ -28,18 +28,19 @@ type holding struct {
 	kubelet bool
 }
 
-// Leftovers counts the chains that an owner has in a backend. Whose the names are
+// Leftovers counts the chains that an owner has in a backend, of each family that can be read; the error is about the others. Whose the names are
 // that we share with kube-proxy is told by what KUBE-POSTROUTING leads to: who
 // writes last writes it.
 func Leftovers(ctx context.Context, k iptables.Kernel, o Owner) (chains int, err error) {
 	for _, f := range bothFamilies {
-		h, err := hold(ctx, k, f)
-		if err != nil {
-			return 0, err
+		h, failed := hold(ctx, k, f)
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
 		}
 		chains += len(h.of(o))
 	}
-	return chains, nil
+	return chains, err
 }
 
 // removeTries is how often a removal begins anew because others wrote meanwhile.
@@ -47,8 +48,9 @@ const removeTries = 10
 
 // RemoveLeftovers deletes the chains of an owner and the rules that lead to them,
 // each table in one transaction. A chain to which somebody else's rule leads is
-// only emptied.
+// only emptied. A family without programs is left out, for Leftovers has reported it; another error in one family does not keep the other one.
 func RemoveLeftovers(ctx context.Context, k iptables.Kernel, o Owner) error {
+	var problems []error
 	for _, f := range bothFamilies {
 		var err error
 		for range removeTries {
@@ -56,11 +58,11 @@ func RemoveLeftovers(ctx context.Context, k iptables.Kernel, o Owner) error {
 				break
 			}
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", f, err)
+		if err != nil && !errors.Is(err, iptables.ErrNoProgram) {
+			problems = append(problems, fmt.Errorf("%s: %w", f, err))
 		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 func removeOf(ctx context.Context, k iptables.Kernel, f model.Family, o Owner) error {

@@ -241,6 +241,9 @@ func (c *Conn) save(ctx context.Context, f Family, args []string, emit func([]by
 		}
 		return seen
 	})
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("%w: %w", ErrNoProgram, err)
+	}
 	if err != nil {
 		if noTable(problem.String()) {
 			return nil

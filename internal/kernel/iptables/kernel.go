@@ -46,6 +46,7 @@ type Kernel interface {
 	Restore(ctx context.Context, r Restore) (Stamp, error)
 	// Save streams the lines of one table, as iptables-save prints them. A table
 	// that does not exist has no lines. The slice is valid until emit returns.
+	// Errors: ErrNoProgram, else failures to run the program.
 	Save(ctx context.Context, f Family, table string, emit func(line []byte) error) error
 	// SaveAll is Save for several tables, whose lines come together, table by table in any order. With nf_tables the program
 	// reads all tables of the family in each run, whichever it is to print, so it is run once.
