@@ -23,8 +23,10 @@ const (
 	// maxStrangers is how many of them may be of users who get a refusal only: more are
 	// closed at once, so that they cannot keep root waiting.
 	maxStrangers = 4
-	// askLimit bounds each request, on both sides.
+	// askLimit bounds the reading of a request, and the connect of a caller.
 	askLimit = 5 * time.Second
+	// answerLimit bounds the making of an answer, unless its handler sets another deadline: commands wait as long.
+	answerLimit = 10 * time.Second
 	// lastBreath is how long an agent that is ending may still hold the name.
 	lastBreath = time.Second
 	// queueLimit is how long a caller waits for room in the queue.
@@ -50,7 +52,7 @@ func Take(ctx context.Context, who Who) (*Socket, error) {
 	s.mux.HandleFunc("GET /who", func(w http.ResponseWriter, _ *http.Request) { Answer(w, who) })
 	s.server = &http.Server{
 		Handler: rootOnly(s.mux), MaxHeaderBytes: 16 << 10,
-		ReadTimeout: askLimit, WriteTimeout: askLimit, IdleTimeout: askLimit,
+		ReadTimeout: askLimit, WriteTimeout: answerLimit, IdleTimeout: askLimit,
 	}
 	s.server.SetKeepAlivesEnabled(false) // a caller who asks and never reads has one answer made for him, not thousands
 	go func() { s.ended <- s.server.Serve(netutil.LimitListener(newPeerListener(l), maxConns)) }()

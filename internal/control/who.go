@@ -113,7 +113,7 @@ func call(ctx context.Context, method, path string) ([]byte, error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
-		err = fmt.Errorf("pid %d, which ran as the agent here, ended before it had answered", cred.Pid)
+		err = fmt.Errorf("pid %d, which ran as the agent here, closed the connection without an answer: it ended, or needed more than %s", cred.Pid, answerLimit)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("pid %d, which runs as the agent here, has not answered in time: it is stopped, hangs, or gets no CPU: %w", cred.Pid, ctx.Err())
 	}

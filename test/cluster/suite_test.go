@@ -87,6 +87,9 @@ func newSuite(t *testing.T) *suite {
 	// The kernel sends one ICMP error a second to each client; refusals would get lost, and that is not what is tested.
 	must(t, s.lab.Node().Sysctl("net/ipv4/icmp_ratelimit", "0"))
 	must(t, s.lab.Node().Sysctl("net/ipv6/icmp/ratelimit", "0"))
+	// A UDP flow that is idle for 30 s is forgotten, and on a busy machine a test that keeps one takes longer.
+	must(t, s.lab.Node().Sysctl("net/netfilter/nf_conntrack_udp_timeout", "600"))
+	must(t, s.lab.Node().Sysctl("net/netfilter/nf_conntrack_udp_timeout_stream", "600"))
 	start := time.Now()
 	s.cluster, err = testcluster.Start(t.Context(), testcluster.Config{Host: control, Addr: control.Addrs.V4, Dir: s.dir, Bin: cacheBin(t),
 		ServiceCIDRs: netlab.ServiceCIDR4 + "," + netlab.ServiceCIDR6, Deploy: deployFile})
