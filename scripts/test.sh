@@ -70,7 +70,10 @@ part race tests race -race -p 2 "${race[@]}"
 part lint bash scripts/lint.sh
 [ "$scope" = short ] || part deploy deploy
 
-while running=(); for p in "${parts[@]}"; do [ -e "$out/$p.end" ] || running+=("$p ($(grep -cE '^ok |: [0-9]+ s$' "$out/$p.log"))"); done; [ ${#running[@]} -gt 0 ]; do
+finished() { # PART: how many packages, or lines of test/vm/tests.txt, have ended
+	case $1 in machines) cat bin/vm/*.log 2>/dev/null ;; *) cat "$out/$1.log" ;; esac | grep -cE '^ok |: [0-9]+ s$'
+}
+while running=(); for p in "${parts[@]}"; do [ -e "$out/$p.end" ] || running+=("$p ($(finished "$p"))"); done; [ ${#running[@]} -gt 0 ]; do
 	sleep 10
 	printf '%5d s  running, with packages done: %s; tests failed: %d\n' $SECONDS "${running[*]}" "$(cat "$out"/*.log | grep -c '^FAIL  ')"
 done
