@@ -1,6 +1,7 @@
 package takeover_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,10 +33,15 @@ type kubeProxy struct {
 	proc        *netlab.Process
 }
 
+// kubeProxyProgram is the path where test/cluster/build.sh puts the program.
+func kubeProxyProgram() string {
+	return filepath.Join(cmp.Or(os.Getenv("FAIRLEAD_CACHE"), "../../.cache"), "bin", "kube-proxy")
+}
+
 // newKubeProxy serves the API.
 func newKubeProxy(t *testing.T, lab *netlab.Lab) *kubeProxy {
 	t.Helper()
-	k := &kubeProxy{bin: filepath.Join(os.Getenv("FAIRLEAD_CACHE"), "bin", "kube-proxy"), node: lab.Node(), config: filepath.Join(t.TempDir(), "kubeconfig")}
+	k := &kubeProxy{bin: kubeProxyProgram(), node: lab.Node(), config: filepath.Join(t.TempDir(), "kubeconfig")}
 	if _, err := os.Stat(k.bin); err != nil {
 		t.Fatalf("no kube-proxy (bash test/cluster/build.sh kube-proxy): %v", err)
 	}
