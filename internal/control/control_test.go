@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -107,5 +108,25 @@ func TestSilentAgent(t *testing.T) {
 	defer cancel()
 	if _, err := Get(ctx, "/status"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("pid %d, which runs as the agent here, has not answered in time", os.Getpid())) {
 		t.Errorf("asked for its status: %v", err)
+	}
+}
+
+// TestOneAnswerPerConnection: a caller that sends many requests and reads nothing has one answer made for it.
+func TestOneAnswerPerConnection(t *testing.T) {
+	netnstest.Enter(t)
+	take(t)
+	c, err := new(net.Dialer).DialContext(t.Context(), "unix", Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(askLimit))
+	request := "GET /who HTTP/1.1\r\nHost: agent\r\n\r\n"
+	if _, err := io.WriteString(c, request+request); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := io.ReadAll(c) // ends with EOF, or with a reset because of the unread request
+	if n := strings.Count(string(got), "HTTP/1.1 200"); n != 1 {
+		t.Errorf("%d answers on one connection, want 1", n)
 	}
 }
