@@ -2,6 +2,7 @@ package app
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/internal/handover"
+	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
 // shop is a Service of two backends, TCP and UDP, that remembers its clients.
@@ -314,4 +316,14 @@ func TestNoHandoverFromAnotherMode(t *testing.T) {
 		t.Errorf("status %d:\n%s", code, out)
 	}
 	p.terminate()
+}
+
+// A predecessor that is just taking over itself has no socket for a moment: only a second without an agent means that there is none.
+func TestAgentAbsentForAMoment(t *testing.T) {
+	netnstest.Enter(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*becoming)
+	defer cancel()
+	if _, err := askPatiently(ctx, func([]handover.Item) error { return nil }); err == nil || errors.Is(err, handover.ErrNobody) {
+		t.Errorf("after %s: %v, want the end of the context", 3*becoming, err)
+	}
 }

@@ -110,8 +110,13 @@ func orNothing(s string) string {
 // may those of others go, at the start and later. What is found missing is put in by the engine itself. A start
 // that has nothing to remove needs no comparison.
 func (m *migration) verify(ctx context.Context, toRemove bool) error {
+	return m.compare(ctx, toRemove, m.a.engine.Audit)
+}
+
+// compare repeats audit until it reports neither a missing nor a different object.
+func (m *migration) compare(ctx context.Context, toRemove bool, audit func(context.Context) (engine.Audited, error)) error {
 	for toRemove || m.told.underWay() {
-		found, err := m.a.engine.Audit(ctx)
+		found, err := audit(ctx)
 		if err != nil {
 			return err
 		}

@@ -1,11 +1,15 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"os/exec"
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/engine"
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
@@ -82,5 +86,25 @@ func onlyRulesOf(t *testing.T, mode string) {
 			}
 			return nil
 		})
+	}
+}
+
+// TestVerifyCountsEveryDifference: the rules of the earlier mode stay while one rule of the new mode is missing or differs.
+func TestVerifyCountsEveryDifference(t *testing.T) {
+	for _, c := range []struct {
+		found engine.Audited
+		done  bool
+	}{
+		{engine.Audited{}, true},
+		{engine.Audited{Missing: 1}, false},
+		{engine.Audited{Different: 1}, false},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // one comparison only
+		m := newMigration(&agent{log: newLoggerTo(io.Discard, config.Logging{})}, &launch{})
+		err := m.compare(ctx, true, func(context.Context) (engine.Audited, error) { return c.found, nil })
+		if done := err == nil; done != c.done {
+			t.Errorf("%+v: verified %v, want %v", c.found, done, c.done)
+		}
 	}
 }
