@@ -129,7 +129,8 @@ func (in *ViewInputs) everyAddress(fam model.Family) bool {
 // healthAddrs are those of the NodePorts. Where these are on every address of a family,
 // health check node ports listen on the wildcard, as in kube-proxy
 // (pkg/proxy/healthcheck): a load balancer may ask at an address that no interface has,
-// and that a route makes local (kubernetes#117621).
+// and that a route makes local (kubernetes#117621). So they do where the Node has never been seen and primary
+// has no address: its file may be one that cannot be read, and a load balancer would stop sending to what an earlier run left.
 func (in *ViewInputs) healthAddrs(nodePorts []netip.Addr) (out []netip.Addr) {
 	for _, a := range nodePorts {
 		if !in.everyAddress(model.FamilyOf(a)) {
@@ -137,7 +138,8 @@ func (in *ViewInputs) healthAddrs(nodePorts []netip.Addr) (out []netip.Addr) {
 		}
 	}
 	for fam, wildcard := range map[model.Family]netip.Addr{model.IPv4: netip.IPv4Unspecified(), model.IPv6: netip.IPv6Unspecified()} {
-		if in.everyAddress(fam) {
+		_, by := in.primaryOf(fam)
+		if in.everyAddress(fam) || in.NodePortPrimary && in.Node == nil && by == "" {
 			out = append(out, wildcard)
 		}
 	}

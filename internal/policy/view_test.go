@@ -97,7 +97,9 @@ func TestHealthAddrs(t *testing.T) {
 		{"by CIDR", policy.ViewInputs{NodePortCIDRs: prefixes("192.168.0.0/16", "fd02::/64")}, "[192.168.1.5 fd02::5]"},
 		{"by CIDRs that no address is in", policy.ViewInputs{NodePortCIDRs: prefixes("172.31.0.0/16", "fd99::/64")}, "[]"},
 		{"primary", policy.ViewInputs{NodePortPrimary: true, Node: node}, "[192.168.1.5 fd02::5]"},
-		{"primary, the Node is not known", policy.ViewInputs{NodePortPrimary: true, Cluster: true}, "[]"},
+		{"primary, the Node is not known", policy.ViewInputs{NodePortPrimary: true, Cluster: true}, "[0.0.0.0 ::]"},
+		{"primary by --bind-address, the Node is not known", policy.ViewInputs{NodePortPrimary: true, Cluster: true, BindAddress: netip.MustParseAddr("192.168.1.5")}, "[192.168.1.5 ::]"},
+		{"primary, the Node has no address", policy.ViewInputs{NodePortPrimary: true, Cluster: true, Node: &model.Node{Name: "n1"}}, "[]"},
 	} {
 		c.in.Host = host
 		if got := fmt.Sprint(policy.View(c.in).HealthAddrs); got != c.want {
