@@ -97,14 +97,18 @@ func New(p Params) *Relay {
 	return r
 }
 
-// available is what the process may open. Go has raised the soft limit to the hard one.
+// available returns how many descriptors the relay may use. Go has raised the soft limit to the hard one.
 func available() int {
 	var lim unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) != nil {
-		return 1024 - reserve
+		return availableOf(1024)
 	}
-	return max(64, int(min(lim.Cur, 1<<20))-reserve)
+	return availableOf(int(min(lim.Cur, 1<<20)))
 }
+
+// availableOf returns the relay's share of the process's limit. Under a low limit it is a third: without descriptors of its own the agent answers neither
+// health checks nor fairlead status, and cannot read manifests.
+func availableOf(limit int) int { return max(limit-reserve, limit/3) }
 
 // SetWhereabouts tells whose addresses are whose. Filters of open listeners follow
 // when their Target is next set.
