@@ -41,7 +41,7 @@ const (
 // Shared implements dataplane.Driver: addresses are, and what is kept of an endpoint's address.
 func (d *Driver) Shared(k dataplane.Key) bool {
 	switch k.Kind {
-	case kindSet, kindChain, kindDevice, kindAddressKnown, kindHairpin, kindAddress:
+	case kindSet, kindChain, kindDevice, kindAddressKnown, kindHairpin, kindAddress, kindRoute:
 		return true
 	}
 	return false
