@@ -104,21 +104,10 @@ func builtIn(c *nft.Chain) bool {
 	return c.Hook != nil && int(c.Hook.Num) < len(names) && c.Ref.Name == names[c.Hook.Num]
 }
 
-// isEmpty reports whether a table holds built-in chains only, without a rule and with the policy accept.
+// isEmpty reports whether a table holds built-in chains only, without a rule and with the policy accept. The use count of a chain includes its rules.
 func (k Kernels) isEmpty(ctx context.Context, ref nft.TableRef) (bool, error) {
 	chains, err := k.NFT.Chains(ctx, ref)
-	if err != nil {
-		return false, err
-	}
-	for i := range chains {
-		if c := &chains[i]; !builtIn(c) || c.Hook.Policy != nft.PolicyAccept || c.Use > 0 {
-			return false, nil
-		}
-	}
-	sets, err := k.NFT.Sets(ctx, ref)
-	if err != nil || len(sets) > 0 {
-		return false, err
-	}
-	rules, err := k.NFT.Rules(ctx, ref)
-	return len(rules) == 0, err
+	sets, setsErr := k.NFT.Sets(ctx, ref)
+	used := func(c nft.Chain) bool { return !builtIn(&c) || c.Hook.Policy != nft.PolicyAccept || c.Use > 0 }
+	return len(sets) == 0 && !slices.ContainsFunc(chains, used), errors.Join(err, setsErr)
 }

@@ -146,7 +146,7 @@ func TestFailureCostsItsPlaceOnly(t *testing.T) {
 	}
 	unreadable := func() { b.k.NFT = &nft.Faulty{Kernel: b.k.NFT, OnRead: func(string) error { return errMemory }} }
 	noPrograms := func() { b.k.IPTables = b.k.IPTables[1:] }
-	stuck := "kube-proxy's chains in iptables-nft"
+	stuck, calls := "kube-proxy's chains in iptables-nft", 0
 	for name, c := range map[string]struct {
 		harm   func()
 		want   []string
@@ -173,6 +173,21 @@ func TestFailureCostsItsPlaceOnly(t *testing.T) {
 			if err := l.Remove(t.Context()); err == nil || err.Error() != "remove "+l.String()+": "+l.Stuck {
 				t.Errorf("%s: removal of what cannot be removed: %v", name, err)
 			}
+		}
+	}
+	for n := range 3 { // tables, chains and servers each list the tables
+		b.k, calls = healthy, n
+		b.k.NFT = &nft.Faulty{Kernel: healthy.NFT, OnRead: func(method string) error {
+			if method != "Tables" {
+				return nil
+			}
+			if calls--; calls == -1 {
+				return errMemory
+			}
+			return nil
+		}}
+		if got, _, err := b.attempt(KubeProxy); !errors.Is(err, errMemory) || !slices.Contains(got, legacy) {
+			t.Errorf("list %d of the tables fails: %v, found %v", n+1, err, got)
 		}
 	}
 	b.k = healthy
@@ -268,7 +283,7 @@ func TestTablesWithoutRulesOnlyAreDropped(t *testing.T) {
 	}
 	b.sh("for f in ip ip6; do for t in nat filter mangle; do nft delete chain $f $t KUBE-A; done; done")
 	healthy := b.k
-	for method, calls := range map[string]int{"Generation": 0, "Tables": 0, "Chains": 3, "Sets": 0, "Rules": 0} {
+	for method, calls := range map[string]int{"Generation": 0, "Tables": 0, "Chains": 3, "Sets": 0} {
 		b.k.NFT = &nft.Faulty{Kernel: healthy.NFT, OnRead: func(m string) error {
 			if m != method {
 				return nil

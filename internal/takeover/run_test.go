@@ -204,6 +204,13 @@ func TestClearing(t *testing.T) {
 	if !slices.Equal(b.find(KubeProxy), []string{device}) || strings.Count(log.String(), "\n") != lines {
 		t.Errorf("removed or logged although the context has ended:\n%s", log.String())
 	}
+	ends, end := context.WithCancel(t.Context())
+	b.k.Planes.RetireServers = func(context.Context) (int, error) { end(); return 0, nil }
+	r.Kernels = b.k
+	_ = b.ns.Do(func() error { r.clear(ends); return nil })
+	if !slices.Equal(b.find(KubeProxy), []string{device}) || strings.Count(log.String(), "\n") != lines {
+		t.Errorf("removed or logged although the context ended meanwhile:\n%s", log.String())
+	}
 	r.drainBy[device] = time.Now()
 	check("drained for long enough", false, 1, 0, 0)
 	check("nothing left", false, 0, 0, 0)
@@ -265,7 +272,7 @@ func TestLookingForReturns(t *testing.T) {
 	}
 	chains = 1
 	check("x_tables is not in use", 0)
-	b.sh("iptables-legacy -t nat -S; nft add table ip6 kube-proxy; ip6tables-nft -t nat -N KUBE-SERVICES")
+	b.sh("iptables-legacy -t nat -S; nft add table ip6 kube-proxy; iptables-nft -t nat -N KUBE-SERVICES")
 	check("everywhere", 1, IPTablesLegacy, IPTablesNFT, NFTables)
 	check("still there", 1, IPTablesLegacy, IPTablesNFT, NFTables)
 	again.p.Own = IPTablesNFT
@@ -283,8 +290,72 @@ func TestLookingForReturns(t *testing.T) {
 	legacy.stamp.Generation, chains = 2, 1
 	check("x_tables has changed", 1, IPTablesLegacy, IPTablesNFT, NFTables)
 	again.p.Kernels.IPTables = again.p.Kernels.IPTables[:1]
-	b.sh("nft delete table ip6 kube-proxy; ip6tables-nft -t nat -X KUBE-SERVICES")
+	b.sh("nft delete table ip6 kube-proxy; iptables-nft -t nat -X KUBE-SERVICES")
 	check("no programs of legacy", 0)
 	again.p.Kernels.NFT = nil
 	check("no nf_tables", 0)
+}
+
+// TestKubeProxyStartsAsItsRulesAppear: rules that a look finds together with their running kube-proxy have not come back, and stay.
+func TestKubeProxyStartsAsItsRulesAppear(t *testing.T) {
+	b := newBed(t)
+	var proxy switchable
+	log, end := b.begin(&Params{Own: NFTables, Live: func(ctx context.Context) string {
+		if proxy.asked.Load() == 3 { // a look that follows the start of Run
+			b.sh("nft add table ip kube-proxy")
+			proxy.on.Store(true)
+		}
+		return proxy.live(ctx)
+	}})
+	b.looks(&proxy, 6)
+	end()
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "kube-proxy runs in this network namespace") {
+		t.Errorf("the log:\n%s", text)
+	}
+	if left := b.sh("nft list tables"); left != "table ip kube-proxy\n" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// TestFoundIsLogged: Run first logs every leftover, except those of a kube-proxy that runs and those in the place where the agent writes chains.
+func TestFoundIsLogged(t *testing.T) {
+	b := newBed(t)
+	b.sh("nft 'table ip kube-proxy { }; table ip6 kube-proxy { }; table ip6 fairlead { }'; iptables-nft -t nat -N KUBE-SERVICES; iptables-legacy -t nat -N KUBE-SERVICES")
+	b.k.Planes.OurTable = func(t *nft.Table) bool { return t.Ref.Name == "fairlead" }
+	in := make(chan struct{})
+	close(in)
+	for _, c := range []struct {
+		own   Place
+		leave bool
+		live  string
+		want  []string
+	}{
+		{NFTables, false, "", []string{"table ip kube", "table ip6 kube", "iptables-nft", "iptables-legacy"}},
+		{NFTables, true, "process 7", []string{"table ip kube", "table ip6 kube", "iptables-nft", "iptables-legacy"}}, // what runs is not asked
+		{IPTablesNFT, false, "", []string{"table ip6 fair", "table ip kube", "table ip6 kube", "iptables-legacy"}},
+		{IPTablesLegacy, true, "", []string{"table ip6 fair", "table ip kube", "table ip6 kube", "iptables-nft"}},
+		{IPVS, false, "process 7", []string{"table ip6 fair"}},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, log, _ := b.runner(Params{Own: c.own, Leave: c.leave, InKernel: in, Live: func(context.Context) string { return c.live }, Verify: func(context.Context, bool) error {
+			cancel() // all is logged before the first comparison
+			return context.Canceled
+		}})
+		if err := b.ns.Do(func() error { return Run(ctx, r.Params) }); err != nil || (ctx.Err() == nil) != c.leave {
+			t.Errorf("%+v: %v, verified although nothing is removed: %t", c, err, c.leave)
+		}
+		cancel()
+		found := 0
+		for line := range strings.Lines(log.String()) {
+			if !strings.Contains(line, "found ") {
+				continue
+			}
+			if found++; found > len(c.want) || !strings.Contains(line, c.want[found-1]) || strings.Contains(line, "no-takeover") != c.leave {
+				t.Errorf("%+v: line %d: %s", c, found, line)
+			}
+		}
+		if found != len(c.want) {
+			t.Errorf("%+v: %d lines:\n%s", c, found, log.String())
+		}
+	}
 }

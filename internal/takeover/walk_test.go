@@ -154,7 +154,7 @@ func TestStrangersOfLegacyTables(t *testing.T) {
 			"-A PREROUTING -m comment --comment \"a \\\" -j DROP\" -j RETURN\n-A PREROUTING -j KUBE-OWN\n-A PREROUTING -j ACCEPT\n" +
 			"-A OTHER ! -s 10.0.0.4/32 ! -d 10.0.0.5/32 -p tcp -m tcp ! --dport 80 -j REDIRECT\n-A OTHER -s bad -d bad --dport 65536 -j DNAT\n-A KUBE-OWN -j DROP",
 		fmt.Sprintf("%d filter", kernel.IPv4): ":INPUT DROP [0:0]\n-A INPUT",
-		fmt.Sprintf("%d filter", kernel.IPv6): ":FORWARD ACCEPT [0:0]\n-A FORWARD -d fd00::1/128 --dport 65535 -j REJECT\n-A FORWARD -m comment --comment \"x\\\\\" -j DROP",
+		fmt.Sprintf("%d filter", kernel.IPv6): ":FORWARD ACCEPT [0:0]\n-A FORWARD -d fd00::1/128 --dport 65535 -j REJECT\n-A FORWARD -m comment --comment \"x\\\\\" -j DROP\n-A FORWARD -m comment --comment \"cut \\",
 	}
 	want := []string{
 		"iptables-legacy, table raw of IPv4, chain PREROUTING: drop to 10.0.0.1/32",
@@ -204,9 +204,9 @@ func TestWalkFollowsEveryJump(t *testing.T) {
 	for _, c := range []struct {
 		nat  bool
 		want string
-	}{{true, "drop,pass by our rules,pass by our rules,drop"}, {false, "drop,drop"}} {
+	}{{true, "drop,pass by our rules,pass by our rules,pass by our rules,drop"}, {false, "drop,drop"}} {
 		w := walk{nat: c.nat, at: NFTables, table: "t", ours: func(at Place, table, chain string) bool { return at == NFTables && table == "t" && chain == "own" },
-			rules: map[string][]nft.Effect{"base": {own, {Stops: "return"}, {Stops: "accept", Daddr: &p}, own, {Stops: "accept"}}, "other": {{Ends: "drop"}, {Stops: "return"}}}}
+			rules: map[string][]nft.Effect{"base": {own, {Stops: "return"}, {Stops: "accept", Daddr: &p}, own, {Stops: "accept"}}, "other": {{Ends: "drop"}, {Stops: "accept"}, {Stops: "return"}}}}
 		w.begin("base", false)
 		var got []string
 		for _, s := range w.found {
