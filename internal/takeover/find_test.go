@@ -195,6 +195,10 @@ func TestFailureCostsItsPlaceOnly(t *testing.T) {
 	if got, _, _ := b.attempt(Fairlead); slices.Contains(got, "fairlead's chains in iptables-nft") {
 		t.Errorf("chains of the other owner are taken for the agent's: %v", got)
 	}
+	b.sh("nft add table ip servers")
+	if got, _, _ := b.attempt(Fairlead); slices.Contains(got, "fairlead's virtual servers in ipvs") {
+		t.Errorf("virtual servers that cannot be removed without IPVS are found: %v", got)
+	}
 	b.sh("ip6tables-nft -t nat -X KUBE-SERVICES")
 	if got, _, _ := b.attempt(KubeProxy); slices.Contains(got, stuck) {
 		t.Errorf("chains without kube-proxy's first one are taken for its: %v", got)
@@ -257,7 +261,7 @@ func TestTablesWithoutRulesOnlyAreDropped(t *testing.T) {
 	base := "chain INPUT { type filter hook input priority 0; policy accept; }; chain KUBE-A { }; "
 	script := map[string]string{
 		"ip nat":     base,
-		"ip filter":  "chain FORWARD { type filter hook forward priority 0; policy drop; }; chain KUBE-A { }; ",
+		"ip filter":  "chain INPUT { type filter hook input priority 0; policy accept; }; chain FORWARD { type filter hook forward priority 0; policy drop; }; chain KUBE-A { }; ",
 		"ip mangle":  base + "set administrators { type ipv4_addr; }; ",
 		"ip6 nat":    "chain OUTPUT { type filter hook output priority 0; policy accept; }; chain POSTROUTING { type filter hook postrouting priority 0; policy accept; }; chain KUBE-A { }; ",
 		"ip6 filter": "chain INPUT { type filter hook input priority 0; policy accept; tcp dport 1 accept; }; chain KUBE-A { }; ",
