@@ -34,6 +34,10 @@ mapfile -t plain < <(go list ./... | grep -E "$slow"; go list ./... | grep -vE "
 tests() { # PART, go test arguments...
 	go test -json -count=1 -timeout 45m "${flags[@]}" "${@:2}" | "$root/bin/summary" -lists "$out/$1" "$1"
 }
+plain() { # with kube-proxy where its take-over is tested
+	[ "$scope" = short ] || bash test/cluster/build.sh kube-proxy || return 1
+	tests plain -p 4 "${plain[@]}"
+}
 apiserver() {
 	bash test/cluster/build.sh "${upstream[@]}" && cd test/cluster && tests apiserver -mod=mod ./...
 }
@@ -65,7 +69,7 @@ trap 'exit 130' INT TERM
 [ "$scope" = short ] || { echo "installing a browser"; browser >"$out/browser.log" 2>&1; }
 [ -n "${SKIP_VM:-}" ] || part machines machines
 part apiserver apiserver
-part plain tests plain -p 4 "${plain[@]}"
+part plain plain
 part race tests race -race -p 2 "${race[@]}"
 part lint bash scripts/lint.sh
 [ "$scope" = short ] || part deploy deploy
