@@ -31,8 +31,8 @@ mapfile -t race < <(concurrent "${unit[@]}")
 slow='test/takeover$|test/scenarios$|internal/dataplane/iptables$|internal/dns/intercept$|internal/dataplane/nftables$|test/property$|test/rootless$'
 mapfile -t plain < <(go list ./... | grep -E "$slow"; go list ./... | grep -vE "$slow" | grep -vxF -f <(printf '%s\n' "${race[@]}"))
 
-tests() { # PART, go test arguments...
-	go test -json -count=1 -timeout 45m "${flags[@]}" "${@:2}" | "$root/bin/summary" -lists "$out/$1" "$1"
+tests() { # PART, go test arguments...; part lint vets
+	go test -json -count=1 -vet=off -timeout 45m "${flags[@]}" "${@:2}" | "$root/bin/summary" -lists "$out/$1" "$1"
 }
 plain() { # with kube-proxy where its take-over is tested
 	[ "$scope" = short ] || bash test/cluster/build.sh kube-proxy || return 1
@@ -71,7 +71,7 @@ trap 'exit 130' INT TERM
 part apiserver apiserver
 part plain plain
 part race tests race -race -p 2 "${race[@]}"
-part lint bash scripts/lint.sh
+part lint nice -n 10 bash scripts/lint.sh # its result is needed last
 [ "$scope" = short ] || part deploy deploy
 
 finished() { # PART: how many packages, or lines of test/vm/tests.txt, have ended

@@ -23,7 +23,7 @@ build() { # NAME PACKAGE VERSION MINUTES
   if [ -x "$bin/$1" ] && [ "$(cat "$bin/$1.pin" 2>/dev/null)" = "$pin" ]; then echo "$1 $3: cached"; return; fi
   echo "$1 $3: building (once; about $4 min on two free cores)"
   local t=$SECONDS
-  CGO_ENABLED=0 GOFLAGS=-buildvcs=false nice -n 5 go build -v -trimpath -ldflags "$ldflags" -o "$bin/.$1.new" "$2" 2>&1 | progress "$1"
+  CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -v -trimpath -ldflags "$ldflags" -o "$bin/.$1.new" "$2" 2>&1 | progress "$1"
   mv "$bin/.$1.new" "$bin/$1"
   echo "$pin" > "$bin/$1.pin"
   echo "$1 $3: built in $((SECONDS - t)) s"
