@@ -238,7 +238,7 @@ func (b *bench) one(part string, round int, v *variant, m measure) error {
 	return err
 }
 
-// drive gives how many nanoseconds of the guest's time the traffic of a measurement takes.
+// drive returns how many nanoseconds of the guest's time the traffic of a measurement takes.
 func (b *bench) drive(m *measure) (float64, error) {
 	words := in("client", b.lab.self, "-drive", m.kind, "-at", vip+":"+strconv.Itoa(ports()[m.server]), "-n", strconv.Itoa(m.n), "-bytes", strconv.Itoa(m.bytes))
 	cmd := exec.Command(words[0], words[1:]...)

@@ -17,7 +17,7 @@ type variant struct {
 	native func() error
 }
 
-// inAgentsTable tells whether the agent must make its table anew after this.
+// inAgentsTable reports whether the agent must make its table anew after this.
 func (v *variant) inAgentsTable() bool {
 	return v.native != nil || strings.Contains(v.rules, "table ip fairlead ")
 }

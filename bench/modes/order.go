@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// order gives the addresses in the order in which a packet is compared with them, where the rules are a flat list: kube-proxy's iptables
+// order returns the addresses in the order in which a packet is compared with them, where the rules are a flat list: kube-proxy's iptables
 // mode writes one in an order of its own. Elsewhere an order has no meaning, and the addresses come back as they are.
 func (s *subject) order(all []string) ([]string, error) {
 	_, backend, iptables := strings.Cut(s.mode, "-")

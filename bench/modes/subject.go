@@ -150,7 +150,7 @@ func (s *subject) stop() {
 	s.ended <- nil // for who looks later
 }
 
-// failed tells why it has ended, if it has.
+// failed reports why it has ended, if it has.
 func (s *subject) failed() error {
 	select {
 	case err := <-s.ended:

@@ -115,7 +115,7 @@ func (t *trial) changes(ctx context.Context, r *churnRecord) (removed map[int]bo
 	}
 }
 
-// setCount gives a Service all of its endpoints or all but one. With one endpoint in all, that is none.
+// setCount returns a Service all of its endpoints or all but one. With one endpoint in all, that is none.
 func (t *trial) setCount(ctx context.Context, service int, full bool) error {
 	e := t.c.endpoints
 	count := e

@@ -54,7 +54,7 @@ func summary(t *engine.Turn) engine.Turn {
 		SliceEvents: t.SliceEvents, Operations: t.Operations, Batches: t.Batches, Pending: t.Pending, Drift: t.Drift}
 }
 
-// await gives the next turn, or fails after five minutes.
+// await returns the next turn, or fails after five minutes.
 func (a *agent) await() (engine.Turn, error) {
 	select {
 	case t := <-a.turns:

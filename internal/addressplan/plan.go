@@ -16,7 +16,7 @@ type Plan struct {
 // shift is what is added to a port that may not be bound.
 const shift = 10_000
 
-// Addr gives the address that stands for a Service's address.
+// Addr returns the address that stands for a Service's address.
 func (p Plan) Addr(a netip.Addr) netip.Addr {
 	if p.Own {
 		return a
@@ -36,7 +36,7 @@ func (p Plan) Addr(a netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, second, b[2], b[3]})
 }
 
-// Port gives the port that stands for a Service's port.
+// Port returns the port that stands for a Service's port.
 func (p Plan) Port(n uint16) uint16 {
 	if n < p.FirstPort && n <= 65535-shift {
 		return n + shift
@@ -44,7 +44,7 @@ func (p Plan) Port(n uint16) uint16 {
 	return n
 }
 
-// Sockets gives the addresses and ports on which a Frontend is answered, sorted.
+// Sockets returns the addresses and ports on which a Frontend is answered, sorted.
 func (p Plan) Sockets(f *model.Frontend, v *model.NodeView) []netip.AddrPort {
 	port := p.Port(f.Key.Port)
 	if f.Kind != model.NodePort {
@@ -66,7 +66,7 @@ func (p Plan) Sockets(f *model.Frontend, v *model.NodeView) []netip.AddrPort {
 	return slices.Compact(out)
 }
 
-// Asked gives the address and port of a Service that is answered at a socket, if one is; of NodePorts it knows nothing.
+// Asked returns the address and port of a Service that is answered at a socket, if one is; of NodePorts it knows nothing.
 func (p Plan) Asked(here netip.AddrPort, svc *model.Service) (netip.AddrPort, bool) {
 	for _, list := range [...][]netip.Addr{svc.ClusterIPs, svc.ExternalIPs, svc.LoadBalancerIPs} {
 		for _, a := range list {
@@ -83,7 +83,7 @@ func (p Plan) Asked(here netip.AddrPort, svc *model.Service) (netip.AddrPort, bo
 	return netip.AddrPort{}, false
 }
 
-// Service gives a Service as its clients here must see it: with the addresses and
+// Service returns a Service as its clients here must see it: with the addresses and
 // ports on which it is answered. Of two addresses that are of one family then, the
 // first stays.
 func (p Plan) Service(s *model.Service) *model.Service {

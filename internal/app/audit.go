@@ -29,7 +29,7 @@ type auditor struct {
 	last map[bool]*inspect.Audit // that repaired, and that did not
 }
 
-// recent gives the last one of its sort while it is too early for another.
+// recent returns the last one of its sort while it is too early for another.
 func (a *auditor) recent(repair bool, now time.Time) (inspect.Audit, bool) {
 	last := a.last[repair]
 	if last == nil || !now.Before(last.Next) {

@@ -17,7 +17,7 @@ type asks struct {
 	want []string
 }
 
-// again tells whether to ask once more: an agent that is busy says so, and its status leaves out what is not to be had at once.
+// again reports whether to ask once more: an agent that is busy says so, and its status leaves out what is not to be had at once.
 func (c *asks) again(code int, out string) bool {
 	wrong := code != c.code || slices.ContainsFunc(c.want, func(want string) bool { return !strings.Contains(out, want) })
 	return wrong && (strings.HasPrefix(c.args, "status") || strings.Contains(out, "the engine is at work, and has not answered within"))

@@ -48,7 +48,7 @@ func (c *modeChange) mode() string {
 	return c.To
 }
 
-// underWay tells whether there is a way back that may still be needed.
+// underWay reports whether there is a way back that may still be needed.
 func (c *modeChange) underWay() bool { return c != nil && c.Failed == "" }
 
 // back is the change with the reason why it failed.
@@ -69,5 +69,5 @@ func (c *modeChange) become() error {
 	return fmt.Errorf("start again in another mode: %w", unix.Exec("/proc/self/exe", os.Args, append(env, changeVariable+"="+string(text))))
 }
 
-// keepName gives the process the name that it had: execve has called it "exe".
+// keepName returns the process the name that it had: execve has called it "exe".
 func keepName() { _ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0) }

@@ -148,7 +148,7 @@ func TestConfigFileThatStays(t *testing.T) {
 	t.Fatal("ended twenty times in a row")
 }
 
-// writtenAnew gives how long a writing took, and why the watch ended before it was told to.
+// writtenAnew returns how long a writing took, and why the watch ended before it was told to.
 func writtenAnew(t *testing.T) (slowest time.Duration, err error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")

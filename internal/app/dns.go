@@ -111,7 +111,7 @@ func (a *agent) dnsConfig(store *dns.Store, dm *dns.Metrics) dns.Config {
 	return c
 }
 
-// clusterDNS gives where the cluster's DNS answers: at its Service's addresses, or
+// clusterDNS returns where the cluster's DNS answers: at its Service's addresses, or
 // before that has been read, where the configuration says.
 func clusterDNS(ips []netip.Addr, configured []netip.AddrPort) []netip.AddrPort {
 	if len(ips) == 0 {

@@ -43,7 +43,7 @@ func TestTermBeforeTheFirstWrite(t *testing.T) {
 	}
 }
 
-// holds tells whether the process has a file open.
+// holds reports whether the process has a file open.
 func (p *process) holds(file string) bool {
 	open, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "fd", "*"))
 	for _, fd := range open {

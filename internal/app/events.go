@@ -40,7 +40,7 @@ type serviceEvents struct {
 	lacking map[model.ServiceKey]string // and of what is not served of it
 }
 
-// requests tells which Services clients have asked for in vain.
+// requests reports which Services clients have asked for in vain.
 type requests interface {
 	readRefusals() // takes in what has been refused until now
 	refusedAt(svc model.ServiceKey) time.Time
@@ -151,7 +151,7 @@ func (s *serviceEvents) look(now time.Time) {
 	}
 }
 
-// late gives the Services that have been empty for long, which nobody has said.
+// late returns the Services that have been empty for long, which nobody has said.
 func (s *serviceEvents) late(now time.Time) map[model.ServiceKey]emptiness {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// follower tells everybody what each turn of the engine did. It runs on the
+// follower notifies the observers of what each turn of the engine did. It runs on the
 // engine's goroutine and never blocks, but before the first write (unanswered).
 type follower struct {
 	a         *agent
@@ -137,7 +137,7 @@ func (f *follower) tellHealth(t *engine.Turn) {
 	}
 }
 
-// committed tells those who serve what is now in the kernel.
+// committed reports those who serve what is now in the kernel.
 func (f *follower) committed(t *engine.Turn) {
 	changed := false
 	for i := range t.Decided {
@@ -197,7 +197,7 @@ type noLocal struct {
 	count [2]int
 }
 
-// set tells whether anything changed.
+// set reports whether anything changed.
 func (n *noLocal) set(key model.ServiceKey, now [2]bool) bool {
 	old := n.of[key]
 	if old == now {

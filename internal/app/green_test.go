@@ -57,7 +57,7 @@ func (w *watched) change(name string) {
 	w.a.put(model.Event{Received: w.now, Service: &model.Keyed[model.ServiceKey, model.Service]{Key: model.ServiceKey{Name: name}}})
 }
 
-// done tells the follower of a turn that ends now.
+// done reports the follower of a turn that ends now.
 func (w *watched) done(t engine.Turn) {
 	if t.Started.IsZero() {
 		t.Started = w.now

@@ -57,7 +57,7 @@ func queueUp(ctx context.Context, cfg *config.Config, log logger) (become func()
 	return leave
 }
 
-// heirOf tells whether this process is to go on in the place of an agent that runs.
+// heirOf reports whether this process is to go on in the place of an agent that runs.
 func heirOf(ctx context.Context, cfg *config.Config) (bool, error) {
 	if !cfg.Userspace.Takeover || cfg.Mode != userspace.Name {
 		return false, nil

@@ -219,7 +219,7 @@ func (i *inspection) strangers(ctx context.Context, runs bool) []inspect.Strange
 	return strangersAmong(theirs, ours, runs)
 }
 
-// ours tells whether the rules of this mode that translate destinations are in a table of
+// ours reports whether the rules of this mode that translate destinations are in a table of
 // nftables. Those of other modes are not: their order cannot be told by tables.
 func (i *inspection) ours(t *nft.Table) bool {
 	switch takeover.Place(i.a.place) {
@@ -231,7 +231,7 @@ func (i *inspection) ours(t *nft.Table) bool {
 	return false
 }
 
-// socket gives the netlink socket; who calls holds mu.
+// socket returns the netlink socket; who calls holds mu.
 func (i *inspection) socket() (*nft.Conn, error) {
 	if i.kernel == nil {
 		k, err := nft.Open(nft.Config{})
@@ -243,7 +243,7 @@ func (i *inspection) socket() (*nft.Conn, error) {
 	return i.kernel, nil
 }
 
-// close gives the socket back.
+// close returns the socket back.
 func (i *inspection) close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -114,7 +114,7 @@ func (r removal) nodePorts(do func(ipvs.Theirs) error) error {
 	return err
 }
 
-// serverPlanes tells takeover how what ipvs modes made is removed.
+// serverPlanes reports takeover how what ipvs modes made is removed.
 func serverPlanes(p *takeover.Planes, r removal) {
 	p.RetireServers = func(ctx context.Context) (n int, err error) {
 		err = r.servers(func(d *ipvs.Driver) error { n, err = d.Retire(ctx); return err })

@@ -202,7 +202,7 @@ type noteLog struct {
 	lines  int
 }
 
-// worth tells whether a note is for the log: a Problem tells of lost claims, and hints
+// worth reports whether a note is for the log: a Problem tells of lost claims, and hints
 // that are followed surprise nobody.
 func (noteLog) worth(n policy.Note) bool {
 	return n.Kind != policy.ClaimLost && n.Kind != policy.HintsUsed
@@ -217,7 +217,7 @@ func levelOf(k policy.NoteKind) slog.Level {
 	return slog.LevelInfo
 }
 
-// may tells whether one more line may be written now.
+// may reports whether one more line may be written now.
 func (l *noteLog) may(log *slog.Logger, now time.Time) bool {
 	if now.Sub(l.window) >= linesWindow {
 		l.window, l.lines = now, 0
@@ -228,7 +228,7 @@ func (l *noteLog) may(log *slog.Logger, now time.Time) bool {
 	return l.lines <= mostLines
 }
 
-// sourceOf tells where the Services come from, as of now.
+// sourceOf reports where the Services come from, as of now.
 func (a *agent) sourceOf(err string) inspect.Source {
 	if a.status == nil {
 		return inspect.Source{Name: "folder " + a.cfg.Manifests, Connected: err == "", Err: err}

@@ -41,7 +41,7 @@ type opened struct {
 	rootless *rootless
 }
 
-// close gives everything back.
+// close returns everything back.
 func (o *opened) close() {
 	for _, c := range o.closers {
 		_ = c() // nothing is lost with it

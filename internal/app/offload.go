@@ -109,7 +109,7 @@ func upLinks() ([]model.Link, error) {
 	return out, err
 }
 
-// accelerates tells whether connections are taken past the rules. Then a connection to an endpoint that is gone ends, as with
+// accelerates reports whether connections are taken past the rules. Then a connection to an endpoint that is gone ends, as with
 // --reset-gone-endpoints, on the fast path or not: one that is idle just then would be taken over again to where nobody is.
 func (a *agent) accelerates() bool { return a.offload != nil && a.offload.Status().Threshold > 0 }
 

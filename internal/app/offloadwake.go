@@ -22,7 +22,7 @@ const (
 	sleepAfter = 10 * time.Minute
 )
 
-// waker gives the fast path its devices while there are connections for it. A device that is in a flowtable costs each packet
+// waker returns the fast path its devices while there are connections for it. A device that is in a flowtable costs each packet
 // that comes in by it a look-up, 2 % of a short connection, and on a node without long ones that is for nothing. A connection
 // may be handed over before there are devices: it goes the usual way until they come, within a second.
 type waker struct {

@@ -62,7 +62,7 @@ func (i *inspection) page(p *page.Page, w http.ResponseWriter, r *http.Request) 
 	}
 }
 
-// search gives the first Services, by name, whose name has the text in it, and how many
+// search returns the first Services, by name, whose name has the text in it, and how many
 // more there are.
 func search(v engine.View, text string) (found []string, more int) {
 	all := 0

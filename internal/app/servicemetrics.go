@@ -178,7 +178,7 @@ func countsOf(c *traffic.Counts) metrics.TrafficCounts {
 	return metrics.TrafficCounts{Connections: c.Connections, Unanswered: c.Unanswered, Sent: c.Sent, Received: c.Received}
 }
 
-// refusedAt gives the time when a refusal of a Service was counted last; zero if none was.
+// refusedAt returns the time when a refusal of a Service was counted last; zero if none was.
 func (s *serviceTraffic) refusedAt(svc model.ServiceKey) time.Time { return s.count.RefusedAt(svc) }
 
 // readRefusals counts what the data plane has counted since the last look. A number that has fallen began anew.

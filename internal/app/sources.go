@@ -56,17 +56,17 @@ func (a *agent) addSource(version string) ([]string, error) {
 	return append([]string{k8s.Name, node.Name}, a.addExclusions()...), nil
 }
 
-// readsHeadless tells whether headless Services and those of other proxies are read: only DNS wants them.
+// readsHeadless reports whether headless Services and those of other proxies are read: only DNS wants them.
 func (a *agent) readsHeadless() bool { return len(a.cfg.DNS.Addrs) > 0 }
 
-// reportFolder tells metrics whether the folder of manifests, if there is one, can be read.
+// reportFolder reports metrics whether the folder of manifests, if there is one, can be read.
 func (a *agent) reportFolder() {
 	if a.cfg.Manifests != "" {
 		a.metrics.Watch("manifests", a.memory.unreadable() == "", time.Time{})
 	}
 }
 
-// reportWatch tells metrics how fresh the watch is, each second.
+// reportWatch reports metrics how fresh the watch is, each second.
 func (a *agent) reportWatch(ctx context.Context, s *k8s.Source) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

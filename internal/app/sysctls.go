@@ -33,7 +33,7 @@ func applySysctls(cfg *config.Config) []sysctl.Change {
 	return changes
 }
 
-// newerThan58 tells whether the kernel is Linux 5.9 or later. One that does not say so is.
+// newerThan58 reports whether the kernel is Linux 5.9 or later. One that does not say so is.
 func newerThan58() bool {
 	var name unix.Utsname
 	var major, minor int
@@ -75,7 +75,7 @@ func logSysctls(log *slog.Logger, changes []sysctl.Change) {
 	}
 }
 
-// notOurs tells whether a sysctl is read-only here or belongs to another namespace.
+// notOurs reports whether a sysctl is read-only here or belongs to another namespace.
 func notOurs(err error) bool {
 	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
 }

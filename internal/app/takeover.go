@@ -77,7 +77,7 @@ func openKernels(exclude ...netip.Prefix) (takeover.Kernels, error) {
 	return k, nil
 }
 
-// planes tells takeover what the data planes know of names.
+// planes reports takeover what the data planes know of names.
 func planes() takeover.Planes {
 	who := func(owner string) iptables.Owner {
 		if owner == takeover.KubeProxy {

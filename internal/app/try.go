@@ -92,7 +92,7 @@ func probeMode(ctx context.Context, cfg *config.Config) (dataplane.Caps, error) 
 	return probe(ctx, plane.driver, slog.New(slog.DiscardHandler))
 }
 
-// certain tells an error that says what is missing from one that may pass.
+// certain distinguishes an error that says what is missing from one that may pass.
 func certain(err error) bool {
 	for _, e := range [...]error{dataplane.ErrUnsupported, kerneliptables.ErrNoPrograms, kernelipvs.ErrNoIPVS,
 		unix.EPERM, unix.EACCES, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP} {

@@ -102,7 +102,7 @@ func addresses(ctx context.Context, asked string) (addressplan.Plan, userspace.R
 	return plan, routes, nil
 }
 
-// ownNamespace tells whether this process is in a user namespace: what it may do
+// ownNamespace reports whether this process is in a user namespace: what it may do
 // there, it may do to nobody else's network.
 func ownNamespace() bool {
 	ids, err := os.ReadFile("/proc/self/uid_map")
@@ -142,7 +142,7 @@ func notes(p addressplan.Plan, cfg *config.Config) (out []string) {
 	return out
 }
 
-// addUserspace tells metrics, and Events, of what only this mode has.
+// addUserspace reports metrics, and Events, of what only this mode has.
 func (a *agent) addUserspace() error {
 	r := a.rootless
 	if a.recorder != nil {
@@ -151,7 +151,7 @@ func (a *agent) addUserspace() error {
 	return a.metrics.Registerer().Register(&relayCollector{r})
 }
 
-// forNames gives an event as the DNS server must see it: names lead to where Services
+// forNames returns an event as the DNS server must see it: names lead to where Services
 // are answered.
 func (a *agent) forNames(ev model.Event) model.Event {
 	if a.rootless == nil || ev.Service == nil {

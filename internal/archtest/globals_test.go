@@ -43,7 +43,7 @@ func TestNoPackageState(t *testing.T) {
 	allow.checkUsed(t)
 }
 
-// constant tells whether a variable is one in name only: an interface check, an
+// constant reports whether a variable is one in name only: an interface check, an
 // error to compare with, an embedded string, a compiled expression.
 func constant(g *ast.GenDecl, vs *ast.ValueSpec, i int) bool {
 	if vs.Names[i].Name == "_" {
@@ -71,13 +71,13 @@ func constant(g *ast.GenDecl, vs *ast.ValueSpec, i int) bool {
 	}, x.Name+"."+sel.Sel.Name)
 }
 
-// isLiteral tells whether a value is a compiled table: [...]T{...}.
+// isLiteral reports whether a value is a compiled table: [...]T{...}.
 func isLiteral(e ast.Expr) bool {
 	_, ok := e.(*ast.CompositeLit)
 	return ok
 }
 
-// writtenNames gives the names, as "package.name", that some file of the package
+// writtenNames returns the names, as "package.name", that some file of the package
 // writes to or takes the address of. A table that nobody writes is a constant in
 // all but name. (A local variable of the same name counts too: rename it.)
 func writtenNames(files []file) map[string]bool {
@@ -113,7 +113,7 @@ func writtenNames(files []file) map[string]bool {
 	return written
 }
 
-// base gives a of a, a[i], a.b and *a.
+// base returns a of a, a[i], a.b and *a.
 func base(e ast.Expr) string {
 	for {
 		switch x := e.(type) {

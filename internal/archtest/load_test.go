@@ -110,12 +110,12 @@ func parse(fset *token.FileSet, name, rel string) (file, error) {
 	return f, nil
 }
 
-// at gives "internal/model/event.go:12".
+// at returns "internal/model/event.go:12".
 func (f file) at(n ast.Node) string {
 	return f.path + ":" + strconv.Itoa(f.fset.Position(n.Pos()).Line)
 }
 
-// product tells whether the file is part of what runs: not tests, not tools.
+// product reports whether the file is part of what runs: not tests, not tools.
 func (f file) product() bool {
 	return !f.test && (strings.HasPrefix(f.path, "internal/") || strings.HasPrefix(f.path, "cmd/"))
 }

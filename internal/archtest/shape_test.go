@@ -104,7 +104,7 @@ func types(f file) []*ast.TypeSpec {
 	return specs
 }
 
-// funcName gives "Name" or "Type.Name".
+// funcName returns "Name" or "Type.Name".
 func funcName(fn *ast.FuncDecl) string {
 	if fn.Recv == nil {
 		return fn.Name.Name

@@ -55,7 +55,7 @@ type Choice struct {
 // ErrNone says that no mode works here.
 var ErrNone = errors.New("no mode works here")
 
-// Mode gives the first mode that works: first of those whose rules are here, so that a
+// Mode returns the first mode that works: first of those whose rules are here, so that a
 // restart does not change the mode without a cause, then of all. If one that comes
 // before failed for a reason that may pass, the error says so: to go on without it
 // would change the mode of a node for good because it was short of memory once.

@@ -139,7 +139,7 @@ type Logging struct {
 // Params is what Load needs beside the flags.
 type Params struct {
 	Modes []string // modes that are built, e.g. "nftables"
-	// Choose gives the mode to run in for the one that was asked for, with the backend of
+	// Choose returns the mode to run in for the one that was asked for, with the backend of
 	// iptables behind a dash if that is chosen too ("iptables-legacy"). nil: what was asked for.
 	Choose   func(asked, backend string) (string, error)
 	Hostname func() (string, error) // os.Hostname

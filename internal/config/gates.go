@@ -31,7 +31,7 @@ func knownGates() map[string]gate {
 	return gates
 }
 
-// resolveGates gives every known gate its value, and says in the order of their
+// resolveGates returns every known gate its value, and says in the order of their
 // names what is wrong with those of asked. A gate of another release is only a
 // warning: a node must not lose its proxy over a name.
 func resolveGates(asked map[string]bool) (values map[string]bool, bad, unknown []string) {

@@ -85,7 +85,7 @@ func (f *Flags) idleFields(mode string) []string {
 	return names
 }
 
-// unset tells whether the options of the log formats are kube-proxy's defaults.
+// unset reports whether the options of the log formats are kube-proxy's defaults.
 func unset(options map[string]any) bool {
 	for _, format := range options {
 		of, ok := format.(map[string]any)
@@ -177,7 +177,7 @@ func (f *Flags) given() []string {
 	return f.wire.NodePortAddresses
 }
 
-// fromKubeProxy tells whether the settings are such as kube-proxy has: a file of
+// fromKubeProxy reports whether the settings are such as kube-proxy has: a file of
 // it, or flags that are neither ours nor about where to run.
 func (f *Flags) fromKubeProxy() bool {
 	if f.file != "" {

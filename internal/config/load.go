@@ -68,7 +68,7 @@ func (f *Flags) LoadFile(path string, p Params) (*Config, error) {
 	return f.Load(p)
 }
 
-// settings gives the wire form with defaults, wherever it comes from.
+// settings returns the wire form with defaults, wherever it comes from.
 func (f *Flags) settings(c *Config, v *validator, p Params) (wire, error) {
 	w, err := f.wire, error(nil)
 	if f.file != "" {
@@ -130,7 +130,7 @@ func (f *Flags) fromFlags(v *validator, w *wire) {
 	}
 }
 
-// choose gives the mode to run in. What only looks at the settings, or removes rules of every
+// choose returns the mode to run in. What only looks at the settings, or removes rules of every
 // mode, needs none.
 func (f *Flags) choose(c *Config, asked string, p Params) (string, error) {
 	if p.Choose == nil || f.cleanup || f.writeTo != "" || c.ShowVersion {

@@ -97,7 +97,7 @@ func New(p Params) *Cleaner {
 		lost: map[model.FrontendKey]lostEndpoints{}, moved: map[netip.Addr]int{}, ranges: ranges{}, suspects: newSuspects()}
 }
 
-// Update tells what was committed: Frontends decided, and keys that no longer
+// Update reports what was committed: Frontends decided, and keys that no longer
 // belong to the Service that had them. A key that is in both has a new holder.
 func (c *Cleaner) Update(decided []model.Frontend, gone []model.FrontendKey) {
 	c.mu.Lock()
@@ -117,7 +117,7 @@ func (c *Cleaner) Update(decided []model.Frontend, gone []model.FrontendKey) {
 	}
 }
 
-// Perhaps tells what is about to be committed, before the write: from then on
+// Perhaps reports what is about to be committed, before the write: from then on
 // flows may begin by it, and a look at the table that is under way must not take
 // them for stale. The next Update of a key says what became of it.
 func (c *Cleaner) Perhaps(decided []model.Frontend) {

@@ -18,7 +18,7 @@ func (c *Cleaner) concerns(k model.FrontendKey) bool {
 	return k.Protocol != model.TCP || c.p.ResetGone
 }
 
-// stay gives where the flows of a Frontend may go on to. Both lists count: a flow
+// stay returns where the flows of a Frontend may go on to. Both lists count: a flow
 // does not tell whether its client is a pod, which may use Backends, or an
 // outsider under policy Local. A datagram to an endpoint that does not serve is
 // lost, so UDP leaves it; a connection (SCTP, TCP) is left to finish as long as

@@ -102,7 +102,7 @@ func dial(t testing.TB, addr string) client {
 // silence is how long nobody must answer where nobody should: that cannot be waited for.
 const silence = 300 * time.Millisecond
 
-// ask tells who answers in time: "" if nobody does.
+// ask reports who answers in time: "" if nobody does.
 func (c client) ask(t testing.TB, limit time.Duration) string {
 	t.Helper()
 	buf := make([]byte, 128)

@@ -117,7 +117,7 @@ type stream struct {
 	network, addr string
 }
 
-// ask gives the answer. A datagram may be lost, so up to three are sent.
+// ask returns the answer. A datagram may be lost, so up to three are sent.
 func (s stream) ask() (answer string, err error) {
 	tries := 1
 	if s.network == "udp" {
@@ -147,7 +147,7 @@ func (s stream) asks(t *testing.T, times int) {
 	}
 }
 
-// offloaded tells whether conntrack lists the stream as taken over by a flowtable.
+// offloaded reports whether conntrack lists the stream as taken over by a flowtable.
 func (s stream) offloaded(t *testing.T) bool {
 	t.Helper()
 	family := "ipv4"

@@ -111,7 +111,7 @@ func (c *Cleaner) remove(ctx context.Context, stale []conntrack.Flow, sweep bool
 	return done, nil
 }
 
-// stale tells whether a flow goes where it should not.
+// stale reports whether a flow goes where it should not.
 func (c *Cleaner) stale(x *conntrack.Flow) bool {
 	key := model.FrontendKey{Family: model.FamilyOf(x.Orig.Dst.Addr()), Protocol: model.Protocol(x.Protocol),
 		Addr: x.Orig.Dst.Addr(), Port: x.Orig.Dst.Port()}
@@ -134,7 +134,7 @@ func (c *Cleaner) stale(x *conntrack.Flow) bool {
 	return key.Protocol != model.TCP && x.Zone == 0
 }
 
-// holder gives the known key that answers for a destination: of one port, else a
+// holder returns the known key that answers for a destination: of one port, else a
 // NodePort, else the range around it, as the data planes look them up.
 func (c *Cleaner) holder(key model.FrontendKey) (mine model.FrontendKey, ours bool) {
 	if _, ours = c.known[key]; ours {
@@ -170,7 +170,7 @@ func (c *Cleaner) toRemoved(x *conntrack.Flow, key model.FrontendKey) bool {
 	return contains(c.known[key], x.Reply.Src) || contains(c.maybe[key], x.Reply.Src) || contains(c.lost[key].at, x.Reply.Src)
 }
 
-// goesTo tells whether a flow for a key goes to an endpoint of a list of that key,
+// goesTo reports whether a flow for a key goes to an endpoint of a list of that key,
 // or of one that answers for the same packets.
 func (c *Cleaner) goesTo(x *conntrack.Flow, key model.FrontendKey, list func(model.FrontendKey) []netip.AddrPort) bool {
 	nodePort := key

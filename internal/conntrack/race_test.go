@@ -240,7 +240,7 @@ func (w *world) turnNow() {
 	}
 }
 
-// goesRight tells whether the kernel would send a flow where it goes.
+// goesRight reports whether the kernel would send a flow where it goes.
 func (w *world) goesRight(x *conntrack.Flow) bool {
 	for k, to := range w.holds {
 		f := key(k)

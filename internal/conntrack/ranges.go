@@ -34,7 +34,7 @@ func (r ranges) keep(wanted func(model.FrontendKey) bool) {
 	}
 }
 
-// each gives the ranges around a key of one port.
+// each returns the ranges around a key of one port.
 func (r ranges) each(k model.FrontendKey, yield func(model.FrontendKey)) {
 	if len(r) == 0 {
 		return

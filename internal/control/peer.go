@@ -97,7 +97,7 @@ func anyUser(uid int, uidMap, overflow string) bool {
 	return uid == nobody && !all
 }
 
-// Peer gives the process at the other end: who connected, or who listens.
+// Peer returns the process at the other end: who connected, or who listens.
 func Peer(c net.Conn) (*unix.Ucred, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {

@@ -114,5 +114,5 @@ func (s *Socket) Run(ctx context.Context) error {
 	}
 }
 
-// Close gives the socket back.
+// Close returns the socket back.
 func (s *Socket) Close() error { return s.server.Close() }

@@ -47,7 +47,7 @@ func digestOf(sum uint64) string {
 	return string(binary.NativeEndian.AppendUint64([]byte(digestMark), sum))
 }
 
-// Same tells whether found is a value, or the digest of it.
+// Same reports whether found is a value, or the digest of it.
 func Same(value, found string) bool {
 	if value == "" || !strings.HasPrefix(found, digestMark) {
 		return value == found

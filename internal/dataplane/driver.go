@@ -28,7 +28,7 @@ type Driver interface {
 	// compares, for the engine renders Frontends again only then.
 	Render(f *model.Frontend, view *model.NodeView, emit func(Object))
 
-	// ViewChanged tells whether Render may give other Objects under the new
+	// ViewChanged reports whether Render may give other Objects under the new
 	// view (Base is always rendered again). Pure.
 	ViewChanged(old, now *model.NodeView) bool
 
@@ -39,7 +39,7 @@ type Driver interface {
 	// deleted; 0 = deleted with the change that stops using it.
 	Linger(k Key) time.Duration
 
-	// Shared tells that objects of several Services may be this one, or lead to it. While nothing else leads
+	// Shared reports that objects of several Services may be this one, or lead to it. While nothing else leads
 	// to it, it changes no packet's fate. Pure.
 	Shared(k Key) bool
 
@@ -104,7 +104,7 @@ type Recall struct {
 
 // Summer is a Driver that sums up what is there at a lower price than it reports each object.
 type Summer interface {
-	// Sum gives how many objects Survey would report, and the sum of what each adds (ObjectSum, PoolSum). It fails as Survey
+	// Sum returns how many objects Survey would report, and the sum of what each adds (ObjectSum, PoolSum). It fails as Survey
 	// does, and any goroutine may call it.
 	Sum(ctx context.Context) (Total, error)
 }
@@ -117,13 +117,13 @@ type Total struct {
 
 // Drainer is a Driver whose lingering objects may be done with before their time.
 type Drainer interface {
-	// Drained tells which of these nothing uses any more. It writes nothing. The engine's goroutine calls it.
+	// Drained reports which of these nothing uses any more. It writes nothing. The engine's goroutine calls it.
 	Drained(ctx context.Context, lingering []Key) ([]Key, error)
 }
 
 // Parter is a Driver some of whose objects are parts of another, as an endpoint that is an object of its own.
 type Parter interface {
-	// Part gives the object that k is a part of. is is false if it is none. Pure.
+	// Part returns the object that k is a part of. is is false if it is none. Pure.
 	Part(k Key) (whole Key, is bool)
 }
 
@@ -140,7 +140,7 @@ type Caps struct {
 	Pace int
 	// MaxBackends is how many backends of one Frontend are served; 0 is no limit.
 	MaxBackends int
-	// Inert tells that an object does nothing unless another leads to it, as a chain
+	// Inert reports that an object does nothing unless another leads to it, as a chain
 	// without a hook; nil: none is. Pure.
 	Inert func(Key) bool
 	// DropsStrays: what is sent to an address of the cluster's Service ranges that no
@@ -157,7 +157,7 @@ type Caps struct {
 	Unsupported func(*model.Frontend) string
 }
 
-// Has tells whether a family is usable.
+// Has reports whether a family is usable.
 func (c Caps) Has(f model.Family) bool {
 	for _, g := range c.Families {
 		if g == f {

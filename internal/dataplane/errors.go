@@ -51,7 +51,7 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("kernel refused %s: %v", strings.Join(names, ", "), e.Err)
 }
 
-// Unwrap gives the kernel's error.
+// Unwrap returns the kernel's error.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
 // RebuildError says that what these families hold cannot be repaired object by
@@ -68,7 +68,7 @@ func (e *RebuildError) Error() string {
 	return fmt.Sprintf("%v must be made anew: %s", e.Families, e.Why)
 }
 
-// NothingDone tells whether an error of Apply is of a class that says so; after
+// NothingDone reports whether an error of Apply is of a class that says so; after
 // another the kernel may hold the batch, and only the answer was lost.
 func NothingDone(err error) bool {
 	var invalid *InvalidError

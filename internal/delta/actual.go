@@ -75,7 +75,7 @@ func (t *Tracker[K, O]) requeue(ownerless []*entry[K, O], now time.Time) {
 	}
 }
 
-// Anew gives everything that is wanted of the chosen keys, as creations from the
+// Anew returns everything that is wanted of the chosen keys, as creations from the
 // lowest rank up. What only lingers is not among it.
 func (t *Tracker[K, O]) Anew(chosen func(K) bool) []Diff[K] {
 	var places places

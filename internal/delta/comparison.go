@@ -16,7 +16,7 @@ func (t *Tracker[K, O]) Compare() *Comparison[K, O] {
 	return &Comparison[K, O]{t: t, look: t.look, shape: t.shape}
 }
 
-// Spoiled tells whether the tracker was used in a way that makes the result worthless.
+// Spoiled reports whether the tracker was used in a way that makes the result worthless.
 func (c *Comparison[K, O]) Spoiled() bool { return c.look != c.t.look }
 
 // Found takes what is there of one key.
@@ -40,7 +40,7 @@ func (c *Comparison[K, O]) same(k K, believed, found string) bool {
 	return c.t.p.Same(believed, found)
 }
 
-// End gives the keys whose actual value differs from what we believe, once everything that is there has been taken. It
+// End returns the keys whose actual value differs from what we believe, once everything that is there has been taken. It
 // walks through all keys, unless each was met.
 func (c *Comparison[K, O]) End() []Drift[K] {
 	if c.met < c.t.Len() || c.shape != c.t.shape {

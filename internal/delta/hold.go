@@ -111,7 +111,7 @@ func (t *Tracker[K, O]) Hold(owner O, now time.Time) {
 	}
 }
 
-// isOrphan tells whether a key is there that nobody has wanted since we were started.
+// isOrphan reports whether a key is there that nobody has wanted since we were started.
 func (t *Tracker[K, O]) isOrphan(e *entry[K, O]) bool {
 	return e.refs == 0 && e.first == nil && e.have != ""
 }
@@ -181,7 +181,7 @@ func (t *Tracker[K, O]) Spare(keys []K) (any bool) {
 	return any
 }
 
-// LetGo gives up keys that nobody wants and that are held but cannot be put back, or, in
+// LetGo returns up keys that nobody wants and that are held but cannot be put back, or, in
 // a rebuild, that cannot be written anew. It tells whether there were any.
 func (t *Tracker[K, O]) LetGo(keys []K, anew bool, now time.Time) (any bool) {
 	for _, k := range keys {
@@ -205,7 +205,7 @@ func (t *Tracker[K, O]) overrule(e *entry[K, O]) {
 	}
 }
 
-// endHold gives up what an owner held.
+// endHold returns up what an owner held.
 func (t *Tracker[K, O]) endHold(owner O, now time.Time) {
 	list := t.held[owner]
 	delete(t.held, owner)

@@ -57,7 +57,7 @@ func (t *Tracker[K, O]) Release(key K) {
 	}
 }
 
-// NextExpiry tells when the next linger time is over (zero: none waits).
+// NextExpiry reports when the next linger time is over (zero: none waits).
 func (t *Tracker[K, O]) NextExpiry() (next time.Time) {
 	for _, due := range t.lingering {
 		if next.IsZero() || due.Before(next) {

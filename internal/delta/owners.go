@@ -93,7 +93,7 @@ func (t *Tracker[K, O]) unwanted(e *entry[K, O], now time.Time) {
 	t.forget(e)
 }
 
-// Has tells whether the owner wants anything.
+// Has reports whether the owner wants anything.
 func (t *Tracker[K, O]) Has(owner O) bool { return t.owners[owner] != nil }
 
 // Owners tells, for each owner of one of the keys, which of them it wants. A key
@@ -123,7 +123,7 @@ func (t *Tracker[K, O]) Owners(keys []K) map[O][]K {
 	return out
 }
 
-// Additions gives what owners want of whom the kernel holds nothing yet, as
+// Additions returns what owners want of whom the kernel holds nothing yet, as
 // creations from the lowest rank up: to write them changes nothing that is there.
 // An owner is one of them only if every key of its own is absent; keys that others
 // want too, or that linger and are as wanted, may be there. Everything stands on what base wants: if that is there in part, there are none.
@@ -158,7 +158,7 @@ func (r *record[K, O]) isThere() bool {
 	return !slices.ContainsFunc(r.wants, func(e *entry[K, O]) bool { return e.have != e.want })
 }
 
-// Owned gives what an owner wants, and what is there of it.
+// Owned returns what an owner wants, and what is there of it.
 func (t *Tracker[K, O]) Owned(owner O) []Diff[K] {
 	r := t.owners[owner]
 	if r == nil {

@@ -2,7 +2,7 @@ package delta
 
 import "slices"
 
-// Pending gives what is different, so ordered that any front part of it that does
+// Pending returns what is different, so ordered that any front part of it that does
 // not end within a Group can be applied by itself: creations from the lowest rank
 // up, so that everything comes after what it refers to and what publishes comes
 // last; then changes, Group by Group; then deletions from the highest rank down.
@@ -24,7 +24,7 @@ func (t *Tracker[K, O]) Pending() []Diff[K] {
 	return out
 }
 
-// inOrder gives the queue by the places of its entries. They are sorted by counting:
+// inOrder returns the queue by the places of its entries. They are sorted by counting:
 // ranks are few and small, and the first list of a large cluster has a million keys.
 func (t *Tracker[K, O]) inOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
 	if len(t.queue) <= fewDiffs {
@@ -66,7 +66,7 @@ func (t *Tracker[K, O]) fewInOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
 	return out
 }
 
-// placeOf tells among which entries one comes.
+// placeOf reports among which entries one comes.
 func (t *Tracker[K, O]) placeOf(e *entry[K, O]) int {
 	switch {
 	case e.want == "":

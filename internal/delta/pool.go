@@ -83,7 +83,7 @@ func unlike(have, want string, width int) (odd, fresh []int) {
 	return odd, fresh
 }
 
-// nextAlike tells how many slots of each to leave out so that what follows begins
+// nextAlike reports how many slots of each to leave out so that what follows begins
 // alike: none if it does already, one of both if that is not near.
 func nextAlike(have, want string, width int) (skipHave, skipWant int) {
 	for d := range lookAhead + 1 {
@@ -97,7 +97,7 @@ func nextAlike(have, want string, width int) (skipHave, skipWant int) {
 	return 1, 1
 }
 
-// pick gives some slots of a pool.
+// pick returns some slots of a pool.
 func pick(s string, list []int, width int) string {
 	out := make([]byte, 0, len(list)*width)
 	for _, i := range list {
@@ -106,7 +106,7 @@ func pick(s string, list []int, width int) string {
 	return string(out)
 }
 
-// samePool tells whether two values hold the same elements, holes apart. For
+// samePool reports whether two values hold the same elements, holes apart. For
 // plain keys (width 0) only equal values are the same.
 func samePool(a, b string, width int) bool {
 	if width == 0 || a == "" || b == "" {

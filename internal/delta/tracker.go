@@ -36,14 +36,14 @@ type Params[K comparable] struct {
 	Rank func(K) uint8
 	// Linger is how long an unwanted key is kept before it becomes pending.
 	Linger func(K) time.Duration
-	// Same tells whether what a Comparison found of a key is what is believed of it, where the two are not equal; nil: they
+	// Same reports whether what a Comparison found of a key is what is believed of it, where the two are not equal; nil: they
 	// must be. It is not asked about pools.
 	Same func(believed, found string) bool
-	// Inert tells that a key does nothing unless another key leads to it; nil: none is.
+	// Inert reports that a key does nothing unless another key leads to it; nil: none is.
 	Inert func(K) bool
-	// Shared tells that objects of several owners may be this key, or lead to it; nil: none is. See KeepUnseen.
+	// Shared reports that objects of several owners may be this key, or lead to it; nil: none is. See KeepUnseen.
 	Shared func(K) bool
-	// Part gives the key that another is a part of; nil: none is. See KeepUnseen.
+	// Part returns the key that another is a part of; nil: none is. See KeepUnseen.
 	Part func(K) (whole K, is bool)
 	// Sum is what one key with its value adds to the sum of all that is there; nil: there is no sum.
 	Sum func(key K, value string) uint64

@@ -36,7 +36,7 @@ func (s *addrSet) find(a netip.Addr) int {
 	return -1
 }
 
-// add gives one more reason to have the address, and tells whether it is the first.
+// add returns one more reason to have the address, and tells whether it is the first.
 func (s *addrSet) add(a netip.Addr) (first bool) {
 	if i := s.find(a); i >= 0 {
 		s.list[i].reasons++

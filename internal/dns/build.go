@@ -71,7 +71,7 @@ func aaaaRecords(name string, set *addrSet, most int) answer {
 	return answer{rrs: out, cut: n < set.len()}
 }
 
-// fromAnywhere gives n elements of a list, beginning anywhere in it and going round.
+// fromAnywhere returns n elements of a list, beginning anywhere in it and going round.
 func fromAnywhere[T any](list []T, n int) func(func(int, T) bool) {
 	return func(yield func(int, T) bool) {
 		from := 0
@@ -97,7 +97,7 @@ type target struct {
 	port uint16
 }
 
-// targets gives up to most different targets of the port, and whether there are
+// targets returns up to most different targets of the port, and whether there are
 // more. It begins anywhere.
 func (r *record) targets(k srvKey, most int) (list []target, more bool) {
 	if r.kind() == clusterIP {
@@ -133,7 +133,7 @@ func (r *record) targets(k srvKey, most int) (list []target, more bool) {
 	return list, false
 }
 
-// speaks tells whether some SRV record is of the protocol.
+// speaks reports whether some SRV record is of the protocol.
 func (r *record) speaks(label string) bool {
 	if r.kind() == clusterIP {
 		for _, p := range r.service.Ports {

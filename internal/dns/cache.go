@@ -40,7 +40,7 @@ func keyOf(m *dns.Msg) cacheKey {
 	return cacheKey{lower(m.Question[0].Name), m.Question[0].Qtype, opt != nil && opt.Do(), m.CheckingDisabled}
 }
 
-// get gives an answer with its TTLs counted down, or nil.
+// get returns an answer with its TTLs counted down, or nil.
 func (c *cache) get(k cacheKey) *dns.Msg {
 	now := c.now()
 	c.mu.Lock()
@@ -89,7 +89,7 @@ func (c *cache) put(k cacheKey, m *dns.Msg) {
 	c.at[k] = cached{msg: m, stored: now, until: now.Add(d)}
 }
 
-// answers tells a real answer from NODATA behind a CNAME.
+// answers distinguishes a real answer from NODATA behind a CNAME.
 func answers(m *dns.Msg, qtype uint16) bool {
 	for _, rr := range m.Answer {
 		if rr.Header().Rrtype == qtype || qtype == dns.TypeANY {

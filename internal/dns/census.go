@@ -22,7 +22,7 @@ type Member struct {
 	Ready bool
 }
 
-// count gives the record's census. Store.mu is held, for reading at least: two
+// count returns the record's census. Store.mu is held, for reading at least: two
 // readers may count at once, and then one result is lost.
 func (r *record) count() *census {
 	if c := r.census.Load(); c != nil {

@@ -45,7 +45,7 @@ func newClients(c *Config) *clients {
 	return l
 }
 
-// find gives the client with that address, or nil if it may not ask.
+// find returns the client with that address, or nil if it may not ask.
 func (l *clients) find(from netip.Addr, intercepted bool) *client {
 	changes := l.store.locals.changes.Load()
 	l.mu.RLock()

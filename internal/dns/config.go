@@ -47,14 +47,14 @@ type Config struct {
 	Upstreams []netip.AddrPort
 	// ResolvConf is a file to read Upstreams from, again and again; "" = never.
 	ResolvConf string
-	// Cluster gives the present addresses of the cluster's own DNS (its Service's):
+	// Cluster returns the present addresses of the cluster's own DNS (its Service's):
 	// it is asked for cluster names for as long as this server does not know them.
 	// nil or none: SERVFAIL.
 	Cluster func() []netip.AddrPort
 	// ClusterService is the cluster's DNS Service, whose name is asked at Cluster to
 	// find out whether Domain is the cluster's; empty = do not ask.
 	ClusterService model.ServiceKey
-	// Stale tells that the Store's names are too old to be served while Cluster is
+	// Stale reports that the Store's names are too old to be served while Cluster is
 	// there to ask; nil = never.
 	Stale func() bool
 	// Park is how long queries for expected names may wait: 0 = DefaultPark,
@@ -62,7 +62,7 @@ type Config struct {
 	Park time.Duration
 	// PodRecords turns on a-b-c-d.<ns>.pod.<domain>, which specification 1.1.0 dropped.
 	PodRecords bool
-	// Healthy tells whether what the Store is fed with is fresh. While it is not,
+	// Healthy reports whether what the Store is fed with is fresh. While it is not,
 	// nothing is parked. nil = always.
 	Healthy func() bool
 	// LastHeard is for the metric watch_age_seconds; nil = not known.

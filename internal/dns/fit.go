@@ -16,7 +16,7 @@ const (
 	checkDomainEvery = 30 * time.Second
 )
 
-// Fit tells why the queries of other servers' clients should not be led to this
+// Fit reports why the queries of other servers' clients should not be led to this
 // server; nil if they should. It is cheap.
 func (s *Server) Fit() error {
 	switch {
@@ -37,7 +37,7 @@ func (s *Server) Fit() error {
 	return check.disagrees
 }
 
-// knowsCluster tells whether this server answers for the cluster domain itself.
+// knowsCluster reports whether this server answers for the cluster domain itself.
 // Names that are too old are still better than none.
 func (s *Server) knowsCluster() bool {
 	if !s.cfg.Store.Synced() {

@@ -55,7 +55,7 @@ func (s *Server) serve(ctx context.Context, raw []byte, from *asker) {
 	s.dispatch(ctx, q)
 }
 
-// admit tells who asks; nil if the query ends here. Who may not ask is told so,
+// admit reports who asks; nil if the query ends here. Who may not ask is told so,
 // with a message that is no longer than the question; who asks too much is not
 // answered, as each answer would cost more than the question.
 func (s *Server) admit(raw []byte, from *asker) *client {
@@ -86,7 +86,7 @@ func (s *Server) stranger(addr netip.Addr) {
 	})
 }
 
-// check gives the response code that ends a query before it is looked at.
+// check returns the response code that ends a query before it is looked at.
 func check(m *dns.Msg) int {
 	switch {
 	case m.Opcode != dns.OpcodeQuery:
@@ -250,7 +250,7 @@ func (s *Server) reply(q *query, a answer) {
 	s.send(q, m, a.cut)
 }
 
-// echoCase gives a record the spelling of the question: clients that vary the
+// echoCase returns a record the spelling of the question: clients that vary the
 // case (draft-vixie-dnsext-dns0x20) want it back.
 func echoCase(h *dns.RR_Header, q *query) {
 	if h.Name == q.name {

@@ -60,7 +60,7 @@ func (l *locals) podRanges() []netip.Prefix {
 	return slices.Concat(l.configured, l.podCIDRs, l.behind)
 }
 
-// isPod tells whether an address is one of this node's pods. The configured ranges
+// isPod reports whether an address is one of this node's pods. The configured ranges
 // are mostly those of the whole cluster, in which other nodes' pods are, too. They
 // count only for families of which our Node has no range, and where the network
 // plugin does not give addresses of the Node's ranges: then an endpoint that is on
@@ -75,7 +75,7 @@ func (l *locals) isPod(a netip.Addr) bool {
 	return !slices.ContainsFunc(l.podCIDRs, func(p netip.Prefix) bool { return p.Addr().Is4() == a.Is4() }) || l.strayPods(a.Is4())
 }
 
-// strayPods tells whether an endpoint of this node and of a family is in the
+// strayPods reports whether an endpoint of this node and of a family is in the
 // configured ranges, and in none of our Node's.
 func (l *locals) strayPods(v4 bool) bool {
 	for a := range l.pods {
@@ -113,7 +113,7 @@ func (l *locals) each(sl *model.Slice, f func(netip.Addr, string)) {
 	}
 }
 
-// isOwn tells whether an address is this node's.
+// isOwn reports whether an address is this node's.
 func (s *Store) isOwn(a netip.Addr) bool {
 	if a.IsLoopback() {
 		return true
@@ -124,7 +124,7 @@ func (s *Store) isOwn(a netip.Addr) bool {
 	return ok
 }
 
-// isPod tells whether an address is one of this node's pods.
+// isPod reports whether an address is one of this node's pods.
 func (s *Store) isPod(a netip.Addr) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -61,7 +61,7 @@ func (m *misses) forget(now time.Time) {
 	}
 }
 
-// published gives how long each name of the Service was missed that has it now.
+// published returns how long each name of the Service was missed that has it now.
 func (m *misses) published(key model.ServiceKey, has func(host string) bool, now time.Time) (waited []time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -199,7 +199,7 @@ func (r *record) replaceSlice(old, sl *model.Slice, s *Store) {
 	}
 }
 
-// has tells whether a host, or with "" the Service itself, is published.
+// has reports whether a host, or with "" the Service itself, is published.
 func (r *record) has(name string) bool {
 	if name == "" {
 		return !r.addrs.empty()
@@ -223,7 +223,7 @@ func (r *record) podsNamed(name string) *families {
 	return f
 }
 
-// hostOf gives an endpoint's label: its hostname, else its address with dashes,
+// hostOf returns an endpoint's label: its hostname, else its address with dashes,
 // which is the identifier that CoreDNS makes up too.
 func hostOf(e *model.Endpoint) string {
 	if e.Hostname != "" {

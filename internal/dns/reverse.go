@@ -34,7 +34,7 @@ func (s *Store) unpoint(a netip.Addr, p pointer) {
 	s.reverse[a] = list
 }
 
-// names gives the names of an address. Anybody who may write EndpointSlices can
+// names returns the names of an address. Anybody who may write EndpointSlices can
 // list any address, so these names are given out only where they take nothing
 // from others: a Service's cluster IP has that Service's name and no other, and
 // an address that is no pod's and no private network's is left to its owner.
@@ -53,7 +53,7 @@ func (s *Store) names(a netip.Addr) (list []pointer) {
 	return slices.Clone(all[:min(len(all), maxPointers)])
 }
 
-// mayName tells whether endpoints may have a name for the address.
+// mayName reports whether endpoints may have a name for the address.
 func (s *Store) mayName(a netip.Addr) bool {
 	switch {
 	case within(s.serviceRanges, a), a.IsLoopback(), a.IsLinkLocalUnicast():

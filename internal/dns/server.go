@@ -112,7 +112,7 @@ func (a *asker) write(b []byte) {
 	a.tcp.write(b)
 }
 
-// unanswered gives up a query that another one is answered for.
+// unanswered returns up a query that another one is answered for.
 func (a *asker) unanswered() {
 	if a.tcp != nil {
 		a.tcp.release()

@@ -147,7 +147,7 @@ func (z *zone) servicePort(l *lookup, rest string) answer {
 	return z.srvRecords(l, targets, more)
 }
 
-// park tells how long a query for a missing name may wait: not at all unless
+// park reports how long a query for a missing name may wait: not at all unless
 // the name is expected (docs/headless.md lists the cases).
 func (m *miss) park(limit time.Duration, now time.Time) time.Duration {
 	if m.asked != nil {

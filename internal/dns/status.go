@@ -166,7 +166,7 @@ func (c *census) unready(told bool) string {
 	return fmt.Sprintf(" notready=%d", c.waitingPods)
 }
 
-// missingHosts gives the hostnames that are asked for and not ready.
+// missingHosts returns the hostnames that are asked for and not ready.
 func (r *record) missingHosts(q *StatusQuestion, c *census) (list []Member) {
 	for _, h := range q.Hosts {
 		m, ok := c.hosts[h]
@@ -212,7 +212,7 @@ func (c *census) list(w *statusWriter, from int) {
 	}
 }
 
-// mayKnow tells whether the asker may know what public DNS does not show.
+// mayKnow reports whether the asker may know what public DNS does not show.
 func (z *zone) mayKnow(l *lookup) bool {
 	near := &z.store.locals // Store.mu is held
 	_, own := near.own[l.client]

@@ -146,7 +146,7 @@ func (s *Store) setSynced() {
 	s.metrics.services.Set(float64(len(s.services)))
 }
 
-// published tells the parked queries and the metrics.
+// published reports the parked queries and the metrics.
 func (s *Store) published(dirty []model.ServiceKey, triggers map[model.ServiceKey]time.Time) {
 	if len(dirty) == 0 {
 		return
@@ -249,7 +249,7 @@ func (s *Store) applySlice(key model.SliceKey, sl *model.Slice) (dirty []model.S
 	return append(dirty, sl.Service)
 }
 
-// ClusterIPs gives the addresses of a Service; none if it is not known.
+// ClusterIPs returns the addresses of a Service; none if it is not known.
 func (s *Store) ClusterIPs(key model.ServiceKey) []netip.Addr {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -259,7 +259,7 @@ func (s *Store) ClusterIPs(key model.ServiceKey) []netip.Addr {
 	return nil
 }
 
-// Synced tells whether every source has delivered its first list.
+// Synced reports whether every source has delivered its first list.
 func (s *Store) Synced() bool { return s.synced.Load() }
 
 // Listed reports whether every source has delivered its first list, or what can be read of it (model.Event.Listed). A name that the Store

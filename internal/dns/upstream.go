@@ -68,7 +68,7 @@ func (f *forwarder) order() []*upstream {
 	return append(list, rest...)
 }
 
-// dead tells whether no server has answered a probe for a while. Clients' own
+// dead reports whether no server has answered a probe for a while. Clients' own
 // questions do not count: anybody can ask for a name that nobody answers.
 func (f *forwarder) dead() bool {
 	return !slices.ContainsFunc(f.upstreams(), func(u *upstream) bool {

@@ -64,7 +64,7 @@ type answer struct {
 func nodata() answer   { return answer{soa: true} }
 func nxdomain() answer { return answer{rcode: dns.RcodeNameError, soa: true} }
 
-// contains tells whether a lower-case FQDN is in the zone.
+// contains reports whether a lower-case FQDN is in the zone.
 func (z *zone) contains(name string) bool {
 	return name == z.origin || strings.HasSuffix(name, z.suffix)
 }

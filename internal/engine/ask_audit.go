@@ -44,7 +44,7 @@ func (e *Engine) hurryAudit(to chan<- Audited) {
 	e.audit = e.p.Now()
 }
 
-// tellAuditors tells who waits what a Load found, whatever it was done for.
+// tellAuditors reports who waits what a Load found, whatever it was done for.
 func (e *Engine) tellAuditors(objects int, took time.Duration) {
 	if len(e.auditors) == 0 {
 		return

@@ -46,7 +46,7 @@ func (e *Engine) postponeAudit() {
 	e.audit = e.p.Now().Add(auditPause)
 }
 
-// givingWay gives a context for a Load: if that is a routine one, it ends when a
+// givingWay returns a context for a Load: if that is a routine one, it ends when a
 // change comes. stop must be called.
 func (e *Engine) givingWay(ctx context.Context) (_ context.Context, stop func()) {
 	if e.belief != due {

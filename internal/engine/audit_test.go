@@ -23,7 +23,7 @@ func (b *bench) slowly() (repaired func() bool) {
 	}
 }
 
-// takes tells how long a new Service takes to get in.
+// takes reports how long a new Service takes to get in.
 func (b *bench) takes(i int) time.Duration {
 	t0 := time.Now()
 	b.put(svcEvent(i, 80))

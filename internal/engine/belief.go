@@ -65,10 +65,10 @@ func (b belief) after(h happening) belief {
 	return b
 }
 
-// mustRead tells whether the kernel must be read before it is written.
+// mustRead reports whether the kernel must be read before it is written.
 func (b belief) mustRead() bool { return b == unknown || b == due || b == mistaken || b == foreign }
 
-// tellsDrift tells whether what a Load finds different was somebody else's doing.
+// tellsDrift reports whether what a Load finds different was somebody else's doing.
 func (b belief) tellsDrift() bool { return b == due || b == foreign }
 
 func (e *Engine) on(h happening) { e.belief = e.belief.after(h) }

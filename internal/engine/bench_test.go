@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// BenchmarkRefusals tells how long a thousand refused Services hold up another one,
+// BenchmarkRefusals reports how long a thousand refused Services hold up another one,
 // among 50 000: one turn, on a kernel that costs nothing.
 func BenchmarkRefusals(b *testing.B) {
 	const services, refused = 50_000, 1_000

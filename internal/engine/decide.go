@@ -64,7 +64,7 @@ func (e *Engine) keepObjects(objs []delta.Object[dataplane.Key]) {
 	e.objs = objs[:0]
 }
 
-// withTooMany gives the problems of a decision, and that some of its backends get no
+// withTooMany returns the problems of a decision, and that some of its backends get no
 // connection because the data plane cannot hold so many.
 func (e *Engine) withTooMany(k model.ServiceKey, res *policy.Result) []model.Problem {
 	most := 0

@@ -29,7 +29,7 @@ func (e *Engine) drain(ctx context.Context, now time.Time) {
 	}
 }
 
-// nextDrain tells when the driver is to be asked next (zero: nothing lingers, or it cannot be asked).
+// nextDrain reports when the driver is to be asked next (zero: nothing lingers, or it cannot be asked).
 func (e *Engine) nextDrain() time.Time {
 	if _, can := e.p.Driver.(dataplane.Drainer); !can || e.belief != believed || e.tr.NextExpiry().IsZero() {
 		return time.Time{}

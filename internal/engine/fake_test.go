@@ -327,7 +327,7 @@ func newBench(drv *memDriver, tune func(*Params)) *bench {
 	return b
 }
 
-// put gives the engine events that it folds in one turn.
+// put returns the engine events that it folds in one turn.
 func (b *bench) put(evs ...model.Event) { b.mb.Put(evs...) }
 
 func (b *bench) turns() []Turn {

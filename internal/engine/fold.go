@@ -159,7 +159,7 @@ func (e *Engine) decideDirty(s scope) {
 // more is made anew: it would keep its buckets, and clearing walks through them.
 const fewKeys = 64
 
-// emptied gives a map for the same purpose, with nothing in it.
+// emptied returns a map for the same purpose, with nothing in it.
 func emptied[K comparable, V any](m map[K]V) map[K]V {
 	if len(m) > fewKeys {
 		return map[K]V{}

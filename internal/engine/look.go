@@ -30,7 +30,7 @@ func (e *Engine) Look(ctx context.Context) (Audited, error) {
 	}
 }
 
-// comparable tells whether there is anything to compare the kernel with.
+// comparable reports whether there is anything to compare the kernel with.
 func (e *Engine) comparable() bool {
 	return e.belief == believed || e.belief == due || e.belief == foreign
 }

@@ -23,7 +23,7 @@ func (e *Engine) rest(now time.Time) {
 	e.rested = e.rested.Add(pause)
 }
 
-// resume tells when the pauses let the next write begin.
+// resume reports when the pauses let the next write begin.
 func (e *Engine) resume(now time.Time) time.Time {
 	if e.p.Pace == 0 || !e.hurry && !e.departureDue(now) {
 		return e.rested
@@ -35,7 +35,7 @@ func (e *Engine) resume(now time.Time) time.Time {
 	return least
 }
 
-// departureDue tells whether an endpoint was kept for long enough.
+// departureDue reports whether an endpoint was kept for long enough.
 func (e *Engine) departureDue(now time.Time) bool {
 	for _, list := range e.leaving {
 		if slices.ContainsFunc(list, func(d departure) bool { return !d.due.After(now) }) {
@@ -45,7 +45,7 @@ func (e *Engine) departureDue(now time.Time) bool {
 	return false
 }
 
-// nextDeparture tells when the first endpoint after a time was kept for long enough;
+// nextDeparture reports when the first endpoint after a time was kept for long enough;
 // zero if there is none.
 func (e *Engine) nextDeparture(after time.Time) (next time.Time) {
 	for _, list := range e.leaving {
@@ -58,7 +58,7 @@ func (e *Engine) nextDeparture(after time.Time) (next time.Time) {
 	return next
 }
 
-// takesAway tells whether an endpoint that served, in slices as they were before a
+// takesAway reports whether an endpoint that served, in slices as they were before a
 // change, is not in its slice any more or serves no more. A slice that is gone whole
 // may have moved: it counts when it was kept for long enough.
 func (e *Engine) takesAway(was []*model.Slice) bool {

@@ -88,7 +88,7 @@ func (e *Engine) postponeTrials() {
 	}
 }
 
-// isHeld tells whether the kernel still has an older decision for a Service.
+// isHeld reports whether the kernel still has an older decision for a Service.
 func (e *Engine) isHeld(k model.ServiceKey) bool {
 	q := e.held[k]
 	return q != nil && !q.trial

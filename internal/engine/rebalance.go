@@ -81,7 +81,7 @@ func (e *Engine) departed(now time.Time) {
 	}
 }
 
-// lostEndpoints gives a slice of the endpoints that were in old and are in none of
+// lostEndpoints returns a slice of the endpoints that were in old and are in none of
 // the slices now; nil if there are none, or if they cannot have moved.
 func lostEndpoints(old *model.Slice, now []*model.Slice) *model.Slice {
 	var same *model.Slice
@@ -115,7 +115,7 @@ func lostEndpoints(old *model.Slice, now []*model.Slice) *model.Slice {
 	return &out
 }
 
-// sibling tells whether two slices are for the same ports of a Service, so that the
+// sibling reports whether two slices are for the same ports of a Service, so that the
 // controller may move endpoints from one to the other.
 func sibling(a, b *model.Slice) bool {
 	return a.Family == b.Family && slices.Equal(a.Ports, b.Ports)

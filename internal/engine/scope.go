@@ -30,7 +30,7 @@ const (
 	everything
 )
 
-// scope tells what may be written now.
+// scope reports what may be written now.
 func (e *Engine) scope(now time.Time) scope {
 	switch {
 	case len(e.waiting) == 0:
@@ -54,7 +54,7 @@ func allListed(waiting map[string]bool) bool {
 	return true
 }
 
-// writable gives what is pending within the scope, in the order of Pending.
+// writable returns what is pending within the scope, in the order of Pending.
 func (e *Engine) writable(s scope) []diff {
 	switch s {
 	case everything, listed:
@@ -65,7 +65,7 @@ func (e *Engine) writable(s scope) []diff {
 	return nil
 }
 
-// premature tells that a decision must wait for the sources: it would refuse
+// premature reports that a decision must wait for the sources: it would refuse
 // connections, perhaps only because slices have not come.
 func premature(res *policy.Result, s scope) bool {
 	if s >= listed {

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// inOrder gives what is in a kernel always in the same order.
+// inOrder returns what is in a kernel always in the same order.
 func inOrder(kernel map[dataplane.Key]string) (all objects) {
 	for _, k := range slices.SortedFunc(maps.Keys(kernel), func(a, b dataplane.Key) int { return strings.Compare(a.String(), b.String()) }) {
 		all = append(all, dataplane.Object{Key: k, Value: kernel[k]})
@@ -207,7 +207,7 @@ func TestSurveyOfPools(t *testing.T) {
 	})
 }
 
-// TestSurveyByDigests tells the same where the driver gives digests for values.
+// TestSurveyByDigests reports the same where the driver gives digests for values.
 func TestSurveyByDigests(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		d.digests = true

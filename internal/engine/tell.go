@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// tellProblems tells what is wrong with the input although nothing may be written
+// tellProblems reports what is wrong with the input although nothing may be written
 // yet: whoever waits for the sources must know why.
 func (e *Engine) tellProblems() {
 	e.gatherProblems()
@@ -23,7 +23,7 @@ func (e *Engine) tellProblems() {
 	t.Problems, t.Well = nil, nil
 }
 
-// finish tells the world about the turn and prepares the next.
+// finish reports the world about the turn and prepares the next.
 func (e *Engine) finish(s scope, err error) {
 	now := e.p.Now()
 	e.gatherProblems()
@@ -58,14 +58,14 @@ func (e *Engine) finish(s scope, err error) {
 	e.turn = next
 }
 
-// worthTelling tells whether the turn did, tried or learned anything.
+// worthTelling reports whether the turn did, tried or learned anything.
 func (e *Engine) worthTelling(s scope, err error) bool {
 	t := &e.turn
 	return err != nil || t.Operations > 0 || t.Full || t.events > 0 || len(t.Problems)+len(t.Well) > 0 ||
 		!e.toldView || s >= listed && len(e.untold) > len(e.held)+len(e.dirty) || len(t.Quarantined)+len(t.Rebuilt) > 0
 }
 
-// gatherDecisions gives the followers the decisions that the kernel now has, or, of
+// gatherDecisions returns the followers the decisions that the kernel now has, or, of
 // a write that failed, may have. What they do not learn now they learn later: only
 // the names are kept, and policy is asked again.
 func (e *Engine) gatherDecisions(s scope, err error) {

@@ -24,7 +24,7 @@ func (d *memDriver) failAll() {
 	d.fail = func(dataplane.Batch) error { return errors.New("no memory, says the test") }
 }
 
-// unready gives an endpoint that no rule needs to know.
+// unready returns an endpoint that no rule needs to know.
 func unready(i, endpoint int) model.Event {
 	ev := sliceEvent(i, endpoint)
 	ev.Slice.Value.Endpoints[0].Ready, ev.Slice.Value.Endpoints[0].Serving = false, false

@@ -15,7 +15,7 @@ type thisNode struct{}
 // nodeOrigin is what sources call the Node object of this machine in model.Event.Origin.
 func (e *Engine) nodeOrigin() string { return "Node " + e.p.NodeName }
 
-// nodeUnknown tells that all sources are in, and that none of the cluster's Nodes has
+// nodeUnknown reports that all sources are in, and that none of the cluster's Nodes has
 // this node's name.
 func (e *Engine) nodeUnknown() bool {
 	return len(e.waiting) == 0 && (e.p.View.Cluster || e.st.Cluster()) && e.st.KnownNode() == nil

@@ -27,7 +27,7 @@ func (e *Engine) noteTried() {
 	}
 }
 
-// lostKeys gives the keys that a Service had when the followers were told last, or
+// lostKeys returns the keys that a Service had when the followers were told last, or
 // that a write since then tried to give it, and does not ask for now.
 func (e *Engine) lostKeys(k model.ServiceKey) []model.FrontendKey {
 	before := e.untold[k]

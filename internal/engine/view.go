@@ -17,10 +17,10 @@ import (
 // valid until the function that got it returns.
 type View struct{ e *Engine }
 
-// State gives the inputs.
+// State returns the inputs.
 func (v View) State() *state.State { return v.e.st }
 
-// Decide gives policy's answer for one Service, as the engine would get it now. Of a Service of which a Frontend is
+// Decide returns policy's answer for one Service, as the engine would get it now. Of a Service of which a Frontend is
 // withheld it has the others only.
 func (v View) Decide(k model.ServiceKey) policy.Result {
 	res := v.e.result(k)
@@ -30,7 +30,7 @@ func (v View) Decide(k model.ServiceKey) policy.Result {
 	return res
 }
 
-// Withheld tells whether a Frontend of a Service is withheld: it would cease to forward, perhaps only because its
+// Withheld reports whether a Frontend of a Service is withheld: it would cease to forward, perhaps only because its
 // endpoints are in what cannot be read, so the kernel has it as an earlier run left it.
 func (v View) Withheld(k model.ServiceKey) bool { _, is := v.e.withheld[k]; return is }
 
@@ -42,18 +42,18 @@ func (v View) Unserved(f *model.Frontend) string {
 	return v.e.p.Unsupported(f)
 }
 
-// Node gives the view.
+// Node returns the view.
 func (v View) Node() model.NodeView { return v.e.view }
 
 // NodeName is what EndpointSlices call this node.
 func (v View) NodeName() string { return v.e.p.NodeName }
 
-// Holder gives the Service that holds a key, and those that ask for it in vain.
+// Holder returns the Service that holds a key, and those that ask for it in vain.
 func (v View) Holder(k model.FrontendKey) (holder model.ServiceKey, losers []model.ServiceKey, held bool) {
 	return v.e.services.Holder(k)
 }
 
-// ClusterIPOf gives the Service that has Frontends and the address as its ClusterIP. It looks at all Services.
+// ClusterIPOf returns the Service that has Frontends and the address as its ClusterIP. It looks at all Services.
 func (v View) ClusterIPOf(a netip.Addr) (owner model.ServiceKey, is bool) {
 	return v.e.services.ClusterIPOf(a)
 }
@@ -67,7 +67,7 @@ type Held struct {
 	RetryAt time.Time
 }
 
-// Held gives the Services that the kernel refused, by name.
+// Held returns the Services that the kernel refused, by name.
 func (v View) Held() []Held {
 	out := make([]Held, 0, len(v.e.held))
 	for _, q := range v.e.held {
@@ -77,7 +77,7 @@ func (v View) Held() []Held {
 	return out
 }
 
-// HeldOf tells whether and why the kernel refused a Service.
+// HeldOf reports whether and why the kernel refused a Service.
 func (v View) HeldOf(k model.ServiceKey) (Held, bool) {
 	q, held := v.e.held[k]
 	if !held {
@@ -89,7 +89,7 @@ func (v View) HeldOf(k model.ServiceKey) (Held, bool) {
 // Pending is how many objects in the kernel differ from what they should be.
 func (v View) Pending() int { return v.e.tr.PendingCount() }
 
-// Waiting gives the sources that have not delivered everything yet. A source that has delivered all that it can
+// Waiting returns the sources that have not delivered everything yet. A source that has delivered all that it can
 // read is not among them if the kernel holds nothing that could belong to the rest.
 func (v View) Waiting() []string {
 	if v.e.scope(v.e.p.Now()) == everything {
@@ -98,14 +98,14 @@ func (v View) Waiting() []string {
 	return slices.Sorted(maps.Keys(v.e.waiting))
 }
 
-// Undecided tells whether a change of a Service has come that Objects does not show yet: after a write
+// Undecided reports whether a change of a Service has come that Objects does not show yet: after a write
 // the engine may pause, and Decide is ahead of it.
 func (v View) Undecided(k model.ServiceKey) bool {
 	_, dirty := v.e.dirty[k]
 	return dirty
 }
 
-// Objects gives what a Service makes in the data plane, or the zero key what is there
+// Objects returns what a Service makes in the data plane, or the zero key what is there
 // whatever the Services are: each as it was decided, in written those that have been
 // committed so, in pending those that wait.
 func (v View) Objects(k model.ServiceKey) (written, pending []dataplane.Object) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// gate tells when the engine may write next; not after now: at once. It is zero
+// gate reports when the engine may write next; not after now: at once. It is zero
 // while only an event can open it.
 func (e *Engine) gate(now time.Time) time.Time {
 	if e.scope(now) == nothing {

@@ -108,12 +108,12 @@ func (e *Engine) chunks(all []diff) [][]diff {
 	return out
 }
 
-// together tells whether two changes are halves of one.
+// together reports whether two changes are halves of one.
 func together(a, b *diff) bool {
 	return a.Group == b.Group && a.Have != "" && a.Want != "" && b.Have != "" && b.Want != ""
 }
 
-// later gives what comes after a chunk, nil if nothing does.
+// later returns what comes after a chunk, nil if nothing does.
 func later(chunks [][]diff) iter.Seq[dataplane.Op] {
 	if len(chunks) == 0 {
 		return nil

@@ -45,7 +45,7 @@ func write(ctx context.Context, k nft.Kernel, f *family) error {
 	return nil
 }
 
-// counted tells how many connections were taken over, and how many packets have passed the forward hook.
+// counted reports how many connections were taken over, and how many packets have passed the forward hook.
 func counted(ctx context.Context, k nft.Kernel, f *family) (taken, seen uint64, err error) {
 	rules, err := k.Rules(ctx, table(f))
 	for i := range rules {

@@ -22,7 +22,7 @@ type Giver interface {
 	Estate(emit func(Item) error) error
 	// Resume undoes Pause: nobody has taken anything.
 	Resume()
-	// Release gives up what was handed over; another process has it.
+	// Release returns up what was handed over; another process has it.
 	Release()
 }
 
@@ -40,7 +40,7 @@ type Given struct {
 	conn *net.UnixConn
 }
 
-// Close tells the other side that nothing of ours is in its way.
+// Close reports the other side that nothing of ours is in its way.
 func (g *Given) Close() { _ = g.conn.Close() }
 
 // Give waits until another process has taken everything, or ctx ends: then it gives

@@ -60,13 +60,13 @@ func shelve[S any](s *Shelf, key string, again func(*os.File) (S, error), fresh 
 	return sock, err
 }
 
-// closed tells whether its owner has closed a socket.
+// closed reports whether its owner has closed a socket.
 func closed(c filer) bool {
 	raw, err := c.SyscallConn()
 	return err != nil || raw.Control(func(uintptr) {}) != nil
 }
 
-// take gives a socket that was there before; nil if there is none.
+// take returns a socket that was there before; nil if there is none.
 func (s *Shelf) take(key string) *os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -106,7 +106,7 @@ func (w wire) send(list []Item) error {
 	return w.hear(wordGot)
 }
 
-// receive gives the next batch; nil after the last one.
+// receive returns the next batch; nil after the last one.
 func (w wire) receive() ([]Item, error) {
 	_ = w.c.SetReadDeadline(w.deadline())
 	text, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*batchItems))
@@ -139,7 +139,7 @@ func (w wire) receive() ([]Item, error) {
 	return list, nil
 }
 
-// distribute gives Items the files that came with them, and closes those that belong to none.
+// distribute returns Items the files that came with them, and closes those that belong to none.
 func distribute(list []Item, files []*os.File) (err error) {
 	for i := range list {
 		if list[i].HasFile && len(files) > 0 {

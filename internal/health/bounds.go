@@ -32,7 +32,7 @@ type bounds struct {
 	remote, local int
 }
 
-// listener gives l with the bounds kept: what is over them is closed at once, for a
+// listener returns l with the bounds kept: what is over them is closed at once, for a
 // connection that waits would keep the next ones waiting.
 func (b *bounds) listener(l net.Listener) net.Listener {
 	return &boundedListener{Listener: l, b: b, by: map[netip.Addr]int{}}
@@ -44,7 +44,7 @@ type boundedListener struct {
 	by map[netip.Addr]int // guarded by b.mu
 }
 
-// Accept gives the next connection within the bounds.
+// Accept returns the next connection within the bounds.
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()

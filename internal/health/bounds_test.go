@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// neighbour gives this namespace an address that is not loopback, to call from.
+// neighbour returns this namespace an address that is not loopback, to call from.
 func neighbour(t *testing.T, addr string) *net.Dialer {
 	t.Helper()
 	lo, err := netlink.LinkByName("lo")

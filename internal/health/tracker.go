@@ -11,7 +11,7 @@ import (
 type TrackerParams struct {
 	Families []model.Family
 	Timeout  time.Duration // a change that waits longer makes us unhealthy: 2 x syncPeriod
-	// Waiting gives when the oldest change came in that is not in the kernel yet;
+	// Waiting returns when the oldest change came in that is not in the kernel yet;
 	// zero if there is none (Mailbox.Waiting).
 	Waiting func() time.Time
 	Now     func() time.Time // time.Now
@@ -79,13 +79,13 @@ func (t *Tracker) NodeUnknown(unknown bool) {
 	t.unknown = unknown
 }
 
-// Healthy tells whether the kernel keeps up.
+// Healthy reports whether the kernel keeps up.
 func (t *Tracker) Healthy() bool { return t.snapshot().healthy }
 
-// Eligible tells whether our Node may get traffic from load balancers.
+// Eligible reports whether our Node may get traffic from load balancers.
 func (t *Tracker) Eligible() bool { return t.snapshot().eligible }
 
-// Ready tells whether this node serves Services: everything that should exist has been
+// Ready reports whether this node serves Services: everything that should exist has been
 // in the kernel once, the kernel keeps up, and the cluster's Node of this machine is known.
 func (t *Tracker) Ready() bool { return t.snapshot().ready }
 
@@ -103,7 +103,7 @@ func (t *Tracker) snapshot() snapshot {
 	return snapshot{healthy: healthy, eligible: !t.leaving, ready: healthy && !t.updated.IsZero() && !t.unknown, unknown: t.unknown, updated: t.updated, now: now}
 }
 
-// late tells whether what began at since has gone on for too long. The time before
+// late reports whether what began at since has gone on for too long. The time before
 // everything was known does not count.
 func (t *Tracker) late(since, now time.Time) bool {
 	if since.IsZero() || t.started.IsZero() {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// translated gives the address of a Service, where the agent answers for it at the one that was asked about.
+// translated returns the address of a Service, where the agent answers for it at the one that was asked about.
 func (q *Question) translated(v engine.View) netip.AddrPort {
 	to := q.Subject.To
 	if q.Asked == nil || !to.Addr().IsValid() {
@@ -49,7 +49,7 @@ func (e *explainer) byAddress() {
 	e.service(svc, &res, chosen)
 }
 
-// meets gives the Frontends that packets to the address meet: of each protocol, and of a NodePort of each family, that may be meant.
+// meets returns the Frontends that packets to the address meet: of each protocol, and of a NodePort of each family, that may be meant.
 func (e *explainer) meets() (out []model.Frontend) {
 	to := e.q.translated(e.v)
 	for _, proto := range e.q.Subject.protocols() {
@@ -68,12 +68,12 @@ func (e *explainer) meets() (out []model.Frontend) {
 	return out
 }
 
-// foreign tells whether a Frontend is of another family than the client that was asked about: he cannot send anything to it.
+// foreign reports whether a Frontend is of another family than the client that was asked about: he cannot send anything to it.
 func (e *explainer) foreign(f *model.Frontend) bool {
 	return e.q.From.IsValid() && f.Key.Family != model.FamilyOf(e.q.From)
 }
 
-// find gives the Frontend that a packet meets; nil if there is none.
+// find returns the Frontend that a packet meets; nil if there is none.
 func (q *Question) find(v engine.View, node *model.NodeView, to netip.AddrPort, proto model.Protocol) *model.Frontend {
 	a := to.Addr()
 	key := model.FrontendKey{Family: model.FamilyOf(a), Protocol: proto, Port: to.Port()}
@@ -92,12 +92,12 @@ func (q *Question) find(v engine.View, node *model.NodeView, to netip.AddrPort, 
 	return f
 }
 
-// hasNodePorts tells whether NodePorts are answered at an address: by rules, or on localhost by the agent.
+// hasNodePorts reports whether NodePorts are answered at an address: by rules, or on localhost by the agent.
 func (q *Question) hasNodePorts(node *model.NodeView, a netip.Addr) bool {
 	return slices.Contains(node.NodePortAddrs, a) || a == netip.IPv6Loopback() && (node.ListenLocalhost || q.Answered != nil)
 }
 
-// decided gives the Frontend of a key, or the range that has the port; nil if nobody
+// decided returns the Frontend of a key, or the range that has the port; nil if nobody
 // holds it.
 func decided(v engine.View, key model.FrontendKey, port uint16) *model.Frontend {
 	holder, _, held := v.Holder(key)
@@ -115,7 +115,7 @@ func decided(v engine.View, key model.FrontendKey, port uint16) *model.Frontend 
 	return nil
 }
 
-// nobodys tells what becomes of a packet that meets no Frontend.
+// nobodys reports what becomes of a packet that meets no Frontend.
 // Protocol 0 is any.
 func (q *Question) nobodys(v engine.View, node *model.NodeView, to netip.AddrPort, proto model.Protocol) (outcome, why string) {
 	a := to.Addr()

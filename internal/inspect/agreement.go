@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Agreement tells whether the data plane has of a Service what was decided, by a look at
+// Agreement reports whether the data plane has of a Service what was decided, by a look at
 // its objects one by one.
 type Agreement struct {
 	Compared int      `json:"compared"`
@@ -89,7 +89,7 @@ func ObjectsOf(k model.ServiceKey, v engine.View) Objects {
 	return out
 }
 
-// List gives them in the order of their kinds.
+// List returns them in the order of their kinds.
 func (o Objects) List() []dataplane.Object {
 	out := make([]dataplane.Object, 0, len(o.Written))
 	for k, v := range o.Written {
@@ -116,7 +116,7 @@ func compareKeys(a, b dataplane.Key) int {
 // mostCompared bounds how many objects one look reads, a tenth of a millisecond each.
 const mostCompared = 4096
 
-// Sample gives those to compare, in the order of their kinds: all, or of very many some of each part.
+// Sample returns those to compare, in the order of their kinds: all, or of very many some of each part.
 func (o Objects) Sample() []dataplane.Object {
 	all := o.List()
 	if len(all) <= mostCompared {

@@ -44,10 +44,10 @@ type Other struct {
 	Sure bool `json:"sure"`
 }
 
-// Clean tells whether the kernel had what it should.
+// Clean reports whether the kernel had what it should.
 func (a *Audit) Clean() bool { return a.Missing+a.Different+a.Foreign == 0 }
 
-// Unwell gives what is not as it should be; "" if all is.
+// Unwell returns what is not as it should be; "" if all is.
 func (a *Audit) Unwell() string {
 	if !a.Clean() {
 		done := "were not as they should be; they have been repaired"

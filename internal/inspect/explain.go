@@ -59,7 +59,7 @@ type Endpoint struct {
 	at flowEnd
 }
 
-// Key gives the Service that the answer is about; the zero key if there is none.
+// Key returns the Service that the answer is about; the zero key if there is none.
 func (e *Explanation) ServiceKey() model.ServiceKey {
 	ns, name, _ := strings.Cut(e.Service, "/")
 	return model.ServiceKey{Namespace: ns, Name: name}
@@ -165,7 +165,7 @@ func whyNotProxied(svc *model.Service) string {
 	return " is not for this proxy: it has no ClusterIP, or carries service.kubernetes.io/service-proxy-name"
 }
 
-// wanted tells whether the question is about this Frontend.
+// wanted reports whether the question is about this Frontend.
 func (e *explainer) wanted(f *model.Frontend) bool {
 	p := e.q.Subject.Port
 	return p == "" || p == f.Port || p == fmt.Sprint(f.Key.Port)

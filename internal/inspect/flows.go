@@ -69,7 +69,7 @@ func (e *Explanation) Counter(nodePorts []netip.Addr) *FlowCounter {
 // read once for all of them.
 const maxPorts = 4
 
-// Queries gives the looks that find every flow in question, each flow in one of them.
+// Queries returns the looks that find every flow in question, each flow in one of them.
 func (c *FlowCounter) Queries() []FlowQuery {
 	type asked struct {
 		addrs map[netip.Addr]bool

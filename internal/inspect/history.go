@@ -66,7 +66,7 @@ func (r *Recorder) Turn(at time.Time, operations int, took time.Duration) {
 
 func minuteOf(begin time.Time) int { return int(begin.Unix() / 60 % historyMinutes) }
 
-// History gives what there is.
+// History returns what there is.
 func (r *Recorder) History(now time.Time) *History {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 	dropped   = "drop"
 )
 
-// Ends tells whether the packet went no further.
+// Ends reports whether the packet went no further.
 func (m *Met) Ends() bool { return m.Does == dropped }
 
 func (m *Met) where() string { return "table " + m.Table + ", chain " + m.Chain }
@@ -93,7 +93,7 @@ func (l *Live) write(w io.Writer) {
 	}
 }
 
-// OursAmong tells whether a chain is fairlead's; iptables: the mode writes kube-proxy's chains in iptables' own tables.
+// OursAmong reports whether a chain is fairlead's; iptables: the mode writes kube-proxy's chains in iptables' own tables.
 func OursAmong(iptables bool, table, chain string) bool {
 	return strings.HasPrefix(table, "fairlead") || iptables && strings.HasPrefix(chain, "KUBE-")
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// ways tells what becomes of new connections to a Frontend in this mode: of one client's, or of all clients' in as many groups as there are.
+// ways reports what becomes of new connections to a Frontend in this mode: of one client's, or of all clients' in as many groups as there are.
 func (q *Question) ways(v engine.View, node *model.NodeView, f *model.Frontend, c *Client) (out []Way) {
 	if v.Unserved(f) != "" {
 		return []Way{q.unserved(v, node, f, netip.AddrPortFrom(f.Key.Addr, f.Key.Port))}
@@ -27,7 +27,7 @@ func (q *Question) ways(v engine.View, node *model.NodeView, f *model.Frontend, 
 	return out
 }
 
-// unserved tells what becomes of what is sent to a Frontend that this mode does not serve: what becomes of other ports there.
+// unserved reports what becomes of what is sent to a Frontend that this mode does not serve: what becomes of other ports there.
 func (q *Question) unserved(v engine.View, node *model.NodeView, f *model.Frontend, to netip.AddrPort) Way {
 	outcome, _ := q.nobodys(v, node, to, f.Key.Protocol)
 	return Way{Verdict: outcome, Why: v.Unserved(f)}

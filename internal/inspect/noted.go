@@ -55,7 +55,7 @@ func kinds(notes []policy.Note) (has [policy.NumNoteKinds + 1]bool) {
 	return has
 }
 
-// Counts gives how many Services have a note of each kind that may surprise.
+// Counts returns how many Services have a note of each kind that may surprise.
 func (n *Notebook) Counts() map[policy.NoteKind]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,7 +66,7 @@ func (n *Notebook) Counts() map[policy.NoteKind]int {
 	return out
 }
 
-// Summary gives the kinds that there are, with a few names each. It looks at no more
+// Summary returns the kinds that there are, with a few names each. It looks at no more
 // than the Services of which something is noted.
 func (n *Notebook) Summary(names int) []Noted {
 	n.mu.Lock()
@@ -87,7 +87,7 @@ func (n *Notebook) Summary(names int) []Noted {
 	return out
 }
 
-// Unserved gives the Services that have endpoints of which none can be used here; nil: there are none. It looks at no more
+// Unserved returns the Services that have endpoints of which none can be used here; nil: there are none. It looks at no more
 // than those of which something is noted.
 func (n *Notebook) Unserved(names int) *Noted {
 	n.mu.Lock()

@@ -30,7 +30,7 @@ func (o *Offload) text() string {
 	return out
 }
 
-// of tells whether connections to some Frontends of a Service are taken past the rules, and why not; "" where nobody asked
+// of reports whether connections to some Frontends of a Service are taken past the rules, and why not; "" where nobody asked
 // for acceleration.
 func (o *Offload) of(svc *model.Service, chosen []model.Frontend) string {
 	fit := func(f model.Frontend) bool {

@@ -18,7 +18,7 @@ type Subject struct {
 	Protocol model.Protocol // 0: any
 }
 
-// ByName tells whether the Subject is a Service by its name.
+// ByName reports whether the Subject is a Service by its name.
 func (s Subject) ByName() bool { return s.Service.Name != "" }
 
 // ParseSubject reads [NS/]SERVICE[:PORT], IP:PORT[/PROTO] or :NODEPORT[/PROTO].

@@ -55,7 +55,7 @@ type Source struct {
 	Waiting   []string  `json:"waiting,omitempty"` // what has not delivered everything yet
 }
 
-// InKernel tells whether the kernel has what it should have.
+// InKernel reports whether the kernel has what it should have.
 type InKernel struct {
 	Synced  time.Time     `json:"synced,omitzero"` // last time that all was in; zero: never yet
 	Took    time.Duration `json:"tookNanoseconds"`
@@ -113,16 +113,16 @@ type Flows struct {
 	Dropped      uint64 `json:"dropped"`      // since boot, because the table was full
 }
 
-// Filling tells whether the alert FairleadConntrackFull is raised (deploy/monitoring/rules.yaml).
+// Filling reports whether the alert FairleadConntrackFull is raised (deploy/monitoring/rules.yaml).
 func (f *Flows) Filling() bool { return f != nil && f.Max > 0 && f.Count*10 > f.Max*8 }
 
-// Full tells whether new connections fail, or will soon, for want of room.
+// Full reports whether new connections fail, or will soon, for want of room.
 func (f *Flows) Full() bool { return f != nil && f.Max > 0 && f.Count*10 >= f.Max*9 }
 
 // Stranger is another proxy's table beside ours.
 type Stranger struct {
 	What string `json:"what"`
-	// Wins tells that it was hooked later than ours: of two that translate a
+	// Wins reports that it was hooked later than ours: of two that translate a
 	// connection the one that was hooked last is asked first.
 	Wins   bool   `json:"wins"`
 	Unsure bool   `json:"unsure,omitempty"` // it cannot be told
@@ -154,7 +154,7 @@ type Noted struct {
 	Some     []string `json:"some"` // of them
 }
 
-// Unwell gives what is not as it should be, worst first, a line each.
+// Unwell returns what is not as it should be, worst first, a line each.
 func (s *Status) Unwell() []string {
 	var out []string
 	add := func(is bool, format string, args ...any) {

@@ -36,7 +36,7 @@ const everybodyElse = "everybody else"
 // maxListed bounds the lists of an answer; they say how many there are.
 const maxListed = 256
 
-// WayOf tells what becomes of one client's new connection.
+// WayOf reports what becomes of one client's new connection.
 func WayOf(f *model.Frontend, v *model.NodeView, c Client) Way {
 	if why, shut := guardedAgainst(f, c.Addr); shut {
 		return Way{Verdict: model.Drop.String(), Why: why}
@@ -74,7 +74,7 @@ func (y *Way) schedule(f *model.Frontend, other string) {
 // Hairpin is why an endpoint that reaches itself sees another source.
 const Hairpin = "only when the client itself is the endpoint"
 
-// Ways tells the same for all clients, in as many groups as there are.
+// Ways reports the same for all clients, in as many groups as there are.
 func Ways(f *model.Frontend, v *model.NodeView) []Way {
 	var out []Way
 	if !f.LocalOnly {
@@ -204,7 +204,7 @@ func masquerade(f *model.Frontend, v *model.NodeView, c *Client) string {
 	return ""
 }
 
-// detects tells whether pods can be told from others in a family.
+// detects reports whether pods can be told from others in a family.
 func detects(v *model.NodeView, fam model.Family) bool {
 	if v.Local.Mode != model.DetectCIDR {
 		return v.Local.Mode != model.DetectNone && v.Local.Interface != ""

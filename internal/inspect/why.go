@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// notes gives policy's notes about the ports and families that were asked for.
+// notes returns policy's notes about the ports and families that were asked for.
 func (e *explainer) notes(res *policy.Result, chosen []model.Frontend) {
 	about := func(n policy.Note) bool {
 		return n.Port == "" && n.Family == 0 || len(chosen) == 0 ||
@@ -162,7 +162,7 @@ func (e *explainer) defaults(chosen []model.Frontend) {
 	}
 }
 
-// nodePortAddrs gives the addresses on which the NodePorts of the answer can be reached.
+// nodePortAddrs returns the addresses on which the NodePorts of the answer can be reached.
 func (e *explainer) nodePortAddrs(chosen []model.Frontend) (out []string) {
 	addrs := e.node.NodePortAddrs
 	if e.node.ListenLocalhost {

@@ -70,7 +70,7 @@ func New(p Params) *Listeners {
 		open: map[model.FrontendKey]*socket{}, reported: map[model.FrontendKey]bool{}}
 }
 
-// Update tells what was committed: Frontends decided, and keys that no longer
+// Update reports what was committed: Frontends decided, and keys that no longer
 // belong to the Service that had them. A key that is in both has a new holder.
 func (l *Listeners) Update(decided []model.Frontend, gone []model.FrontendKey) {
 	l.mu.Lock()
@@ -171,7 +171,7 @@ func (l *Listeners) reconcile(ctx context.Context) bool {
 	return ok
 }
 
-// wanted gives the NodePorts that have somewhere to go. Without endpoints there is
+// wanted returns the NodePorts that have somewhere to go. Without endpoints there is
 // no listener, so that the kernel refuses at once.
 func (l *Listeners) wanted() map[model.FrontendKey]model.Frontend {
 	out := map[model.FrontendKey]model.Frontend{}

@@ -35,7 +35,7 @@ func (t *target) admits(client netip.Addr) bool {
 	return !t.f.Guarded || slices.ContainsFunc(t.f.SourceRanges, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
-// has tells whether an endpoint may go on to get datagrams.
+// has reports whether an endpoint may go on to get datagrams.
 func (t *target) has(a netip.AddrPort) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

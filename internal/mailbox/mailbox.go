@@ -54,7 +54,7 @@ const (
 	clusterKey
 )
 
-// keyOf tells under which key an event is coalesced; nil for an event that
+// keyOf reports under which key an event is coalesced; nil for an event that
 // says nothing.
 func keyOf(e *model.Event) any {
 	switch {
@@ -97,7 +97,7 @@ func (m *Mailbox) Put(events ...model.Event) {
 	}
 }
 
-// add tells whether any of the events says something.
+// add reports whether any of the events says something.
 func (m *Mailbox) add(events []model.Event) (any bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,7 +154,7 @@ func (m *Mailbox) Drain() []model.Event {
 	return events
 }
 
-// Len tells how many events wait.
+// Len reports how many events wait.
 func (m *Mailbox) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,7 +169,7 @@ func (m *Mailbox) Committed() {
 	m.drained = Changes{}
 }
 
-// Waiting tells which changes are not in the kernel yet, drained or not.
+// Waiting reports which changes are not in the kernel yet, drained or not.
 func (m *Mailbox) Waiting() Changes {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -177,7 +177,7 @@ func (m *Metrics) IPTablesAudit(took time.Duration, drifted bool) {
 // IPTablesContended counts writes that had to wait for the xtables lock.
 func (m *Metrics) IPTablesContended(writes int) { add(m.iptablesContended, writes) }
 
-// IPTablesCounters gives functions that read what the kernel has counted: invalid
+// IPTablesCounters returns functions that read what the kernel has counted: invalid
 // packets that were dropped, and packets to NodePorts on localhost. They are called
 // at each scrape, on its goroutine; with an error the metric has no row.
 func (m *Metrics) IPTablesCounters(invalidDropped, localhostAccepted func() (packets uint64, err error)) {

@@ -28,7 +28,7 @@ func serviceRows() []row {
 type Traffic struct {
 	Services []ServiceTraffic
 	Losses   uint64
-	// Refusals tells whether refused and dropped packets are counted in this mode.
+	// Refusals reports whether refused and dropped packets are counted in this mode.
 	Refusals bool
 }
 

@@ -26,7 +26,7 @@ type row struct {
 	modes   []string // modes that have it; nil = every mode
 }
 
-// in tells whether a scraper sees the row in a mode: rows of another mode would
+// in reports whether a scraper sees the row in a mode: rows of another mode would
 // look like that mode at work.
 func (r row) in(mode string) bool { return r.modes == nil || slices.Contains(r.modes, mode) }
 

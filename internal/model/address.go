@@ -14,7 +14,7 @@ const (
 	IPv6 Family = 6
 )
 
-// String gives the spelling of the metric label ip_family and of
+// String returns the spelling of the metric label ip_family and of
 // EndpointSlice.addressType.
 func (f Family) String() string {
 	switch f {
@@ -26,7 +26,7 @@ func (f Family) String() string {
 	return fmt.Sprintf("family(%d)", uint8(f))
 }
 
-// FamilyOf tells the family of a valid, unmapped address.
+// FamilyOf reports the family of a valid, unmapped address.
 func FamilyOf(a netip.Addr) Family {
 	if a.Is4() {
 		return IPv4
@@ -44,7 +44,7 @@ const (
 	SCTP Protocol = 132
 )
 
-// String gives the Kubernetes spelling, "TCP".
+// String returns the Kubernetes spelling, "TCP".
 func (p Protocol) String() string {
 	switch p {
 	case TCP:

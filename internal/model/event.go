@@ -53,7 +53,7 @@ type ServiceCIDRs struct{ Prefixes []netip.Prefix }
 // client, of a Service or of an endpoint.
 type Exclusions struct{ Prefixes []netip.Prefix }
 
-// ProblemKind tells who can mend a Problem.
+// ProblemKind is who can repair a Problem.
 type ProblemKind uint8
 
 // The kinds of Problems.

@@ -17,12 +17,12 @@ const (
 	NodePort
 )
 
-// String gives the spelling of explanations and logs.
+// String returns the spelling of explanations and logs.
 func (k FrontendKind) String() string {
 	return [...]string{"none", "ClusterIP", "ExternalIP", "LoadBalancer", "NodePort"}[k]
 }
 
-// External tells whether traffic to the Frontend follows externalTrafficPolicy.
+// External reports whether traffic to the Frontend follows externalTrafficPolicy.
 func (k FrontendKind) External() bool { return k != ClusterIP }
 
 // FrontendKey is what a packet must be sent to. It is unique in the whole node:
@@ -38,10 +38,10 @@ type FrontendKey struct {
 	LastPort uint16
 }
 
-// Range tells whether the key is a range of ports.
+// Range reports whether the key is a range of ports.
 func (k FrontendKey) Range() bool { return k.LastPort != 0 }
 
-// String gives "10.0.0.1:80/TCP", "10.0.0.1:8000-8999/TCP" or "*4:30080/TCP".
+// String returns "10.0.0.1:80/TCP", "10.0.0.1:8000-8999/TCP" or "*4:30080/TCP".
 func (k FrontendKey) String() string {
 	at := netip.AddrPortFrom(k.Addr, k.Port).String()
 	if !k.Addr.IsValid() {
@@ -63,7 +63,7 @@ const (
 	Drop                       // endpoints exist, but the traffic policy allows none of them
 )
 
-// String gives the spelling of explanations.
+// String returns the spelling of explanations.
 func (v Verdict) String() string {
 	return [...]string{"none", "forward", "reject", "drop"}[v]
 }
@@ -129,7 +129,7 @@ type Frontend struct {
 	Others []Other
 }
 
-// Refuses tells whether every client is refused, whoever he is: there is no endpoint for anybody.
+// Refuses reports whether every client is refused, whoever he is: there is no endpoint for anybody.
 func (f *Frontend) Refuses() bool {
 	return f.Verdict == Reject && (!f.LocalOnly || f.LocalVerdict == Reject)
 }
@@ -155,7 +155,7 @@ const (
 	TooMany          // the list was full
 )
 
-// String gives the reason in words.
+// String returns the reason in words.
 func (u Unused) String() string {
 	return [...]string{"used", "not ready", "terminating and not serving", "terminating, and others are ready",
 		"the topology hints send this node's clients to other endpoints", "on another node, and the traffic policy is Local",
@@ -170,5 +170,5 @@ type Backend struct {
 	Local  bool   // runs on this node (hairpin is possible)
 }
 
-// AddrPort gives the backend's address and port.
+// AddrPort returns the backend's address and port.
 func (b Backend) AddrPort() netip.AddrPort { return netip.AddrPortFrom(b.Addr, b.Port) }

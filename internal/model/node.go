@@ -16,7 +16,7 @@ type Node struct {
 	Leaving bool
 }
 
-// Equal tells whether two nodes are the same to every consumer.
+// Equal reports whether two nodes are the same to every consumer.
 func (n *Node) Equal(o *Node) bool {
 	if n == nil || o == nil {
 		return n == o

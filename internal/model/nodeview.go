@@ -36,7 +36,7 @@ const (
 	DetectInterfaceNamePrefix
 )
 
-// LocalDetector tells whether a packet comes from a pod of this cluster
+// LocalDetector reports whether a packet comes from a pod of this cluster
 // (DetectCIDR) or node (the interface modes).
 type LocalDetector struct {
 	Mode      LocalMode

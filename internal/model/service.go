@@ -9,7 +9,7 @@ import (
 // ServiceKey names a Service.
 type ServiceKey struct{ Namespace, Name string }
 
-// String gives "namespace/name", as logs and metrics of the field write it.
+// String returns "namespace/name", as logs and metrics of the field write it.
 func (k ServiceKey) String() string { return k.Namespace + "/" + k.Name }
 
 // Compare orders keys by namespace, then name.
@@ -97,7 +97,7 @@ type ServicePort struct {
 	NodePort uint16 // 0 = none
 }
 
-// Equal tells whether two Services are the same to every consumer.
+// Equal reports whether two Services are the same to every consumer.
 func (s *Service) Equal(o *Service) bool {
 	if s == nil || o == nil {
 		return s == o

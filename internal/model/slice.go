@@ -8,7 +8,7 @@ import (
 // SliceKey names an EndpointSlice.
 type SliceKey struct{ Namespace, Name string }
 
-// String gives "namespace/name".
+// String returns "namespace/name".
 func (k SliceKey) String() string { return k.Namespace + "/" + k.Name }
 
 // Slice is one EndpointSlice. Endpoints of a family other than Family, and
@@ -48,7 +48,7 @@ type Hints struct {
 	Nodes []string
 }
 
-// Equal tells whether two slices are the same to every consumer.
+// Equal reports whether two slices are the same to every consumer.
 func (s *Slice) Equal(o *Slice) bool {
 	if s == nil || o == nil {
 		return s == o
@@ -57,7 +57,7 @@ func (s *Slice) Equal(o *Slice) bool {
 		slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Endpoints, o.Endpoints, Endpoint.Equal)
 }
 
-// Equal tells whether two endpoints are the same, hints by content.
+// Equal reports whether two endpoints are the same, hints by content.
 func (e Endpoint) Equal(o Endpoint) bool {
 	if e.Hints != o.Hints {
 		if e.Hints == nil || o.Hints == nil ||

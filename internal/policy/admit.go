@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Admit gives the Service without the addresses that it must not take on this
+// Admit returns the Service without the addresses that it must not take on this
 // node, and a Problem for each of them; the Service itself if there are none.
 // Who serves it, and who claims its addresses, must go by what Admit gives.
 //
@@ -49,7 +49,7 @@ func (r *refusals) complain(field, format string, args ...any) {
 	r.problems = append(r.problems, model.Problem{Object: "Service " + r.svc.Key.String(), Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
-// filter gives the addresses against which why says nothing, and complains of the
+// filter returns the addresses against which why says nothing, and complains of the
 // others. What the source refused already is the zero Addr.
 func (r *refusals) filter(field func(int) string, list []netip.Addr, why func(netip.Addr) string) (out []netip.Addr) {
 	for i, a := range list {

@@ -127,7 +127,7 @@ func (in *Inputs) traits(e *model.Endpoint) (t traits) {
 
 func (in *Inputs) isHere(e *model.Endpoint) bool { return e.Node != "" && e.Node == in.Node.Name }
 
-// usesCluster tells whether anybody may use the cluster list: under internal
+// usesCluster reports whether anybody may use the cluster list: under internal
 // policy Local only who comes by an external way does.
 func (in *Inputs) usesCluster(p *model.ServicePort) bool {
 	s := in.Service

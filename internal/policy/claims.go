@@ -57,12 +57,12 @@ func (c *Claims) Replace(old, now *model.Service) (affected []model.ServiceKey) 
 	return affected
 }
 
-// Owns tells whether the Service holds key.
+// Owns reports whether the Service holds key.
 func (c *Claims) Owns(key model.FrontendKey, svc model.ServiceKey) bool {
 	return c.holder[claimed(key)].service == svc
 }
 
-// Holder gives the Service that holds a key, and the others that ask for it, best first.
+// Holder returns the Service that holds a key, and the others that ask for it, best first.
 func (c *Claims) Holder(key model.FrontendKey) (holder model.ServiceKey, losers []model.ServiceKey, held bool) {
 	k := claimed(key)
 	h, held := c.holder[k]
@@ -82,7 +82,7 @@ func claimed(k model.FrontendKey) model.FrontendKey {
 	return k
 }
 
-// Lost gives one Problem for every key that svc claims and another Service holds.
+// Lost returns one Problem for every key that svc claims and another Service holds.
 func (c *Claims) Lost(svc *model.Service) (out []model.Problem) {
 	if len(c.contested) == 0 || svc == nil {
 		return nil
@@ -184,7 +184,7 @@ func claimRank(kind model.FrontendKind) int {
 	return 2
 }
 
-// eachKey gives every FrontendKey that a Service asks for.
+// eachKey returns every FrontendKey that a Service asks for.
 func eachKey(svc *model.Service, yield func(model.FrontendKey, model.FrontendKind)) {
 	if svc == nil || !svc.Proxied {
 		return
@@ -221,7 +221,7 @@ func eachKey(svc *model.Service, yield func(model.FrontendKey, model.FrontendKin
 	}
 }
 
-// sameClaims tells that going from one Service to the other moves no claim; most
+// sameClaims reports that going from one Service to the other moves no claim; most
 // updates are of this sort.
 func sameClaims(a, b *model.Service) bool {
 	if a == nil || b == nil {
@@ -232,7 +232,7 @@ func sameClaims(a, b *model.Service) bool {
 		slices.Equal(a.Ports, b.Ports) && a.Extras.PortRange == b.Extras.PortRange
 }
 
-// LostKeys gives the keys that a Service asked for before and does not ask for now.
+// LostKeys returns the keys that a Service asked for before and does not ask for now.
 func LostKeys(old, now *model.Service) (out []model.FrontendKey) {
 	if old == nil || sameClaims(old, now) {
 		return nil

@@ -14,7 +14,7 @@ type Inputs struct {
 	Service *model.Service
 	Slices  []*model.Slice // sorted by key
 	Node    Self
-	// Owns tells whether this Service holds a key that others may claim too;
+	// Owns reports whether this Service holds a key that others may claim too;
 	// nil means it holds all.
 	Owns func(model.FrontendKey) bool
 
@@ -49,7 +49,7 @@ type Result struct {
 	Problems  []model.Problem // what of the Service's wishes beyond the contract cannot be
 	Health    *HealthCheck    // nil unless the Service asks for a health check node port
 	Notes     []Note          // why endpoints were left out, for explanations
-	// NoLocal tells that a Local policy holds but no endpoint is here although
+	// NoLocal reports that a Local policy holds but no endpoint is here although
 	// there are some elsewhere (the metric no_local_endpoints_total).
 	NoLocalInternal, NoLocalExternal bool
 	NoLocalFamilies                  []model.Family // where that is so
@@ -124,7 +124,7 @@ type vip struct {
 // Frontends; each of them once.
 type serviceAddrs [2][]vip
 
-// addressesOf gives what is valid until the next decision.
+// addressesOf returns what is valid until the next decision.
 func (s *scratch) addressesOf(svc *model.Service) *serviceAddrs {
 	out := &s.addrs
 	out[0], out[1] = out[0][:0], out[1][:0]

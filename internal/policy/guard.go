@@ -52,7 +52,7 @@ func everyone(list []netip.Prefix) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Bits() == 0 })
 }
 
-// ofFamily gives a new list.
+// ofFamily returns a new list.
 func ofFamily(list []netip.Prefix, fam model.Family) (out []netip.Prefix) {
 	for _, p := range list {
 		if model.FamilyOf(p.Addr()) == fam {

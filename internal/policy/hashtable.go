@@ -76,7 +76,7 @@ type bidder struct {
 	likes  likes
 }
 
-// bidders gives the endpoints in an order that depends on nothing but them.
+// bidders returns the endpoints in an order that depends on nothing but them.
 func (f *filling) bidders(list []model.Backend) []bidder {
 	out := make([]bidder, len(list))
 	total := 0
@@ -133,7 +133,7 @@ func (f *filling) turn(b *bidder, due *[hashGroups]uint64, round int) {
 	}
 }
 
-// dueTimes tells when an endpoint of weight 1 asks for its first, second, ...
+// dueTimes reports when an endpoint of weight 1 asks for its first, second, ...
 // group; one of weight w asks w times as early. That the pauses grow is what makes
 // shares proportional to weights: they are the gaps between hashGroups random
 // moments of equal chance.
@@ -170,7 +170,7 @@ func likesOf(seed uint64) likes {
 	return likes{uint32(a), uint32(a >> 32), uint32(b), uint32(b >> 32)}
 }
 
-// nth gives the group in the nth place. Each step can be undone, so that no group
+// nth returns the group in the nth place. Each step can be undone, so that no group
 // comes twice.
 func (l *likes) nth(n int) int {
 	const mask, half = hashGroups - 1, 5 // of 11 bits

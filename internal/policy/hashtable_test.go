@@ -34,7 +34,7 @@ func pods(r *rand.Rand, n int) (out []string) {
 	return out
 }
 
-// places gives for each place of the finest table who answers there.
+// places returns for each place of the finest table who answers there.
 func places(f *model.Frontend) []netip.AddrPort {
 	const finest = 1 << 16
 	out := make([]netip.AddrPort, finest)

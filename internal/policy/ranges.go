@@ -122,7 +122,7 @@ func (s *portSet) addAgain(proto model.Protocol, port uint16) bool {
 // hash makes the tables of consistent hash.
 func (ch *choice) hash() { ch.clusterTable, ch.localTable = hashTable(ch.cluster), hashTable(ch.local) }
 
-// ofRange gives the choice as a range has it: the port of an endpoint is the one
+// ofRange returns the choice as a range has it: the port of an endpoint is the one
 // that the client asked for, so addresses count alone.
 func (ch *choice) ofRange() choice {
 	out := choice{any: ch.any, cluster: anyPort(ch.cluster), local: anyPort(ch.local)}

@@ -25,7 +25,7 @@ const (
 	NumNoteKinds     = iota
 )
 
-// String gives the spelling of the metric fairlead_services_noted.
+// String returns the spelling of the metric fairlead_services_noted.
 func (k NoteKind) String() string {
 	return [...]string{"", "hints_used", "hints_ignored", "no_endpoints", "none_ready", "none_local", "only_terminating", "weights_ignored", "claim_lost", "external_ip_of_node"}[k]
 }

@@ -66,14 +66,14 @@ func (s *Services) Update(key model.ServiceKey, svc *model.Service) (affected []
 	return s.claims.Replace(old, served), LostKeys(old, served)
 }
 
-// Served gives a Service as it was last updated, with the addresses that it may have
+// Served returns a Service as it was last updated, with the addresses that it may have
 // here; nil if it is unknown.
 func (s *Services) Served(key model.ServiceKey) *model.Service { return s.known[key].served }
 
 // Keys iterates over all Services, in no order.
 func (s *Services) Keys() iter.Seq[model.ServiceKey] { return maps.Keys(s.known) }
 
-// ClusterIPOf gives the Service that has Frontends and the address as its ClusterIP; of
+// ClusterIPOf returns the Service that has Frontends and the address as its ClusterIP; of
 // several the lowest name. It looks at all Services.
 func (s *Services) ClusterIPOf(a netip.Addr) (owner model.ServiceKey, is bool) {
 	for k, x := range s.known {
@@ -87,7 +87,7 @@ func (s *Services) ClusterIPOf(a netip.Addr) (owner model.ServiceKey, is bool) {
 	return owner, is
 }
 
-// Decide gives the whole decision for one Service as it was last updated.
+// Decide returns the whole decision for one Service as it was last updated.
 func (s *Services) Decide(key model.ServiceKey, list []*model.Slice) Result {
 	a := s.known[key]
 	res := Frontends(Inputs{Service: a.asked, Slices: list, Node: s.node, scratch: &s.scratch, claims: s.claims})
@@ -100,7 +100,7 @@ func (s *Services) Decide(key model.ServiceKey, list []*model.Slice) Result {
 	return res
 }
 
-// Holder gives the Service that holds a key, and the others that ask for it too.
+// Holder returns the Service that holds a key, and the others that ask for it too.
 func (s *Services) Holder(key model.FrontendKey) (holder model.ServiceKey, losers []model.ServiceKey, held bool) {
 	return s.claims.Holder(key)
 }

@@ -26,7 +26,7 @@ func (s *scratch) release() {
 	s.list, s.spare = s.list[:0], s.spare[:0]
 }
 
-// sorted gives candidates in the order of compareCandidates, and tells whether an
+// sorted returns candidates in the order of compareCandidates, and tells whether an
 // address may be there twice. Many are sorted by the bytes of their addresses, and
 // only by those that differ.
 func (s *scratch) sorted(list []candidate) (out []candidate, twice bool) {
@@ -94,7 +94,7 @@ func keysOfAny(keys []uint64, list []candidate) (bits []uint, ok bool) {
 	return bits, true
 }
 
-// varyingBytes tells in which bytes addresses differ; not ok if those are too many
+// varyingBytes reports in which bytes addresses differ; not ok if those are too many
 // to be put into half a key.
 func varyingBytes(list []candidate) (at []int, ok bool) {
 	if len(list) == 0 {
@@ -119,7 +119,7 @@ func varyingBytes(list []candidate) (at []int, ok bool) {
 	return at, len(at) <= 4
 }
 
-// resized gives a list of n, of no particular content.
+// resized returns a list of n, of no particular content.
 func resized[T any](list []T, n int) []T {
 	if cap(list) < n {
 		return make([]T, n)
@@ -166,7 +166,7 @@ type portFinder struct {
 	family model.Family
 }
 
-// in gives the number; 0 if the slice has none, or is of the other family, or is
+// in returns the number; 0 if the slice has none, or is of the other family, or is
 // for DNS only.
 func (p *portFinder) in(sl *model.Slice) uint16 {
 	if sl.Family != p.family || sl.Headless {

@@ -28,7 +28,7 @@ type ViewInputs struct {
 	NoSource            string     // see Self
 
 	// From the outside world.
-	// Cluster tells that the sources describe a cluster: an API server, or a folder that
+	// Cluster reports that the sources describe a cluster: an API server, or a folder that
 	// holds or held a Node. A machine without a cluster has no Node to name its addresses.
 	Cluster bool
 	Node    *model.Node // as last known; nil: there was never one
@@ -119,7 +119,7 @@ func (in *ViewInputs) nodePortAddrs() []netip.Addr {
 	return sortedUnique(out)
 }
 
-// everyAddress tells whether the configured CIDRs choose every address of a family. CIDRs
+// everyAddress reports whether the configured CIDRs choose every address of a family. CIDRs
 // of one family say nothing about the other, as in kube-proxy.
 func (in *ViewInputs) everyAddress(fam model.Family) bool {
 	mine := ofFamily(in.NodePortCIDRs, fam)

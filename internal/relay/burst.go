@@ -106,7 +106,7 @@ func (way road) write(b, oob []byte) error {
 	return failed
 }
 
-// cuts tells whether the kernel knows how to cut. One that does not would send the whole
+// cuts reports whether the kernel knows how to cut. One that does not would send the whole
 // as one datagram.
 func cuts() bool {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

@@ -100,7 +100,7 @@ func (s *side) writer(c *conn) *half {
 	return &c.up
 }
 
-// move gives both directions a turn.
+// move returns both directions a turn.
 func (c *conn) move() {
 	if c.up.step() {
 		c.down.step()

@@ -18,7 +18,7 @@ const maxFilter = 2000
 // at smaller offsets begin at the transport header.
 const net0 = 0xfff00000
 
-// admitted tells which clients a listener at an address lets in; all of them if any is
+// admitted reports which clients a listener at an address lets in; all of them if any is
 // true. Others are dropped, not refused, as a firewall would do it.
 func admitted(f *model.Frontend, w *Whereabouts, at netip.Addr) (list []netip.Prefix, any bool) {
 	switch {
@@ -34,7 +34,7 @@ func admitted(f *model.Frontend, w *Whereabouts, at netip.Addr) (list []netip.Pr
 	return nil, true
 }
 
-// intersect gives what is inside a prefix of each list.
+// intersect returns what is inside a prefix of each list.
 func intersect(a, b []netip.Prefix) (out []netip.Prefix) {
 	for _, p := range a {
 		for _, q := range b {
@@ -94,7 +94,7 @@ func within(list []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// attach gives a socket the filter, or takes away the one it has.
+// attach returns a socket the filter, or takes away the one it has.
 func attach(fd uintptr, program []unix.SockFilter) error {
 	if program == nil {
 		err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)

@@ -21,7 +21,7 @@ func prefixes(list ...string) (out []netip.Prefix) {
 	return out
 }
 
-// keeps tells whether a datagram from an address passes the socket's filter: the relay
+// keeps reports whether a datagram from an address passes the socket's filter: the relay
 // answers with an endpoint, or it drops.
 func keeps(t *testing.T, list []netip.Prefix, from string) bool {
 	t.Helper()

@@ -111,7 +111,7 @@ func (h *half) unread(err error) bool {
 	return false
 }
 
-// write gives the receiver bytes, and keeps what it does not take now; last: there will
+// write returns the receiver bytes, and keeps what it does not take now; last: there will
 // be no more. false: the connection is over.
 func (h *half) write(b []byte, last bool) bool {
 	h.eager()

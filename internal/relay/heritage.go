@@ -55,7 +55,7 @@ func (l *Listener) Resume() {
 	l.gate.open()
 }
 
-// Socket gives a second descriptor of the socket.
+// Socket returns a second descriptor of the socket.
 func (l *Listener) Socket() (f *os.File, err error) {
 	if l.conn != nil {
 		return l.conn.File()
@@ -70,7 +70,7 @@ func (l *Listener) Socket() (f *os.File, err error) {
 	return f, err
 }
 
-// Flows gives the UDP clients, with second descriptors of their sockets. Those whose
+// Flows returns the UDP clients, with second descriptors of their sockets. Those whose
 // socket can not be had are left out: they begin anew.
 func (l *Listener) Flows() (out []Flow) {
 	if l.flows == nil {
@@ -114,7 +114,7 @@ func fromWall(at time.Time, earliest, latest time.Duration) time.Time {
 	return now.Add(min(max(at.Sub(now), earliest), latest))
 }
 
-// Remembered gives the clients of session affinity.
+// Remembered returns the clients of session affinity.
 func (t *Target) Remembered() (out []Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -65,7 +65,7 @@ func memory() int64 {
 	return int64(m.HeapInuse + m.StackInuse + m.MSpanInuse + m.OtherSys)
 }
 
-// BenchmarkIdleConnections tells what a connection costs that carries nothing; the
+// BenchmarkIdleConnections reports what a connection costs that carries nothing; the
 // sockets of the clients and of the endpoint are in the kernel alone.
 func BenchmarkIdleConnections(b *testing.B) {
 	const most = 3000 // less than an endpoint's queue in the kernel holds

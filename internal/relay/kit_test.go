@@ -75,7 +75,7 @@ func reset(c *net.TCPConn) {
 	_ = c.Close()
 }
 
-// carried gives the connections that are carried now. Their fields are their workers'.
+// carried returns the connections that are carried now. Their fields are their workers'.
 func carried(tg *Target) (out []*conn) {
 	tg.mu.Lock()
 	defer tg.mu.Unlock()
@@ -181,7 +181,7 @@ func eventually(t testing.TB, check func() error) {
 	t.Fatal(err)
 }
 
-// turnedBack tells whether a connection was reset, whenever the client noticed.
+// turnedBack reports whether a connection was reset, whenever the client noticed.
 func turnedBack(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTCONN)
 }

@@ -21,7 +21,7 @@ type pipes struct {
 	left int // how many more may be made
 }
 
-// get gives a pipe, nil if there is none.
+// get returns a pipe, nil if there is none.
 func (p *pipes) get() *pipe {
 	p.mu.Lock()
 	defer p.mu.Unlock()

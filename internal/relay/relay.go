@@ -110,7 +110,7 @@ func available() int {
 // health checks nor fairlead status, and cannot read manifests.
 func availableOf(limit int) int { return max(limit-reserve, limit/3) }
 
-// SetWhereabouts tells whose addresses are whose. Filters of open listeners follow
+// SetWhereabouts reports whose addresses are whose. Filters of open listeners follow
 // when their Target is next set.
 func (r *Relay) SetWhereabouts(w Whereabouts) { r.where.Store(&w) }
 

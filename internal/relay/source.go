@@ -65,7 +65,7 @@ func (t *Target) noSource(err error) {
 	t.r.complain(t.service(), "a client's address cannot be had towards an endpoint, so that sees this host's", err)
 }
 
-// speakFor gives a socket a client's address and a port.
+// speakFor returns a socket a client's address and a port.
 func speakFor(fd int, client netip.Addr) error {
 	var err error
 	if client.Is4() {

@@ -20,7 +20,7 @@ func (h *half) stuck() {
 	h.c.w.by(h.c, h.c.w.now+h.c.w.r.limits.stall)
 }
 
-// lend gives the direction a pipe, if one is left.
+// lend returns the direction a pipe, if one is left.
 func (h *half) lend() bool {
 	if h.lent = h.c.w.r.pipes.get(); h.lent != nil {
 		h.c.w.r.counts.moving.Add(1)
@@ -40,7 +40,7 @@ func (h *half) suck() bool {
 	return true
 }
 
-// drain gives the receiver what waits; false: it does not take all, or the connection is
+// drain returns the receiver what waits; false: it does not take all, or the connection is
 // over.
 func (h *half) drain() bool {
 	for h.n > 0 {
@@ -79,7 +79,7 @@ func (h *half) pass() (int, error) {
 	return int(n), err
 }
 
-// pause gives back what a direction does not need while it waits for its sender.
+// pause returns back what a direction does not need while it waits for its sender.
 func (h *half) pause() {
 	if h.n > 0 {
 		return
@@ -88,7 +88,7 @@ func (h *half) pause() {
 	h.release()
 }
 
-// release gives the pipe and the buffer back.
+// release returns the pipe and the buffer back.
 func (h *half) release() {
 	if h.lent != nil {
 		h.c.w.r.pipes.put(h.lent, h.n == 0)

@@ -77,7 +77,7 @@ func (t *Target) take(f model.Frontend) {
 	t.affinity.set(f.AffinityTimeout)
 }
 
-// Set gives the Target what was decided now: new connections follow it, running ones
+// Set returns the Target what was decided now: new connections follow it, running ones
 // go on, those to endpoints that exist no longer until the grace is over.
 func (t *Target) Set(f model.Frontend) {
 	t.mu.Lock()
@@ -110,7 +110,7 @@ func (t *Target) wishes() model.Relaying {
 	return t.f.Relay
 }
 
-// guest gives who pays for a new client's descriptors, and how many that one wants at most.
+// guest returns who pays for a new client's descriptors, and how many that one wants at most.
 func (t *Target) guest() (svc model.ServiceKey, own int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *Target) service() model.ServiceKey {
 	return t.f.Service
 }
 
-// serves tells whether an endpoint may go on to get a client's datagrams.
+// serves reports whether an endpoint may go on to get a client's datagrams.
 func (t *Target) serves(a netip.AddrPort) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -135,7 +135,7 @@ func (c *conn) missed(err error) {
 	d.v.failed = append(d.v.failed, c.at)
 }
 
-// refuse tells a client that nobody takes it.
+// refuse reports a client that nobody takes it.
 func (c *conn) refuse(err error) {
 	c.w.r.counts.refused.Add(1)
 	c.w.r.p.Log.Debug("a connection finds no endpoint", "address", c.l.at, "error", err)
@@ -175,7 +175,7 @@ func (c *conn) answered(err error) {
 	c.begin()
 }
 
-// introduce tells an endpoint who its client is, if the Service asks for that.
+// introduce reports an endpoint who its client is, if the Service asks for that.
 func (c *conn) introduce() error {
 	if !c.t.wishes().ProxyProtocol {
 		return nil
@@ -207,7 +207,7 @@ func socketError(fd int) error {
 	return unix.Errno(n)
 }
 
-// isSelf tells whether a connection leads to its own socket: who connects to a port of
+// isSelf reports whether a connection leads to its own socket: who connects to a port of
 // this host that nobody has may be given that very port (simultaneous open, RFC 9293, 3.5).
 func (r *Relay) isSelf(fd int, at netip.AddrPort) bool {
 	if at.Port() < r.ephemeral[0] || at.Port() > r.ephemeral[1] {

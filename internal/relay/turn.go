@@ -2,7 +2,7 @@ package relay
 
 import "golang.org/x/sys/unix"
 
-// enter gives a connection a place among the worker's.
+// enter returns a connection a place among the worker's.
 func (w *worker) enter(c *conn) {
 	if n := len(w.free); n > 0 {
 		c.place, w.free = w.free[n-1], w.free[:n-1]
@@ -30,7 +30,7 @@ func (w *worker) follow(c *conn, s *side) error {
 	return w.watch(s.fd, edges, id, w.uses[c.place])
 }
 
-// happened tells a connection what its socket has said.
+// happened reports a connection what its socket has said.
 func (w *worker) happened(ev *unix.EpollEvent) {
 	place := ev.Fd >> 1
 	c := w.conns[place]
@@ -63,7 +63,7 @@ func (w *worker) open() {
 	w.knocks = w.knocks[:0]
 }
 
-// goOn gives another turn to connections that have had one, and more to move.
+// goOn returns another turn to connections that have had one, and more to move.
 func (w *worker) goOn() {
 	list := w.again
 	w.again = nil

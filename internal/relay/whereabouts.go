@@ -14,13 +14,13 @@ type Whereabouts struct {
 	Node []netip.Addr
 }
 
-// inside tells whether a client is a pod or this node. What this node sends to an
+// inside reports whether a client is a pod or this node. What this node sends to an
 // address that is only here (a Service's, on lo) comes from that very address.
 func (w *Whereabouts) inside(client, at netip.Addr) bool {
 	return client == at || client.IsLoopback() || w.isNode(client) || within(w.Pods, client)
 }
 
-// isNode tells whether a client is this host.
+// isNode reports whether a client is this host.
 func (w *Whereabouts) isNode(client netip.Addr) bool { return slices.Contains(w.Node, client) }
 
 // prefixes are the clients that are inside.

@@ -128,7 +128,7 @@ func (w *worker) round(events []unix.EpollEvent) bool {
 	return false
 }
 
-// wait gives what has happened. If nothing has, and nothing is left to do, the goroutine
+// wait returns what has happened. If nothing has, and nothing is left to do, the goroutine
 // sleeps in Go's own poller: its thread serves others meanwhile.
 func (w *worker) wait(raw syscall.RawConn, events []unix.EpollEvent) (n int) {
 	look := func(fd uintptr) bool {

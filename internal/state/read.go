@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Service gives the Service (nil if unknown) and its slices. Both are shared:
+// Service returns the Service (nil if unknown) and its slices. Both are shared:
 // read only, and only until the next Apply.
 func (s *State) Service(key model.ServiceKey) (*model.Service, []*model.Slice) {
 	r := s.services[key]
@@ -35,7 +35,7 @@ func (s *State) Node() *model.Node { return s.node }
 // was never one.
 func (s *State) KnownNode() *model.Node { return s.known }
 
-// Cluster tells whether a source has, or had, a Node.
+// Cluster reports whether a source has, or had, a Node.
 func (s *State) Cluster() bool { return s.cluster }
 
 // Zone is the zone of this node as last known; "" if unknown.
@@ -46,16 +46,16 @@ func (s *State) Zone() string {
 	return s.known.Zone
 }
 
-// Host gives the addresses of this machine's links.
+// Host returns the addresses of this machine's links.
 func (s *State) Host() model.HostAddrs { return s.host }
 
-// ServiceCIDRs gives the cluster's Service ranges.
+// ServiceCIDRs returns the cluster's Service ranges.
 func (s *State) ServiceCIDRs() model.ServiceCIDRs { return s.cidrs }
 
 // Exclusions are the addresses whose connections are never accelerated.
 func (s *State) Exclusions() model.Exclusions { return s.excluded }
 
-// Counts gives the number of proxied Services, of slices and of their endpoints.
+// Counts returns the number of proxied Services, of slices and of their endpoints.
 func (s *State) Counts() (services, slices, endpoints int) {
 	return s.proxied, len(s.slices), s.endpoints
 }

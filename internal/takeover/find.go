@@ -27,7 +27,7 @@ const (
 	IPVS           Place = "ipvs"
 )
 
-// PlaceOf gives the place that a backend of iptables writes to.
+// PlaceOf returns the place that a backend of iptables writes to.
 func PlaceOf(b kernel.Backend) Place { return "iptables-" + Place(b) }
 
 // Leftover is what one owner has in one place.
@@ -55,15 +55,15 @@ type Kernels struct {
 
 // Planes are what the data planes know of their own names, and of kube-proxy's.
 type Planes struct {
-	// OurTable tells whether a table is one of our nftables mode.
+	// OurTable reports whether a table is one of our nftables mode.
 	OurTable func(*nft.Table) bool
-	// OurChain tells whether a chain that Strangers meets in nftables (IPTablesNFT) or x_tables (IPTablesLegacy) is of the
+	// OurChain reports whether a chain that Strangers meets in nftables (IPTablesNFT) or x_tables (IPTablesLegacy) is of the
 	// mode that runs; nil: none is.
 	OurChain func(at Place, table, chain string) bool
 	// CountChains and RemoveChains are about an owner's chains in one backend.
 	CountChains  func(ctx context.Context, k kernel.Kernel, owner string) (int, error)
 	RemoveChains func(ctx context.Context, k kernel.Kernel, owner string) error
-	// OurServers tells whether a table is one of our ipvs mode. The functions below are nil where the kernel has no IPVS.
+	// OurServers reports whether a table is one of our ipvs mode. The functions below are nil where the kernel has no IPVS.
 	OurServers func(*nft.Table) bool
 	// RetireServers lets in no new connection to the virtual servers of a proxy that has gone, ours or
 	// kube-proxy's, and tells how many are open. RemoveServers removes ours, RemoveDevice those on the device, and it.
@@ -76,7 +76,7 @@ type Planes struct {
 	RemoveCounters func(context.Context) error
 }
 
-// Find tells what an owner has. An error in one place does not hide the others.
+// Find reports what an owner has. An error in one place does not hide the others.
 func (k Kernels) Find(ctx context.Context, owner string) ([]Leftover, error) {
 	var out []Leftover
 	var problems []error
@@ -200,7 +200,7 @@ func (k Kernels) inUse(ctx context.Context, b kernel.Backend) (bool, error) {
 	return len(tables) > 0, err
 }
 
-// hasChain tells whether the table nat has kube-proxy's first chain.
+// hasChain reports whether the table nat has kube-proxy's first chain.
 func (k Kernels) hasChain(ctx context.Context) bool {
 	for _, f := range [...]nft.Family{nft.IPv4, nft.IPv6} {
 		chains, err := k.NFT.Chains(ctx, nft.TableRef{Family: f, Name: "nat"})

@@ -15,7 +15,7 @@ import (
 // legacyTables are those of x_tables. nftables does not show its rules, so they are read as text.
 func legacyTables() []string { return []string{"raw", "mangle", "nat", "filter"} }
 
-// legacy gives what can end a packet's way in rules of x_tables that are not ours.
+// legacy returns what can end a packet's way in rules of x_tables that are not ours.
 func (k Kernels) legacy(ctx context.Context, from kernel.Kernel) (out []Stranger, err error) {
 	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
 		for _, table := range legacyTables() {

@@ -25,7 +25,7 @@ const (
 // passBy is what a rule does that stands before our jump and ends the way through the chain.
 const passBy = "pass by our rules"
 
-// Strangers gives what can end a packet's way, or lead it past our rules, in tables of nftables that are not ours,
+// Strangers returns what can end a packet's way, or lead it past our rules, in tables of nftables that are not ours,
 // those of iptables' nft backend included, and in x_tables where its programs are among IPTables. Verdict maps are not
 // followed. With an error it gives what could be read.
 func (k Kernels) Strangers(ctx context.Context) ([]Stranger, error) {

@@ -78,7 +78,7 @@ func (b *bed) sh(script string) string {
 	return string(out)
 }
 
-// find gives what an owner has, in words.
+// find returns what an owner has, in words.
 func (b *bed) find(owner string) []string {
 	b.t.Helper()
 	var out []string

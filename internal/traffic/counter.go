@@ -142,14 +142,14 @@ func (c *Counter) add(p *port, endpoint netip.AddrPort, d Counts) {
 	p.notNamed.add(&d)
 }
 
-// RefusedAt gives the time when a refusal of a Service was counted last, whether it has a row or not; zero if none was.
+// RefusedAt returns the time when a refusal of a Service was counted last, whether it has a row or not; zero if none was.
 func (c *Counter) RefusedAt(svc model.ServiceKey) time.Time {
 	c.counting.Lock()
 	defer c.counting.Unlock()
 	return c.refused[svc]
 }
 
-// endpoint gives the row of an endpoint, nil if there are too many.
+// endpoint returns the row of an endpoint, nil if there are too many.
 func (c *Counter) endpoint(p *port, at netip.AddrPort) *Counts {
 	e := p.to[at]
 	if e == nil && c.endpoints < c.most*EndpointsPerService {

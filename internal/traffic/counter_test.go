@@ -27,7 +27,7 @@ func vip(name, to string, endpoints ...string) model.Frontend {
 	return frontend(name, model.FrontendKey{Addr: at(to).Addr(), Port: at(to).Port()}, endpoints...)
 }
 
-// connections gives the rows of Service ports by the name of the Service, the common one under "".
+// connections returns the rows of Service ports by the name of the Service, the common one under "".
 func connections(r Rows) map[string]uint64 {
 	out := map[string]uint64{"": r.Others.Connections}
 	for _, s := range r.Services {

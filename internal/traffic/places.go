@@ -50,7 +50,7 @@ func placeOf(k model.FrontendKey) place {
 	return place{k.Protocol, netip.AddrPortFrom(k.Addr, k.Port)}
 }
 
-// held gives the Service port that a place leads to.
+// held returns the Service port that a place leads to.
 func (c *Counter) held(k model.FrontendKey) *port {
 	if !k.Range() {
 		return c.places[placeOf(k)]
@@ -121,7 +121,7 @@ func (c *Counter) prune(p *port, list []told) {
 	}
 }
 
-// knows tells whether an endpoint is one of a Frontend's.
+// knows reports whether an endpoint is one of a Frontend's.
 func (t *told) knows(at netip.AddrPort) bool {
 	if t.key.Range() {
 		at = netip.AddrPortFrom(at.Addr(), 0)

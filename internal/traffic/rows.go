@@ -31,7 +31,7 @@ type Rows struct {
 // dealEvery is how often Service ports may change rows.
 const dealEvery = time.Minute
 
-// Rows gives what was counted. now decides whether the busiest Service ports are to be chosen anew.
+// Rows returns what was counted. now decides whether the busiest Service ports are to be chosen anew.
 func (c *Counter) Rows(now time.Time) Rows {
 	c.Settle()
 	c.mu.RLock() // no Service comes or goes meanwhile
@@ -56,7 +56,7 @@ func (c *Counter) Rows(now time.Time) Rows {
 	return out
 }
 
-// deal gives the rows of idle Service ports to busy ones. One that asks for a row must have been at least twice as busy, so
+// deal returns the rows of idle Service ports to busy ones. One that asks for a row must have been at least twice as busy, so
 // that two equally busy ones do not take turns.
 func (c *Counter) deal() {
 	var in, out []*port

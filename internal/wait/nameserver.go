@@ -208,7 +208,7 @@ func countPods(list []endpoint) int {
 	return fairdns.CountPods(members)
 }
 
-// addresses gives each address of a name; cut says that there are more.
+// addresses returns each address of a name; cut says that there are more.
 func (n *nameServer) addresses(ctx context.Context, name string, each func(ip netip.Addr, cut bool)) error {
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		r, err := n.ask(ctx, name, qtype)

@@ -26,7 +26,7 @@ type pod struct {
 	}
 }
 
-// explainPods tells "not scheduled" from "no IP" where the pod may list pods. An
+// explainPods distinguishes "not scheduled" from "no IP" where the pod may list pods. An
 // EndpointSlice cannot: such pods are in none.
 func (v *verdict) explainPods(ctx context.Context, n *nameServer, p *Params) {
 	if len(v.absent) == 0 && v.short == 0 {

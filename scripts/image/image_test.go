@@ -231,7 +231,7 @@ func TestSourceDate(t *testing.T) {
 	}
 }
 
-// digests gives each file of a folder, by name.
+// digests returns each file of a folder, by name.
 func digests(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -96,7 +96,7 @@ func (t tree) unpack(file string) (deb, error) {
 	}
 }
 
-// kept tells what of a package goes into the image: programs, libraries, names of protocols, and licences. Folders that would be
+// kept reports what of a package goes into the image: programs, libraries, names of protocols, and licences. Folders that would be
 // empty are made by nobody.
 func kept(name string, kind byte) bool {
 	if kind == tar.TypeDir {
@@ -113,7 +113,7 @@ func kept(name string, kind byte) bool {
 	return true
 }
 
-// whole tells an error if a library that something needs is not there.
+// whole reports an error if a library that something needs is not there.
 func (t tree) whole() error {
 	there := map[string]bool{}
 	for name := range t {

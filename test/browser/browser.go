@@ -25,7 +25,7 @@ type Browser struct {
 	session string
 }
 
-// Installed tells whether there is a browser to be driven.
+// Installed reports whether there is a browser to be driven.
 func Installed() bool {
 	_, noDriver := exec.LookPath("chromedriver")
 	_, noBrowser := exec.LookPath("chromium")
@@ -143,7 +143,7 @@ func (b *Browser) Tell(ctx context.Context, command string, params map[string]an
 	return b.ask(ctx, http.MethodPost, b.session+"/goog/cdp/execute", map[string]any{"cmd": command, "params": params}, value)
 }
 
-// Asked gives the addresses of all requests since it was asked last.
+// Asked returns the addresses of all requests since it was asked last.
 func (b *Browser) Asked(ctx context.Context) (urls []string, err error) {
 	var rows []struct{ Message string }
 	if err := b.ask(ctx, http.MethodPost, b.session+"/se/log", map[string]string{"type": "performance"}, &rows); err != nil {

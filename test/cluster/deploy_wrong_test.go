@@ -141,7 +141,7 @@ func (e *env) changeRole(change func(*rbacv1.ClusterRole)) (before []rbacv1.Poli
 	return before
 }
 
-// may tells whether the server's rights are up to date: whether the account may list the resource.
+// may reports whether the server's rights are up to date: whether the account may list the resource.
 func (e *env) may(resource string, want bool) func(context.Context) error {
 	group := map[string]string{"endpointslices": "discovery.k8s.io"}[resource]
 	return func(ctx context.Context) error {

@@ -72,7 +72,7 @@ func (e *env) taint(list ...corev1.Taint) {
 	}
 }
 
-// mayPatchNodes gives the agent's user the role that the component has.
+// mayPatchNodes returns the agent's user the role that the component has.
 func (e *env) mayPatchNodes() {
 	e.t.Helper()
 	text, err := os.ReadFile("../../deploy/kustomize/startup-taint/rbac.yaml")

@@ -176,7 +176,7 @@ func (w *walker) program(name, path string, args ...string) error {
 	return nil
 }
 
-// onlyTheirs tells what is left of Fairlead beside kube-proxy's rules.
+// onlyTheirs reports what is left of Fairlead beside kube-proxy's rules.
 func onlyTheirs(t *testing.T, node *netlab.Host, mode string) error {
 	t.Helper()
 	out := takeover.Shell(t, node, "nft list tables | grep fairlead || true; for b in nft legacy; do for p in iptables ip6tables; do "+

@@ -194,7 +194,7 @@ func TestBoardOnRealMetrics(t *testing.T) {
 	}
 }
 
-// finds tells whether Prometheus has an answer to a query.
+// finds reports whether Prometheus has an answer to a query.
 func (m *machine) finds(ctx context.Context, query string) error {
 	a, err := m.get(ctx, promPort, "/api/v1/query?query="+url.QueryEscape(query))
 	if err != nil {

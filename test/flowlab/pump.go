@@ -56,7 +56,7 @@ func (s Stream) Pump(every time.Duration) *Pump {
 	return p
 }
 
-// over tells whether an error of a read or write is the last one. A closed socket of UDP gives one at once, again and again.
+// over reports whether an error of a read or write is the last one. A closed socket of UDP gives one at once, again and again.
 func (s Stream) over(err error) bool {
 	return err != nil && s.Network == "tcp" || errors.Is(err, net.ErrClosed)
 }
@@ -74,7 +74,7 @@ func (p *Pump) note(text string, err error) {
 	p.err = err
 }
 
-// Last gives the last answer, and the error that ended the stream.
+// Last returns the last answer, and the error that ended the stream.
 func (p *Pump) Last() (answer string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -94,7 +94,7 @@ func (a *Arrivals) next(fd int) {
 	a.last[to] = time.Unix(int64(binary.NativeEndian.Uint64(stamp)), int64(binary.NativeEndian.Uint64(stamp[8:])))
 }
 
-// Of tells how many packets have reached an endpoint, and when the last one did.
+// Of reports how many packets have reached an endpoint, and when the last one did.
 func (a *Arrivals) Of(protocol byte, end string) (count int, last time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -99,7 +99,7 @@ func (s Stream) Flow() (found conntrack.Flow, ok bool) {
 	return found, ok
 }
 
-// Offloaded tells whether conntrack lists the stream as taken over.
+// Offloaded reports whether conntrack lists the stream as taken over.
 func (s Stream) Offloaded() bool {
 	s.l.Helper()
 	f, ok := s.Flow()

@@ -33,7 +33,7 @@ type Host struct {
 	ports  atomic.Uint32
 }
 
-// nextPort gives the source ports of a host's flows in turn. A port that chance gives again would meet the flow that it belonged to
+// nextPort returns the source ports of a host's flows in turn. A port that chance gives again would meet the flow that it belonged to
 // before, which goes on to its own endpoint for as long as conntrack remembers it.
 func (h *Host) nextPort() uint16 {
 	const first, last = 33000, 60999 // above NodePorts

@@ -11,12 +11,12 @@ import (
 // Env names the factor, a decimal number of at least 1. Package vm measures it.
 const Env = "FAIRLEAD_PATIENCE"
 
-// Of gives how long to wait here for what takes at most d on a usual machine.
+// Of returns how long to wait here for what takes at most d on a usual machine.
 func Of(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * factor())
 }
 
-// Pause gives how long to rest here between two looks, where d is right on a usual
+// Pause returns how long to rest here between two looks, where d is right on a usual
 // machine: longer on a slow one, which would else do little but look. It is never
 // more than ten times as long.
 func Pause(d time.Duration) time.Duration {

@@ -119,7 +119,7 @@ func (b byService) has(s model.ServiceKey, k dataplane.Key) bool {
 	return false
 }
 
-// wanted gives what an agent wants in the kernel.
+// wanted returns what an agent wants in the kernel.
 func wanted(t *testing.T, e *engine.Engine) byService {
 	out := byService{}
 	check(t, e.Inspect(t.Context(), func(v engine.View) {

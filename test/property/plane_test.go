@@ -24,7 +24,7 @@ import (
 	"github.com/fairlead/fairlead/internal/relay"
 )
 
-// TestMain gives all tests one network namespace, for the goroutines of userspace mode cannot be moved into one of a test's own.
+// TestMain returns all tests one network namespace, for the goroutines of userspace mode cannot be moved into one of a test's own.
 func TestMain(m *testing.M) { os.Exit(netnstest.Main(m)) }
 
 // plane is a mode: its driver, in a network namespace where nothing is, and what else of an agent depends on it.

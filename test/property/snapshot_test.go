@@ -110,7 +110,7 @@ func values(list []place32) (out []string) {
 	return out
 }
 
-// chains gives the rules of each chain that packets can reach: from a hook, or
+// chains returns the rules of each chain that packets can reach: from a hook, or
 // from the verdict of an element.
 func chains(t *testing.T, k nft.Kernel, table nft.TableRef) (out []string) {
 	ctx := context.Background()
@@ -149,7 +149,7 @@ func chains(t *testing.T, k nft.Kernel, table nft.TableRef) (out []string) {
 	return out
 }
 
-// verdicts gives the chains that elements lead to.
+// verdicts returns the chains that elements lead to.
 func verdicts(t *testing.T, k nft.Kernel, table nft.TableRef) map[string]bool {
 	reached := map[string]bool{}
 	sets, err := k.Sets(context.Background(), table)

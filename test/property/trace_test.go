@@ -105,7 +105,7 @@ func traced(t *testing.T, seed uint64, p plane, outcomes map[string]int) {
 	}
 }
 
-// settled gives an engine that has brought everything into the kernel.
+// settled returns an engine that has brought everything into the kernel.
 func settled(t *testing.T, p *plane, all []model.Event) (*engine.Engine, dataplane.Caps) {
 	t.Helper()
 	caps, err := p.driver.Probe(t.Context())

@@ -108,7 +108,7 @@ func (w *wires) write(t *testing.T, s segment) {
 	check(t, err)
 }
 
-// until gives what the node sends, up to and with the packet that is waited for. A proxy repeats its answer to a client that is silent for a second.
+// until returns what the node sends, up to and with the packet that is waited for. A proxy repeats its answer to a client that is silent for a second.
 func (w *wires) until(awaited func(segment) bool) (seen []segment, ok bool) {
 	for end := time.Now().Add(patience.Of(20 * time.Second)); time.Now().Before(end); {
 		for _, fd := range []int{w.in, w.out} {

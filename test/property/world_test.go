@@ -32,7 +32,7 @@ func v4(a, b, c, d int) netip.Addr {
 }
 func v6(n int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00::%x", n)) }
 
-// all gives every object, in random order: a start.
+// all returns every object, in random order: a start.
 func (w *world) all() []model.Event {
 	evs := []model.Event{w.nodeEvent(), {Host: w.host}, {CIDRs: w.cidrs}}
 	for i := range w.services {
@@ -45,7 +45,7 @@ func (w *world) all() []model.Event {
 	return append(evs, model.Event{Synced: "test"})
 }
 
-// again gives everything as a source does that lost its watch and lists again: what
+// again returns everything as a source does that lost its watch and lists again: what
 // went meanwhile is told as gone.
 func (w *world) again() []model.Event {
 	evs := w.all()
@@ -150,7 +150,7 @@ func (w *world) randomService(i int) *model.Service {
 	return s
 }
 
-// guard gives the Service that may be refused what the kernel can refuse. Its other
+// guard returns the Service that may be refused what the kernel can refuse. Its other
 // addresses it may take from others, and lose to them.
 func guard(s *model.Service) {
 	s.LoadBalancerIPs = []netip.Addr{v4(203, 0, 113, 200)}

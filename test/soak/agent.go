@@ -67,7 +67,7 @@ func (a *agent) metric(ctx context.Context, name string) (float64, error) {
 	return kit.Metric(ctx, a.lab.Node(), name)
 }
 
-// within gives the share of changes that were in the kernel so long (a bound of the histogram) after the agent had read them.
+// within returns the share of changes that were in the kernel so long (a bound of the histogram) after the agent had read them.
 func (a *agent) within(ctx context.Context, bound string) (float64, error) {
 	_, _, body, err := kit.Get(ctx, a.lab.Node(), "http://127.0.0.1:10249/metrics")
 	if err != nil {

@@ -138,7 +138,7 @@ func (r *ruleset) follow(from, family string, raw json.RawMessage) {
 	}
 }
 
-// used gives the chains that packets can come to.
+// used returns the chains that packets can come to.
 func (r *ruleset) used() map[string]bool {
 	out := map[string]bool{}
 	for todo := []string{""}; len(todo) > 0; todo = todo[1:] {
@@ -193,7 +193,7 @@ func union(a, b map[string][]string) map[string]bool {
 	return out
 }
 
-// minus gives what of a is not in b, as multisets; both are sorted.
+// minus returns what of a is not in b, as multisets; both are sorted.
 func minus(a, b []string) (out []string) {
 	left := map[string]int{}
 	for _, x := range b {

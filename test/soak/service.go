@@ -59,7 +59,7 @@ func newService(i int, r *rand.Rand, pods []*netlab.Host) *service {
 	return s
 }
 
-// mayHash tells whether a Service has consistent hash at times. Its tables are 2 048
+// mayHash reports whether a Service has consistent hash at times. Its tables are 2 048
 // elements for each of its addresses, so they are not many on any node: here 70 or so at
 // a time, of every kind.
 func (s *service) mayHash() bool { return s.index%13 == 3 }
@@ -100,7 +100,7 @@ func (s *service) note(before []endpoint) {
 	s.removed = slices.DeleteFunc(s.removed, func(x removal) bool { return now.Sub(x.at) > 5*time.Minute })
 }
 
-// entitled tells whether a pod may answer a request that began at start: it is in the list, or it left (and how long before) not longer ago
+// entitled reports whether a pod may answer a request that began at start: it is in the list, or it left (and how long before) not longer ago
 // than is allowed.
 func (s *service) entitled(pod string, start time.Time, allowed func(time.Time) time.Duration) (ok bool, ago time.Duration) {
 	if slices.ContainsFunc(s.endpoints, func(e endpoint) bool { return e.pod.Name == pod && e.state == "ready" }) {
@@ -116,7 +116,7 @@ func (s *service) entitled(pod string, start time.Time, allowed func(time.Time) 
 	return ok, ago
 }
 
-// leftSince tells whether the pod (any, if "") left after a time.
+// leftSince reports whether the pod (any, if "") left after a time.
 func (s *service) leftSince(pod string, after time.Time) bool {
 	return slices.ContainsFunc(s.removed, func(x removal) bool { return (pod == "" || x.pod == pod) && x.at.After(after) })
 }

@@ -62,7 +62,7 @@ func (s *starving) sample(pid int) error {
 	return nil
 }
 
-// since gives how long the agent waited from a time until now, by the last sample.
+// since returns how long the agent waited from a time until now, by the last sample.
 func (s *starving) since(at time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ var (
 	sticky = netip.MustParseAddrPort("10.96.0.11:80")
 )
 
-// service gives the manifest of a Service with one endpoint.
+// service returns the manifest of a Service with one endpoint.
 func service(name, address, more, endpoint string) kit.File {
 	return kit.File{Name: name + ".yaml", Data: fmt.Sprintf(`apiVersion: v1
 kind: Service

@@ -85,7 +85,7 @@ func (n *ipvsNode) settings(t *testing.T) {
 	}
 }
 
-// asks gives who answers one request of the client.
+// asks returns who answers one request of the client.
 func (n *ipvsNode) asks(t *testing.T, to netip.AddrPort) netlab.Reply {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Of(5*time.Second))

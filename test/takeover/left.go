@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// OnlyMode tells what is left of other modes, and of kube-proxy, beside a mode of the kit. Virtual servers of IPVS that only drain count
+// OnlyMode reports what is left of other modes, and of kube-proxy, beside a mode of the kit. Virtual servers of IPVS that only drain count
 // as gone: they stay until the last of their connections has ended.
 func OnlyMode(t *testing.T, node *netlab.Host, mode string) error {
 	t.Helper()

@@ -154,7 +154,7 @@ func datagram(t *testing.T, h *netlab.Host, to string) {
 	}
 }
 
-// differ tells which number is not as it should be.
+// differ reports which number is not as it should be.
 func differ(got, want map[string]float64) error {
 	for name, n := range want {
 		if got[name] != n {

@@ -128,7 +128,7 @@ func (tr *Traffic) More(t *testing.T, n int) {
 	})
 }
 
-// Counts tells how many of each kind were answered.
+// Counts reports how many of each kind were answered.
 func (tr *Traffic) Counts() map[string]int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -155,7 +155,7 @@ func Rules(t *testing.T, h *netlab.Host) string {
 	return Shell(t, h, "nft list ruleset; for p in iptables ip6tables; do echo \"$p-legacy\"; $p-legacy-save -c; done; conntrack -L -p tcp 2>/dev/null | tail -300")
 }
 
-// Lost gives what was lost since the last Check or Lost.
+// Lost returns what was lost since the last Check or Lost.
 func (tr *Traffic) Lost() []string {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// wanted gives everything that should be in the kernel.
+// wanted returns everything that should be in the kernel.
 func (b *Bed) wanted() (out []dataplane.Object) {
 	for k, v := range b.Track.Wanted() {
 		out = append(out, dataplane.Object{Key: k, Value: v})

@@ -35,7 +35,7 @@ func Service(i int) model.ServiceKey {
 	return model.ServiceKey{Namespace: "suite", Name: fmt.Sprintf("s%d", i)}
 }
 
-// addr gives the n-th address of a range, by adding to its last two bytes.
+// addr returns the n-th address of a range, by adding to its last two bytes.
 func addr(base string, n int) netip.Addr {
 	b := netip.MustParseAddr(base).AsSlice()
 	at := len(b) - 2
@@ -74,7 +74,7 @@ func ClusterIP(f model.Family, i, n int) model.Frontend {
 	return fe
 }
 
-// Every gives one Frontend of each sort that a data plane must know, per family.
+// Every returns one Frontend of each sort that a data plane must know, per family.
 func Every(f model.Family) []model.Frontend {
 	var out []model.Frontend
 	add := func(change func(fe *model.Frontend)) {
@@ -141,7 +141,7 @@ func sorts(f model.Family) []func(fe *model.Frontend) {
 	}
 }
 
-// tabulate gives a Frontend of consistent hash its tables.
+// tabulate returns a Frontend of consistent hash its tables.
 func tabulate(fe *model.Frontend) {
 	if !fe.ConsistentHash {
 		return

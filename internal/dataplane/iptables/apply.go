@@ -61,7 +61,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	return dataplane.Applied{Operations: n}, nil
 }
 
-// unwanted gives the operations that take away what the families of a rebuild hold
+// unwanted returns the operations that take away what the families of a rebuild hold
 // and the batch does not want.
 func (d *Driver) unwanted(ctx context.Context, b dataplane.Batch) ([]dataplane.Op, error) {
 	wanted := make(map[dataplane.Key]bool, len(b.Ops))

@@ -59,7 +59,7 @@ func (d *Driver) audits(ctx context.Context, changed func()) {
 	}
 }
 
-// readDigests gives nil where not everything could be read.
+// readDigests returns nil where not everything could be read.
 func (d *Driver) readDigests(ctx context.Context) map[chainRef]*chain {
 	there := newMirror()
 	if d.readAll(ctx, scan{there: &there, emit: func(dataplane.Key, string) {}, digests: true}) != nil {

@@ -76,7 +76,7 @@ func (d *Driver) printed(ctx context.Context, chains map[chainRef][]string) erro
 	return nil
 }
 
-// valueIn gives an object's value in a chain as it was listed; nil is a chain that is
+// valueIn returns an object's value in a chain as it was listed; nil is a chain that is
 // not there. The lines of a shared chain stand in an order of ours, each once: a chain
 // in which they do not was written by somebody else, and is as a whole not what it should be.
 func valueIn(list []string, o *dataplane.Object, rule string) string {
@@ -106,7 +106,7 @@ func valueIn(list []string, o *dataplane.Object, rule string) string {
 	return body(rules)
 }
 
-// inOrder tells whether the lines of a shared chain stand as we write them.
+// inOrder reports whether the lines of a shared chain stand as we write them.
 func inOrder(rules []string) bool {
 	for i := 1; i < len(rules); i++ {
 		if lineLess(rules[i-1], rules[i]) >= 0 {

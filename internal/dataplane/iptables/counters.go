@@ -113,7 +113,7 @@ func RemoveCounters(ctx context.Context, table nfacct.Table, log *slog.Logger) e
 	return nil
 }
 
-// packets gives a function that reads a counter; any goroutine may call it.
+// packets returns a function that reads a counter; any goroutine may call it.
 func (d *Driver) packets(name string) func() (uint64, error) {
 	return func() (uint64, error) {
 		c, err := d.p.Counters.Read(name)

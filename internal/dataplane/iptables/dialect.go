@@ -72,7 +72,7 @@ func wordLength(s string) int {
 	return len(s)
 }
 
-// shapeOf tells one kind of rule from another: the names of its options, in order, and
+// shapeOf distinguishes one kind of rule from another: the names of its options, in order, and
 // how many values each has.
 func shapeOf(list []option) string {
 	var b strings.Builder
@@ -128,7 +128,7 @@ func (d dialect) learn(wrote, read string) error {
 	return nil
 }
 
-// differs tells whether there is anything to turn.
+// differs reports whether there is anything to turn.
 func (d dialect) differs() bool {
 	for _, r := range d {
 		if r.differs {
@@ -138,7 +138,7 @@ func (d dialect) differs() bool {
 	return false
 }
 
-// blanks gives those behind each word.
+// blanks returns those behind each word.
 func blanks(text string) []string {
 	var out []string
 	for len(text) > 0 {
@@ -150,7 +150,7 @@ func blanks(text string) []string {
 	return out
 }
 
-// ours gives a rule as we write it. One of a kind that we do not write stays as it is.
+// ours returns a rule as we write it. One of a kind that we do not write stays as it is.
 func (d dialect) ours(rule string) string {
 	list := options(rule)
 	known := d[shapeOf(list)]

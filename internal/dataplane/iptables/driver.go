@@ -40,7 +40,7 @@ type Observer interface {
 	IPTablesRules(table string, f model.Family, owned, written int)
 	IPTablesAudit(took time.Duration, drifted bool)
 	IPTablesContended(writes int)
-	// IPTablesCounters gives functions that read, at any time and from any
+	// IPTablesCounters returns functions that read, at any time and from any
 	// goroutine, how many packets the rules have counted. It is called only if
 	// they count.
 	IPTablesCounters(invalidDropped, localhostAccepted func() (uint64, error))

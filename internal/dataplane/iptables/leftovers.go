@@ -130,7 +130,7 @@ func (h *holding) sorted() []chainRef {
 	return out
 }
 
-// theirJump tells whether a rule to a chain that goes was written by its owner: all
+// theirJump reports whether a rule to a chain that goes was written by its owner: all
 // rules that we and kube-proxy write into the kernel's chains carry one of these
 // comments, or none in kube-proxy's ipvs mode and kubelet's KUBE-FIREWALL.
 func theirJump(chain, rule string) bool {
@@ -180,7 +180,7 @@ func hold(ctx context.Context, k iptables.Kernel, f model.Family) (*holding, err
 	return h, nil
 }
 
-// of gives an owner's chains.
+// of returns an owner's chains.
 func (h *holding) of(o Owner) map[chainRef]bool {
 	out := map[chainRef]bool{}
 	for ref, rules := range h.chains {
@@ -201,7 +201,7 @@ func (h *holding) ownerOf(ref chainRef, rules []string) (Owner, bool) {
 	return h.serving, true
 }
 
-// oursOnly tells whether a chain that Load would take for ours bears a name that no
+// oursOnly reports whether a chain that Load would take for ours bears a name that no
 // kube-proxy gives.
 func oursOnly(ref chainRef) bool {
 	for _, own := range [...]string{markOutside, rejectChain, hairpinChain, localnet, probeChain, "KUBE-T-", "KUBE-N-", "KUBE-X-", "KUBE-W-", "KUBE-H-"} {
@@ -212,7 +212,7 @@ func oursOnly(ref chainRef) bool {
 	return false
 }
 
-// kubeProxyOnly tells whether a chain that Load would not take for ours is one of
+// kubeProxyOnly reports whether a chain that Load would not take for ours is one of
 // kube-proxy's: of its ipvs mode, of older releases, and the chain with its rule
 // against packets for 127.0.0.0/8, which kubelet makes too.
 func kubeProxyOnly(ref chainRef) bool {
@@ -224,7 +224,7 @@ func kubeProxyOnly(ref chainRef) bool {
 	return false
 }
 
-// kubelets tells whether a chain may be kubelet's: it marks the node with chains of
+// kubelets reports whether a chain may be kubelet's: it marks the node with chains of
 // its own, and older ones make these too.
 func (h *holding) kubelets(ref chainRef, rules []string) bool {
 	switch ref.chain {

@@ -63,7 +63,7 @@ func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) e
 type scan struct {
 	emit  func(dataplane.Key, string)
 	there *mirror // takes what is there; nil: nobody asks
-	// still tells whether nobody has written since the reading began; nil: nobody may have.
+	// still reports whether nobody has written since the reading began; nil: nobody may have.
 	// With nf_tables a chain that is deleted before it is read looks as one without rules.
 	still   func() bool
 	digests bool // digests will do for the values of chains, and nobody asks for the lines of those that are shared
@@ -95,7 +95,7 @@ func (d *Driver) readAll(ctx context.Context, r scan) error {
 	return nil
 }
 
-// tell tells of a table that was read to its end.
+// tell reports of a table that was read to its end.
 func (d *Driver) tell(l *loader) {
 	l.end()
 	d.remember(l)

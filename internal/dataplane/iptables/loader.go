@@ -20,7 +20,7 @@ func splitRule(line []byte) (chain, rule []byte, ok bool) {
 	return chain, rule, true
 }
 
-// declared gives the chain of ":CHAIN - [0:0]".
+// declared returns the chain of ":CHAIN - [0:0]".
 func declared(line []byte) (chain []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(":"))
 	if !ok {
@@ -110,7 +110,7 @@ func (l *loader) read(line []byte) error {
 	return nil
 }
 
-// isShared tells whether the lines of the chain being read are objects of their own.
+// isShared reports whether the lines of the chain being read are objects of their own.
 func (l *loader) isShared() bool { return l.kind == kindLine || l.kind == kindBucket }
 
 // foreign looks at a rule in somebody else's chain.
@@ -125,7 +125,7 @@ func (l *loader) foreign(text []byte) {
 	l.jumps[l.ref.line(rule)]++
 }
 
-// ourJump tells whether a rule in a chain that is not ours is: it stands in a
+// ourJump reports whether a rule in a chain that is not ours is: it stands in a
 // built-in chain, leads to a chain of ours and says so in words that we or any
 // kube-proxy use. A rule that somebody wrote to lead to our chains is theirs.
 func ourJump(t table, chain, rule string) bool {
@@ -137,7 +137,7 @@ func ourJump(t table, chain, rule string) bool {
 		strings.Contains(rule, ` --comment "kube-proxy `) // of its ipvs mode
 }
 
-// builtIn tells whether a chain is one of the kernel's.
+// builtIn reports whether a chain is one of the kernel's.
 func builtIn(chain string) bool {
 	switch chain {
 	case "PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING":
@@ -146,7 +146,7 @@ func builtIn(chain string) bool {
 	return false
 }
 
-// leadsIn tells whether built-in chains lead to a chain of ours.
+// leadsIn reports whether built-in chains lead to a chain of ours.
 func leadsIn(t table, chain string) bool {
 	for _, j := range jumps() {
 		if j.table == t && strings.HasSuffix(j.rule, " -j "+chain) {
@@ -180,7 +180,7 @@ func (l *loader) finish() {
 	l.sum.reset()
 }
 
-// tidyUp gives lines the order in which they should be, each once, and notes whether they had it.
+// tidyUp returns lines the order in which they should be, each once, and notes whether they had it.
 func (s *seen) tidyUp(head string) {
 	lines := s.lines()
 	if s.tidy = inOrder(lines); s.tidy {

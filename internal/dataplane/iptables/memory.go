@@ -25,7 +25,7 @@ type remembered struct {
 	empty map[string]struct{} // chains without rules
 }
 
-// recalled gives what a reading may leave out, and takes it from memory where it does.
+// recalled returns what a reading may leave out, and takes it from memory where it does.
 func (d *Driver) recalled(l *loader) (since iptables.Mark, same func(chain string) bool) {
 	d.memory.mu.Lock()
 	l.last = d.memory.tables[l.ref.ft()]

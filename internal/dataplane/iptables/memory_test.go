@@ -50,7 +50,7 @@ func newRemembering(t *testing.T, b iptables.Backend) *remembering {
 	return r
 }
 
-// survey gives how many rules of our chains were read, and fails unless what is found is
+// survey returns how many rules of our chains were read, and fails unless what is found is
 // what a driver finds that remembers nothing.
 func (r *remembering) survey() int {
 	r.Helper()

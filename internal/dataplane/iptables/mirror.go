@@ -66,7 +66,7 @@ func (m *mirror) count(from chainRef, lines []string, n int) {
 	}
 }
 
-// lines gives those of a shared chain.
+// lines returns those of a shared chain.
 func (m *mirror) lines(ref chainRef) []string {
 	if c := m.chains[ref]; c != nil {
 		return c.lines
@@ -116,7 +116,7 @@ func lineRank(line string) int {
 	return rank
 }
 
-// merge gives lines with some added and some taken away, in order.
+// merge returns lines with some added and some taken away, in order.
 func merge(lines []string, add, remove map[string]int) []string {
 	out := make([]string, 0, len(lines)+len(add))
 	for _, l := range lines {

@@ -102,7 +102,7 @@ func eachBackend(t *testing.T, test func(t *testing.T, b iptables.Backend)) {
 	}
 }
 
-// sections gives the rules of each chain, with the table they stand in.
+// sections returns the rules of each chain, with the table they stand in.
 func sections(saved string) map[string]string {
 	out := map[string]string{}
 	table, n := "", 0

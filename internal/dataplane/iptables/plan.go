@@ -107,7 +107,7 @@ func (p *plan) settle() {
 	}
 }
 
-// of gives the writes of a table in an order in which each chain comes after
+// of returns the writes of a table in an order in which each chain comes after
 // those that it leads to.
 func (p *plan) of(t table) []*write {
 	var out []*write
@@ -148,7 +148,7 @@ func (w *write) depth() int {
 	return n
 }
 
-// moves tells whether a table's shared lines grow, shrink, or both.
+// moves reports whether a table's shared lines grow, shrink, or both.
 func (p *plan) moves(t table) (grows, shrinks bool) {
 	for _, w := range p.writes {
 		if w.ref.table == t {

@@ -56,7 +56,7 @@ func toProbeTarget(rule string) string {
 	return rule
 }
 
-// kindOfRule tells what iptables may print in a way of its own: options, and those
+// kindOfRule reports what iptables may print in a way of its own: options, and those
 // values that name a part of iptables or a state.
 func kindOfRule(rule string) string {
 	var b strings.Builder
@@ -112,7 +112,7 @@ func sampleFrontends(f model.Family) []model.Frontend {
 	return out
 }
 
-// sorts gives the ways in which one Frontend may be served.
+// sorts returns the ways in which one Frontend may be served.
 func sorts(one model.Frontend, source []netip.Prefix) []model.Frontend {
 	out := []model.Frontend{one}
 	vary := func(change func(*model.Frontend)) {

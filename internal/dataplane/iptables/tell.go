@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// end tells what was found, now that the whole table was read.
+// end reports what was found, now that the whole table was read.
 func (l *loader) end() {
 	l.finish()
 	for _, id := range slices.Sorted(maps.Keys(l.jumps)) {
@@ -61,7 +61,7 @@ func (l *loader) mirror(one *seen) {
 	l.there.set(l.ref, lines, one.sum, one.rules)
 }
 
-// leads tells whether a line leads to the bucket at hand.
+// leads reports whether a line leads to the bucket at hand.
 func (l *loader) leads() bool {
 	if l.led == nil {
 		l.led = map[string]struct{}{}

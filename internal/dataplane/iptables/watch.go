@@ -48,7 +48,7 @@ type alarm struct {
 // quietPause is how often Watch looks whether our own write has ended.
 const quietPause = 5 * time.Millisecond
 
-// present gives the state at a moment when we do not write, and tells whether we
+// present returns the state at a moment when we do not write, and tells whether we
 // know it.
 func (d *Driver) present(ctx context.Context) (now iptables.Stamp, known bool) {
 	for ctx.Err() == nil {

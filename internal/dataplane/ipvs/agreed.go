@@ -24,7 +24,7 @@ type standing struct {
 // room is what the elements of a set take.
 type room struct{ elements, bytes int }
 
-// sum gives what a set holds at a generation. That is known if what was written since is accounted for, up to the generation
+// sum returns what a set holds at a generation. That is known if what was written since is accounted for, up to the generation
 // knows: it is ours, and added here, or it does not concern us.
 func (a *agreed) sum(at, knows nft.Generation, set nft.SetRef) (sum uint64, known bool) {
 	a.mu.Lock()

@@ -54,7 +54,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	return dataplane.Applied{Operations: len(b.Ops)}, nil
 }
 
-// unmoved tells whether all that others wrote is known.
+// unmoved reports whether all that others wrote is known.
 func (d *Driver) unmoved(ctx context.Context) error {
 	g, err := d.p.NFT.Generation(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (d *Driver) unmoved(ctx context.Context) error {
 	return nil
 }
 
-// leftBehind gives the deletions of what is in IPVS and not among a rebuild's ops.
+// leftBehind returns the deletions of what is in IPVS and not among a rebuild's ops.
 func (d *Driver) leftBehind(ctx context.Context, f model.Family, ops []dataplane.Op) ([]dataplane.Op, error) {
 	wanted := map[dataplane.Key]bool{}
 	for i := range ops {

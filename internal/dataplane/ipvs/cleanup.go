@@ -49,7 +49,7 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 	return d.dropTables(ctx, ours)
 }
 
-// tables gives the families that have a table of ours, whatever this Driver serves.
+// tables returns the families that have a table of ours, whatever this Driver serves.
 func (d *Driver) tables(ctx context.Context) ([]model.Family, error) {
 	tables, err := d.p.NFT.Tables(ctx)
 	switch {
@@ -204,7 +204,7 @@ func (d *Driver) dropTables(ctx context.Context, of []model.Family) error {
 	return nil
 }
 
-// IsOurs tells whether a table is one that a Driver has made.
+// IsOurs reports whether a table is one that a Driver has made.
 func IsOurs(t *nft.Table) bool {
 	return (t.Ref == tableRef(model.IPv4) || t.Ref == tableRef(model.IPv6)) && markOf(t) != ""
 }

@@ -50,7 +50,7 @@ type look struct {
 	reals map[ipvs.VirtualKey][]ipvs.Real
 }
 
-// at gives an object's value as the kernel has it; "" is absent.
+// at returns an object's value as the kernel has it; "" is absent.
 func (l *look) at(o *dataplane.Object) (string, error) {
 	k := o.Key
 	switch k.Kind {

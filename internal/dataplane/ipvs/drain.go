@@ -47,7 +47,7 @@ func busy(reals []ipvs.Real) inUse {
 	return used
 }
 
-// server tells of which virtual server a lingering object is, and of which real one, if it is of one.
+// server reports of which virtual server a lingering object is, and of which real one, if it is of one.
 func server(k dataplane.Key) (of ipvs.VirtualKey, at netip.AddrPort) {
 	switch k.Kind {
 	case kindOwned:

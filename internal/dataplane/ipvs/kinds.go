@@ -95,7 +95,7 @@ func (d *setDef) spec(f model.Family) nft.SetSpec {
 	return s
 }
 
-// setsByKind gives the name of the set of each kind of element.
+// setsByKind returns the name of the set of each kind of element.
 func setsByKind() (names [kinds]string) {
 	for _, def := range setDefs() {
 		names[def.kind] = def.name
@@ -103,7 +103,7 @@ func setsByKind() (names [kinds]string) {
 	return names
 }
 
-// isElement tells whether a kind lives in a set.
+// isElement reports whether a kind lives in a set.
 func isElement(k dataplane.Kind) bool { return k >= kindNodePortIP && k <= kindNodePort }
 
 // inIPVS reports whether a kind lives in IPVS, on the device or in the routing tables, and not in the nftables table.

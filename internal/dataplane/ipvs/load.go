@@ -191,7 +191,7 @@ func (r *reader) contents(ctx context.Context, f model.Family, of rowsOf) error 
 	return nil
 }
 
-// damage tells what no repair of single objects can mend: a set or chain that is not ours may be in use, and a
+// damage reports what no repair of single objects can mend: a set or chain that is not ours may be in use, and a
 // declaration cannot be changed.
 func damage(f model.Family, sets []nft.Set, chains []nft.Chain) string {
 	for i := range sets {

@@ -47,7 +47,7 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	return caps, nil
 }
 
-// unsupported tells a kernel that cannot from one that could not just now.
+// unsupported distinguishes a kernel that cannot from one that could not just now.
 func unsupported(err error) bool {
 	for _, e := range [...]unix.Errno{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ENOENT, unix.EINVAL} {
 		if errors.Is(err, e) {

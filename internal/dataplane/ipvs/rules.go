@@ -36,7 +36,7 @@ func (l lang) inside(load nft.Expr, p netip.Prefix) rule {
 // markBits ask postrouting for masquerade.
 func markBits(v *model.NodeView) uint32 { return 1 << (v.MasqueradeBit & 31) }
 
-// fromPods gives a rule for each way in which a packet can be a pod's: none if nothing is a pod.
+// fromPods returns a rule for each way in which a packet can be a pod's: none if nothing is a pod.
 func (l lang) fromPods(v *model.NodeView) []rule {
 	device := func(name []byte) []rule {
 		return []rule{{nft.Meta(unix.NFT_META_IIFNAME, nft.Word(0)), nft.Equal(nft.Word(0), name)}}

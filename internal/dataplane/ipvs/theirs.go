@@ -14,7 +14,7 @@ type Theirs struct {
 	ports map[ipvs.NodePort]bool
 }
 
-// Theirs gives those of some NodePorts.
+// Theirs returns those of some NodePorts.
 func (d *Driver) Theirs(ports map[ipvs.NodePort]bool) Theirs { return Theirs{d, ports} }
 
 // Retire is as Driver.Retire.

@@ -61,7 +61,7 @@ const (
 	strayPause = time.Second
 )
 
-// strayed tells whether IPVS or the device are not as we left them, or that it cannot be told: we write all the time, or
+// strayed reports whether IPVS or the device are not as we left them, or that it cannot be told: we write all the time, or
 // they cannot be read. The engine finds out then.
 func (d *Driver) strayed(ctx context.Context) bool {
 	for range straying {

@@ -25,7 +25,7 @@ type memory struct{ port string }
 // maxPlainName keeps names below the kernel's limit of 255 bytes, prefix included.
 const maxPlainName = 200
 
-// memoryOf gives the memory of a Frontend's Service port. nft takes these names
+// memoryOf returns the memory of a Frontend's Service port. nft takes these names
 // without quotes as long as they hold only what Kubernetes allows in names.
 func memoryOf(f *model.Frontend) memory {
 	name := strings.Join([]string{f.Service.Namespace, f.Service.Name, strings.ToLower(f.Key.Protocol.String()), f.Port}, "/")
@@ -91,7 +91,7 @@ func clientsDigest(f model.Family) string {
 	return digestOf(&spec)
 }
 
-// sameClients tells whether a set is a map of clients as we make them.
+// sameClients reports whether a set is a map of clients as we make them.
 func sameClients(f model.Family, row nft.Set) bool {
 	spec := clientsSpec(f, row.Ref.Name)
 	spec.Size = row.Size

@@ -43,7 +43,7 @@ func remember(t testing.TB, k nft.Kernel, fe *model.Frontend, clients int) {
 	}
 }
 
-// rememberedBy gives the endpoints that the clients of a Frontend remember, sorted. The
+// rememberedBy returns the endpoints that the clients of a Frontend remember, sorted. The
 // kernel makes the hash of such a map larger some time after many have come in, and a
 // list that is read meanwhile can miss some or name some twice. So it is read again,
 // bounded, until it has as many as are wanted.

@@ -26,7 +26,7 @@ func hook(typ string, num nft.HookNum, prio int32) *nft.Hook {
 	return &nft.Hook{Type: typ, Num: num, Priority: prio, Policy: nft.PolicyAccept}
 }
 
-// fixedChains gives the chains of each table but reject-chain, which is a leaf.
+// fixedChains returns the chains of each table but reject-chain, which is a leaf.
 func fixedChains() []fixedChain {
 	return []fixedChain{
 		{name: "guard-check", rules: guardCheck},
@@ -49,7 +49,7 @@ func fixedChains() []fixedChain {
 	}
 }
 
-// fixedHooks gives the hooks of the fixed chains by name; nil for those without.
+// fixedHooks returns the hooks of the fixed chains by name; nil for those without.
 func fixedHooks() map[string]*nft.Hook {
 	out := map[string]*nft.Hook{}
 	for _, c := range fixedChains() {

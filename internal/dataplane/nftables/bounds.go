@@ -41,7 +41,7 @@ func joinBounds(list []bound, width int) string {
 	return string(out)
 }
 
-// loneEnd tells what joinBounds makes of an end without a start. Nobody wants it, so it
+// loneEnd reports what joinBounds makes of an end without a start. Nobody wants it, so it
 // goes: it would cut short a range around it.
 func loneEnd(first, last string) bool { return first > last }
 

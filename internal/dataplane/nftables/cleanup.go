@@ -57,7 +57,7 @@ func (d *Driver) delTable(t nft.TableRef) {
 	d.batch.DelTable(t)
 }
 
-// IsOurs tells whether a table is one that a Driver has made.
+// IsOurs reports whether a table is one that a Driver has made.
 func IsOurs(t *nft.Table) bool {
 	if t.Ref != tableRef(model.IPv4) && t.Ref != tableRef(model.IPv6) {
 		return false

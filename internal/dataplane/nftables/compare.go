@@ -44,7 +44,7 @@ type look struct {
 	err  error
 }
 
-// at gives an object's value as the kernel has it.
+// at returns an object's value as the kernel has it.
 func (l *look) at(o *dataplane.Object) string {
 	table := tableRef(o.Key.Family)
 	switch o.Key.Kind {
@@ -135,7 +135,7 @@ func (l *look) rules(ref nft.ChainRef, sticky bool) string {
 	return sum.String()
 }
 
-// elements gives the value of an object that is elements of a set.
+// elements returns the value of an object that is elements of a set.
 func (l *look) elements(def *setDef, o *dataplane.Object) string {
 	e := reading{look: l, def: def, key: o.Key, set: tableRef(o.Key.Family).Set(def.part(o.Key.ID))}
 	switch def.shape {
@@ -221,7 +221,7 @@ func (r *reading) ranges() string {
 	return joinBounds(list, addrLen(r.key.Family))
 }
 
-// allowed gives those of the wanted ranges that are there.
+// allowed returns those of the wanted ranges that are there.
 func (r *reading) allowed(want string) string {
 	out := ""
 	h := half{def: r.def, key: r.key, mine: want}
@@ -237,7 +237,7 @@ func (r *reading) allowed(want string) string {
 	return out
 }
 
-// live gives those of the wanted endpoints that are there.
+// live returns those of the wanted endpoints that are there.
 func (r *reading) live(want string) string {
 	w, out := r.def.slotWidth(r.key.Family), ""
 	for i := 0; i+w <= len(want); i += w {

@@ -43,7 +43,7 @@ func sameCounted(f model.Family, row nft.Set) bool {
 	return spec.Matches(row)
 }
 
-// countedBase gives the sets and the chains that count.
+// countedBase returns the sets and the chains that count.
 func (d *Driver) countedBase(f model.Family, v *model.NodeView, put func(k dataplane.Kind, id, value string)) {
 	if !v.CountRefusals {
 		return

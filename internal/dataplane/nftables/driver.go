@@ -102,10 +102,10 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	return 0
 }
 
-// isSticky tells the chains of one Service port from those that all share.
+// isSticky distinguishes the chains of one Service port from those that all share.
 func isSticky(name string) bool { return strings.Contains(name, "/") }
 
-// ourChain tells whether Render could give a shared chain this name.
+// ourChain reports whether Render could give a shared chain this name.
 func ourChain(name string) bool {
 	for _, prefix := range [...]string{"ext-", "hash-", "lb-", "np-", "local-", "range-", guardedPrefix, "xl-", rejectChain} {
 		if strings.HasPrefix(name, prefix) && !isSticky(name) {

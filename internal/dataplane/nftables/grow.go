@@ -18,7 +18,7 @@ type fullSet struct {
 	def    *setDef
 }
 
-// fullSets gives the sets that the kernel says are full.
+// fullSets returns the sets that the kernel says are full.
 func fullSets(refused *nft.BatchError, ops []dataplane.Op) (out []fullSet) {
 	for _, e := range refused.Errors {
 		if e.Errno != unix.ENFILE || len(e.Tags) == 0 || e.Tags[0] < 0 || e.Tags[0] >= len(ops) {

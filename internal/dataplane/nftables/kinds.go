@@ -56,7 +56,7 @@ const (
 // firstElement is the lowest kind that is an element of a set.
 const firstElement = kindStray
 
-// inert tells whether an object does nothing unless another leads to it.
+// inert reports whether an object does nothing unless another leads to it.
 func inert(k dataplane.Key) bool {
 	return k.Kind == kindClients || k.Kind == kindLeafChain || k.Kind == kindOuterChain || k.Kind == kindStickyRules
 }
@@ -144,7 +144,7 @@ var setDefs = [...]setDef{
 	{name: "nodeports", kind: kindNodePorts, shape: shapeVerdict, ident: identNodePort},
 }
 
-// defOf gives the set that holds objects of an element kind, nil for others.
+// defOf returns the set that holds objects of an element kind, nil for others.
 func defOf(k dataplane.Kind) *setDef {
 	if i := int(k) - int(kindPodCIDRs); i >= 0 && k < kinds {
 		return &setDefs[i]
@@ -152,7 +152,7 @@ func defOf(k dataplane.Kind) *setDef {
 	return nil
 }
 
-// defNamed gives the set of a name, nil for a foreign one.
+// defNamed returns the set of a name, nil for a foreign one.
 func defNamed(name string) *setDef {
 	for i := range setDefs {
 		if slices.Contains(setDefs[i].parts(), name) {

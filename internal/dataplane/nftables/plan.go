@@ -60,7 +60,7 @@ func (p *plan) sort(b dataplane.Batch) {
 	}
 }
 
-// concerns tells whether there is anything to do in a family.
+// concerns reports whether there is anything to do in a family.
 func (p *plan) concerns(f int) bool { return p.rebuild[f] || p.byKind[f][0] < p.byKind[f][kinds] }
 
 // byShard puts ops on endpoints of one shard together: elements of one set that
@@ -86,5 +86,5 @@ func (p *plan) byShard(f int, ops []dataplane.Op) {
 	copy(list, out)
 }
 
-// of gives the indexes of the ops of a kind.
+// of returns the indexes of the ops of a kind.
 func (p *plan) of(f int, k dataplane.Kind) []int32 { return p.order[p.byKind[f][k]:p.byKind[f][k+1]] }

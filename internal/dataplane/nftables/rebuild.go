@@ -121,7 +121,7 @@ func (w *writer) clearChains() {
 	}
 }
 
-// wanted gives the IDs of the objects of some kinds.
+// wanted returns the IDs of the objects of some kinds.
 func (w *writer) wanted(list ...dataplane.Kind) map[string]struct{} {
 	out := map[string]struct{}{}
 	for _, k := range list {

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// vagueTags gives the ops among which a refused one is, if the kernel named only the
+// vagueTags returns the ops among which a refused one is, if the kernel named only the
 // message that carries them all; nil if it was more exact.
 func vagueTags(err error) map[int]struct{} {
 	var refused *nft.BatchError
@@ -86,12 +86,12 @@ func (d *Driver) blame(refused *nft.BatchError, ops []dataplane.Op) error {
 	return fmt.Errorf("apply %d differences: %w", len(ops), refused)
 }
 
-// isInUse tells that something leads to what was to be deleted.
+// isInUse reports that something leads to what was to be deleted.
 func isInUse(e *nft.OpError) bool {
 	return e.Errno == unix.EBUSY && (e.Kind == nft.OpDelChain || e.Kind == nft.OpDelSet)
 }
 
-// lacking gives those ops that were to make something that leads to nothing.
+// lacking returns those ops that were to make something that leads to nothing.
 func lacking(e *nft.OpError, ops []dataplane.Op) (out []int) {
 	for _, t := range e.Tags {
 		if e.Errno == unix.ENOENT && t >= 0 && t < len(ops) && ops[t].Want != "" {
@@ -110,7 +110,7 @@ func appendKeys(keys []dataplane.Key, tags []int, ops []dataplane.Op) []dataplan
 	return keys
 }
 
-// beliefIsWrong tells the refusals that no object can be blamed for: what should be
+// beliefIsWrong reports the refusals that no object can be blamed for: what should be
 // there is not, or a hash set holds under a key what we did not put there. (A set of
 // ranges says EEXIST also of ranges that overlap, which are the object's fault.)
 func beliefIsWrong(e *nft.OpError, ops []dataplane.Op) bool {

@@ -137,7 +137,7 @@ func TestConsequencesAreNotBlamed(t *testing.T) {
 	}
 }
 
-// rebuildError gives the RebuildError in err, nil if there is none.
+// rebuildError returns the RebuildError in err, nil if there is none.
 func rebuildError(err error) *dataplane.RebuildError {
 	var out *dataplane.RebuildError
 	_ = errors.As(err, &out)

@@ -71,7 +71,7 @@ func ofFamily(list []netip.Prefix, f model.Family) []netip.Prefix {
 	return out
 }
 
-// packPrefixes gives a ranges value: first and last address of each, sorted.
+// packPrefixes returns a ranges value: first and last address of each, sorted.
 func packPrefixes(list []netip.Prefix) string {
 	out := make([]string, 0, len(list))
 	for _, p := range list {

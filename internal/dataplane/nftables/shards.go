@@ -14,7 +14,7 @@ var shardDigits = [shards]string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9
 var shardNames = [shards]string{"eps-0", "eps-1", "eps-2", "eps-3", "eps-4", "eps-5", "eps-6", "eps-7",
 	"eps-8", "eps-9", "eps-a", "eps-b", "eps-c", "eps-d", "eps-e", "eps-f"}
 
-// shardOf gives the shard of a VIP's ID: address, protocol, port. The port is in it
+// shardOf returns the shard of a VIP's ID: address, protocol, port. The port is in it
 // for the sake of addresses that many Services share.
 func shardOf[T string | []byte](id T) int {
 	if len(id) < 4 {

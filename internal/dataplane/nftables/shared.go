@@ -90,7 +90,7 @@ func (c leaf) plain() leaf {
 	return c
 }
 
-// appendName tells the chains of one Service port from those that all share.
+// appendName distinguishes the chains of one Service port from those that all share.
 func (m memory) appendName(b []byte) []byte {
 	if m.port == "" {
 		return b

@@ -143,7 +143,7 @@ func sameHook(a, b *nft.Hook) bool {
 	return *a == *b
 }
 
-// kindOfChain gives the kind under which Render would put a chain of that name;
+// kindOfChain returns the kind under which Render would put a chain of that name;
 // foreign ones get the one that deletes them in the right order.
 func kindOfChain(c *nft.Chain, fixed bool) dataplane.Kind {
 	if c.Hook != nil || fixed {

@@ -192,5 +192,5 @@ func (w *writer) delMember(op dataplane.Op) {
 	w.batch.DelElement(tableRef(w.f).Set(set), &nft.Element{Key: []byte(key)})
 }
 
-// absent tells whether a refusal says that something is not there.
+// absent reports whether a refusal says that something is not there.
 func absent(e unix.Errno) bool { return e == unix.ENOENT || e == unix.ENODEV }

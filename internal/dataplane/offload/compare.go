@@ -34,7 +34,7 @@ func (s *side) compare(ctx context.Context, want []dataplane.Object, differs fun
 	}
 }
 
-// look gives an object's value as the kernel has it.
+// look returns an object's value as the kernel has it.
 func (s *side) look(ctx context.Context, k dataplane.Key) (string, error) {
 	table := tableRef(k.Family)
 	value := func(there bool, err error) (string, error) {
@@ -86,7 +86,7 @@ func (s *side) chainsOf(f model.Family, id string) (out []string) {
 	return out
 }
 
-// tagsIn gives the tags of an id's rules in a chain, with the chain.
+// tagsIn returns the tags of an id's rules in a chain, with the chain.
 func tagsIn(rows []nft.Rule, chain, id string) (tags []string) {
 	for i := range rows {
 		text, _ := commentOf(rows[i].UserData)

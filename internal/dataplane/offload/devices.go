@@ -12,11 +12,11 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// deviceValue tells a device from a later one of its name by its index, and has its MTU: a connection that is handed over keeps
+// deviceValue distinguishes a device from a later one of its name by its index, and has its MTU: a connection that is handed over keeps
 // that of the moment, and its larger packets would go out uncut by a device that has less since (seen on Linux 6.1).
 func deviceValue(l *model.Link) string { return strconv.Itoa(l.Index) + " mtu " + strconv.Itoa(l.MTU) }
 
-// isResized tells whether a device is the same as before, with another MTU.
+// isResized reports whether a device is the same as before, with another MTU.
 func isResized(op dataplane.Op) bool {
 	before, _, _ := strings.Cut(op.Have, " ")
 	after, _, _ := strings.Cut(op.Want, " ")
@@ -116,7 +116,7 @@ func refusedAsAbsent(err error) bool {
 	return errors.As(err, &refused) && absent(refused.Errno)
 }
 
-// devices gives those that are in the flowtable.
+// devices returns those that are in the flowtable.
 func (s *side) devices(ctx context.Context, f model.Family) ([]string, error) {
 	list, err := s.p.Flowtables(ctx, tableRef(f))
 	if err != nil {

@@ -39,7 +39,7 @@ type Params struct {
 	Threshold int
 	// Off says why Threshold is 0 although it was asked for.
 	Off string
-	// Links gives the devices that are up.
+	// Links returns the devices that are up.
 	Links func() ([]model.Link, error)
 	// Include and Exclude are patterns (path.Match) of devices; no Include: all.
 	Include, Exclude []string
@@ -192,7 +192,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	return done, nil
 }
 
-// without gives the operations of the driver beside.
+// without returns the operations of the driver beside.
 func without(ops []dataplane.Op, mine int) []dataplane.Op {
 	out := make([]dataplane.Op, 0, len(ops)-mine)
 	for i := range ops {
@@ -231,5 +231,5 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 	return errors.Join(Remove(ctx, d.s.p.Kernel), d.Driver.Cleanup(ctx))
 }
 
-// Status tells how the acceleration is. Any goroutine may ask.
+// Status reports how the acceleration is. Any goroutine may ask.
 func (d *Driver) Status() Status { return d.s.status() }

@@ -23,7 +23,7 @@ const (
 	kindDevice                                // ID: name; value: deviceValue
 )
 
-// isMine tells the objects of this package from those of the driver beside.
+// isMine distinguishes the objects of this package from those of the driver beside.
 func isMine(k dataplane.Key) bool { return k.Kind >= kindTable }
 
 const (
@@ -42,7 +42,7 @@ const (
 	excluded  = "excluded"  // whose connections are left alone
 )
 
-// isChain tells whether a chain is one of ours, by name.
+// isChain reports whether a chain is one of ours, by name.
 func isChain(name string) bool {
 	of, threshold, own := strings.Cut(name, "-")
 	return name == chainName || name == take || name == handOver || own && of == take && isThreshold(threshold)
@@ -64,7 +64,7 @@ func tableRef(f model.Family) nft.TableRef {
 	return nft.TableRef{Family: kernelFamily(f), Name: tableName}
 }
 
-// IsTable tells whether a table is one of this package, by name.
+// IsTable reports whether a table is one of this package, by name.
 func IsTable(t nft.TableRef) bool {
 	return t == tableRef(model.IPv4) || t == tableRef(model.IPv6)
 }

@@ -63,7 +63,7 @@ func (s *side) survey(ctx context.Context, emit func(dataplane.Key, string)) err
 	return nil
 }
 
-// moving tells that what was read may be part old, part new.
+// moving reports that what was read may be part old, part new.
 func moving(err error) bool { return errors.Is(err, errMoving) || errors.Is(err, nft.ErrInterrupted) }
 
 // enginesReader reads by the sockets of the engine.
@@ -180,7 +180,7 @@ func (r *reader) table(ctx context.Context, i int, t *nft.Table) error {
 	return r.flows(i, flows, put)
 }
 
-// damaged tells whether something is there that cannot be put right object by object.
+// damaged reports whether something is there that cannot be put right object by object.
 func damaged(f model.Family, sets []nft.Set, chains []nft.Chain, flows []nft.Flowtable) bool {
 	return slices.ContainsFunc(sets, func(row nft.Set) bool {
 		spec, ours := setSpec(f, row.Ref.Name)

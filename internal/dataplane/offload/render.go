@@ -72,7 +72,7 @@ func (s *side) render(f *model.Frontend, emit func(dataplane.Object)) {
 	emit(dataplane.Object{Key: dataplane.Key{Kind: kindMember, Family: f.Key.Family, ID: named(set, threshold) + "|" + string(key)}, Value: present})
 }
 
-// takes tells whether a device is to be in the flowtable. lo never is: what goes by it is not forwarded.
+// takes reports whether a device is to be in the flowtable. lo never is: what goes by it is not forwarded.
 func (p *Params) takes(name string) bool {
 	if name == "lo" || matches(p.Exclude, name) {
 		return false

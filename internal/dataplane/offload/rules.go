@@ -105,7 +105,7 @@ func (s *side) tags(f model.Family, id string) string {
 	return strings.Join(all, ", ")
 }
 
-// placed tells of a rule where it stands.
+// placed reports of a rule where it stands.
 func placed(chain nft.ChainRef, text string) string { return chain.Name + ": " + text }
 
 // idOf reads whose rule a tag names.

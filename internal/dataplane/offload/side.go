@@ -107,7 +107,7 @@ func (s *side) well() {
 	}
 }
 
-// due tells whether it is time to look again after a failure.
+// due reports whether it is time to look again after a failure.
 func (s *side) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

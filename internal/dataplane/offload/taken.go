@@ -38,7 +38,7 @@ func ReadCounts(ctx context.Context, k nft.Kernel) (c Counts, err error) {
 	return c, nil
 }
 
-// HasDevices tells whether a flowtable of an earlier run, or this one, has devices.
+// HasDevices reports whether a flowtable of an earlier run, or this one, has devices.
 func HasDevices(ctx context.Context, list func(context.Context, nft.TableRef) ([]nft.Flowtable, error)) bool {
 	for _, f := range families() {
 		tables, err := list(ctx, tableRef(f))

@@ -75,7 +75,7 @@ func (s *departed) apply(b dataplane.Batch) {
 	}
 }
 
-// connect gives both ends of a connection, whose client is d.
+// connect returns both ends of a connection, whose client is d.
 func (s *departed) connect(d net.Dialer) (client, server net.Conn) {
 	s.Helper()
 	c, err := d.DialContext(s.Context(), "tcp", netip.AddrPortFrom(s.at, 80).String())

@@ -95,7 +95,7 @@ func (l *listed) each(emit func(dataplane.Key, string)) {
 	}
 }
 
-// held gives all but the routes and the rules for answers.
+// held returns all but the routes and the rules for answers.
 func (d *Driver) held(emit func(dataplane.Key, string)) {
 	for f, value := range d.where {
 		emit(dataplane.Key{Kind: kindWhere, Family: f}, value)

@@ -25,7 +25,7 @@ type Returns interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// returns gives an object for each endpoint of a Frontend that wants to see its clients.
+// returns returns an object for each endpoint of a Frontend that wants to see its clients.
 func (d *Driver) returns(f *model.Frontend, emit func(dataplane.Object)) {
 	if d.p.Returns == nil || !f.Relay.KeepSource || !slices.Contains(d.p.Sources, f.Key.Family) {
 		return
@@ -120,7 +120,7 @@ func returnKey(s link.Server) dataplane.Key {
 	return dataplane.Key{Kind: kindReturn, Family: model.FamilyOf(s.At.Addr()), ID: fmt.Sprintf("%s/%s", s.At, protocol)}
 }
 
-// returnsGone tells whether a rule of ours is gone.
+// returnsGone reports whether a rule of ours is gone.
 func (d *Driver) returnsGone() (bool, error) {
 	if len(d.returned) == 0 || d.p.Returns == nil {
 		return false, nil

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EnsureAddrs gives the loopback device every link-local IPv4 or unique-local
+// EnsureAddrs returns the loopback device every link-local IPv4 or unique-local
 // IPv6 address of the list that no link has yet, so that --dns-address may name
 // an address made up for this purpose, such as 169.254.20.10. Other addresses are
 // the node's own business. It is idempotent; the address stays when the agent

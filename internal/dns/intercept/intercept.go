@@ -20,9 +20,9 @@ type Config struct {
 	// Servers are addresses of this node's server that serve redirected queries
 	// and nothing else, at most one of each family (see Servers).
 	Servers []netip.AddrPort
-	// VIPs gives the present addresses of the cluster DNS Service.
+	// VIPs returns the present addresses of the cluster DNS Service.
 	VIPs func() []netip.Addr
-	// Known tells whether the cluster's Services have been read; nil = they have.
+	// Known reports whether the cluster's Services have been read; nil = they have.
 	Known func() bool
 	// Fit tells why the server should not be used although it answers; nil = always fit.
 	Fit func() error
@@ -37,7 +37,7 @@ type Config struct {
 // those that a pod sends to the server's address itself.
 const Port = 10053
 
-// Servers gives the addresses to listen on, beside addrs, for redirected
+// Servers returns the addresses to listen on, beside addrs, for redirected
 // queries: one of each family, at Port.
 func Servers(addrs []netip.AddrPort) (out []netip.AddrPort) {
 	for _, a := range addrs {
@@ -113,7 +113,7 @@ func (i *Intercept) Run(ctx context.Context) error {
 	}
 }
 
-// Outlive gives a context for the server that redirected queries go to: it ends once
+// Outlive returns a context for the server that redirected queries go to: it ends once
 // ctx has ended and Run has returned. If the server ended at the same time as Run, each
 // query would be lost until the redirection is gone, and Run may just be waiting for an
 // answer. stop must be called.
@@ -196,7 +196,7 @@ func (i *Intercept) beat(ctx context.Context, t target) error {
 	return err
 }
 
-// intact tells whether the table and the devices are there.
+// intact reports whether the table and the devices are there.
 func (i *Intercept) intact(ctx context.Context, t target) (bool, error) {
 	tables, err := i.cfg.Kernel.Tables(ctx)
 	if err != nil {

@@ -114,7 +114,7 @@ func removePath() error {
 	return nil
 }
 
-// there tells whether the devices are still those that were made.
+// there reports whether the devices are still those that were made.
 func (p *path) there() bool {
 	link, err := netlink.LinkByName(askDevice)
 	return err == nil && link.Attrs().Index == p.ask

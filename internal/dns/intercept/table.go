@@ -110,7 +110,7 @@ func (t target) shut(proto uint8) []nft.Expr {
 	return append(append(e, isPort(proto, nft.DestPort(r), t.server.Port())...), nft.SetVerdict(nft.Drop()))
 }
 
-// restore gives an answer the Service's address; those to our own question then
+// restore returns an answer the Service's address; those to our own question then
 // renew the element:
 //
 //	ip saddr <server> udp sport <port> notrack ip saddr set <vip> udp sport set 53 goto beat

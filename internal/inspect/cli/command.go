@@ -33,7 +33,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// ExitCode gives the exit code for the error of a command of this package, and whether
+// ExitCode returns the exit code for the error of a command of this package, and whether
 // it is one.
 func ExitCode(err error) (int, bool) {
 	var e *Error

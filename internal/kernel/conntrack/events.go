@@ -61,7 +61,7 @@ func OpenEvents(onlyDNAT bool) (*Events, error) {
 // Close ends it.
 func (e *Events) Close() error { return errors.Join(e.sock.Close(), e.conn.Close()) }
 
-// Follow tells of each flow that begins or ends, until ctx ends. lost is told each time that the kernel had no room for events:
+// Follow reports of each flow that begins or ends, until ctx ends. lost is told each time that the kernel had no room for events:
 // some are then missing.
 func (e *Events) Follow(ctx context.Context, take func(*Event), lost func()) error {
 	stop := context.AfterFunc(ctx, func() { _ = e.sock.SetReadDeadline(time.Unix(1, 0)) })

@@ -26,7 +26,7 @@ func (f *Fake) Add(x Flow) {
 	f.flows = append(f.flows, x)
 }
 
-// All gives a copy of the table.
+// All returns a copy of the table.
 func (f *Fake) All() []Flow {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,14 +74,14 @@ type Counter struct {
 
 var _ Table = (*Counter)(nil)
 
-// Dumps gives the filters of all dumps so far.
+// Dumps returns the filters of all dumps so far.
 func (c *Counter) Dumps() []Filter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.dumps)
 }
 
-// Deletes gives the number of Delete calls so far.
+// Deletes returns the number of Delete calls so far.
 func (c *Counter) Deletes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -48,7 +48,7 @@ type Filter struct {
 	Unanswered bool
 }
 
-// Matches tells whether the filter wants a flow.
+// Matches reports whether the filter wants a flow.
 func (f *Filter) Matches(x *Flow) bool {
 	return (f.Family == 0 || f.Family == x.Family) && (f.Protocol == 0 || f.Protocol == x.Protocol) &&
 		(!f.OrigDst.IsValid() || f.OrigDst == x.Orig.Dst.Addr()) && (f.OrigPort == 0 || f.OrigPort == x.Orig.Dst.Port()) &&
@@ -74,7 +74,7 @@ type Flow struct {
 	Open           bool // a TCP connection that is past its first SYN, and not refused; the kernel may see one direction only
 }
 
-// Translated tells whether the flow's destination was changed (DNAT).
+// Translated reports whether the flow's destination was changed (DNAT).
 func (x *Flow) Translated() bool { return x.Orig.Dst != x.Reply.Src }
 
 // String is for errors and logs.

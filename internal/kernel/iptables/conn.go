@@ -296,7 +296,7 @@ func (c *Conn) List(ctx context.Context, f Family, table, chain string) ([]strin
 	return rules, nil
 }
 
-// declares tells whether a table has a chain.
+// declares reports whether a table has a chain.
 func (c *Conn) declares(ctx context.Context, f Family, table, chain string) (bool, error) {
 	there := false
 	err := c.Save(ctx, f, table, func(line []byte) error {

@@ -15,7 +15,7 @@ type Programs struct {
 	Suffix string // "-legacy", "-nft", or "" where only one backend is installed
 }
 
-// of gives the name of a family's program: "ip6tables-nft-restore".
+// of returns the name of a family's program: "ip6tables-nft-restore".
 func (p Programs) of(f Family, verb string) string {
 	name := f.program() + p.Suffix
 	if verb != "" {
@@ -44,7 +44,7 @@ func Installed(b Backend) (Programs, error) {
 	return Programs{}, fmt.Errorf("%w: %w", ErrNoPrograms, err)
 }
 
-// Detect tells which backend this host uses, by the usual rule: where kubelet
+// Detect reports which backend this host uses, by the usual rule: where kubelet
 // put its hint chains, else where there are more rules; nf_tables if both are
 // empty. Other programs' rules in the other backend would be passed by ours.
 func Detect(ctx context.Context) (Backend, error) {

@@ -69,7 +69,7 @@ func (e *entries) sumUp() bool {
 	return sorted || e.differ() // libiptc sorts chains by their names
 }
 
-// differ tells whether all chains that are ours have names of their own.
+// differ reports whether all chains that are ours have names of their own.
 func (e *entries) differ() bool {
 	names := make(map[string]struct{}, len(e.chains))
 	count := 0
@@ -82,7 +82,7 @@ func (e *entries) differ() bool {
 	return len(names) == count
 }
 
-// untouched tells whether it is what it was when the reading took place that is known.
+// untouched reports whether it is what it was when the reading took place that is known.
 func (c *xchain) untouched() bool { return c.digest != 0 && c.digest == c.before }
 
 // knownChain is a chain of ours as one reading found it.
@@ -91,7 +91,7 @@ type knownChain struct {
 	digest uint64
 }
 
-// found gives the chains of this reading.
+// found returns the chains of this reading.
 func (e *entries) found() map[string]knownChain {
 	ours, untouched := 0, 0
 	for i := range e.chains {
@@ -138,7 +138,7 @@ func newDigests() digests {
 	return digests{seed: maphash.MakeSeed(), tables: map[familyTable]digested{}}
 }
 
-// mark gives a moment of its own to a reading.
+// mark returns a moment of its own to a reading.
 func (d *digests) mark() Mark {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,7 +146,7 @@ func (d *digests) mark() Mark {
 	return d.now
 }
 
-// since gives what the reading found that the next one refers to; nil if that is not the last.
+// since returns what the reading found that the next one refers to; nil if that is not the last.
 func (d *digests) since(r *Reading) map[string]knownChain {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,7 +13,7 @@ var testSeed = maphash.MakeSeed() // one, so that digests of two tables may be c
 
 func oursByName(name string) bool { return strings.HasPrefix(name, "KUBE-") }
 
-// told gives of each chain of ours the lines and the digest, or false if a table cannot be
+// told returns of each chain of ours the lines and the digest, or false if a table cannot be
 // read. It leaves the rules as they are.
 func told(f Family, head *tableHead, rules []byte) (lines map[string][]string, sums map[string]uint64, ok bool) {
 	e := entries{layout: layoutOf(f), rules: slices.Clone(rules), seed: testSeed}

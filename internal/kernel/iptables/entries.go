@@ -45,7 +45,7 @@ func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) 
 	return nil
 }
 
-// print gives the chains that are ours and not left out, then their lines and those of built-in chains that are wanted.
+// print returns the chains that are ours and not left out, then their lines and those of built-in chains that are wanted.
 func (e *entries) print(ctx context.Context, r Reading, emit func([]byte) error) error {
 	var line []byte
 	for i := range e.chains {
@@ -141,7 +141,7 @@ type entry struct {
 	target int
 }
 
-// at gives the entry there; false if it does not fit, or its parts do not.
+// at returns the entry there; false if it does not fit, or its parts do not.
 func (e *entries) at(at uint32) (entry, bool) {
 	if uint64(at)+uint64(e.layout.size) > uint64(len(e.rules)) {
 		return entry{}, false
@@ -158,7 +158,7 @@ func (n *entry) targetName() []byte {
 	return field(n.bytes[n.target+extensionName:][:extensionRevision-extensionName])
 }
 
-// beginsChain tells whether it is the one that has the name of the chain behind it.
+// beginsChain reports whether it is the one that has the name of the chain behind it.
 func (n *entry) beginsChain() bool {
 	const name = "ERROR\x00"
 	return string(n.bytes[n.target+extensionName:][:len(name)]) == name

@@ -147,7 +147,7 @@ func (c fakeChains) dangling() string {
 	return ""
 }
 
-// after gives the word behind a flag.
+// after returns the word behind a flag.
 func after(rule, flag string) (string, bool) {
 	i := strings.LastIndex(rule, flag)
 	if i < 0 {

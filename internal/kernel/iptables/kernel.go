@@ -35,7 +35,7 @@ const (
 
 // Kernel is what a data plane may ask of iptables.
 type Kernel interface {
-	// Backend tells which programs these are.
+	// Backend reports which programs these are.
 	Backend() Backend
 	// Restore feeds input to iptables-restore --noflush: what is not mentioned
 	// stays. Each table is written in one transaction, in the order of the input.
@@ -51,15 +51,15 @@ type Kernel interface {
 	// SaveAll is Save for several tables, whose lines come together, table by table in any order. With nf_tables the program
 	// reads all tables of the family in each run, whichever it is to print, so it is run once.
 	SaveAll(ctx context.Context, f Family, tables []string, emit func(table string, line []byte) error) error
-	// Read gives what SaveAll gives of one table without running a program, in the words of package xt: the chains that are
+	// Read returns what SaveAll gives of one table without running a program, in the words of package xt: the chains that are
 	// ours, their rules, and those rules of built-in chains that lead to one of them. A table that does not exist has no
 	// lines. ErrUnreadable: something there is not known; what was emitted is to be forgotten, and SaveAll to be asked. It may
 	// be called by any goroutine, beside all else.
 	Read(ctx context.Context, r Reading, emit func(line []byte) error) error
-	// List gives the rules of one chain, as iptables -S prints them; of a missing
+	// List returns the rules of one chain, as iptables -S prints them; of a missing
 	// chain nil.
 	List(ctx context.Context, f Family, table, chain string) ([]string, error)
-	// Stamp tells the present state apart from others, in microseconds.
+	// Stamp distinguishes the present state from others, in microseconds.
 	Stamp(ctx context.Context) (Stamp, error)
 	// Watch looks at the stamp each watchPeriod and calls seen with it, until ctx
 	// ends. A stamp that was seen before is told too: between two looks rules may
@@ -90,7 +90,7 @@ type Restore struct {
 	Expect  Stamp // write only if this is the present one; the zero Stamp: whatever it is
 }
 
-// Stamp tells one state of the namespace's rules from another. With nf_tables it
+// Stamp distinguishes one state of the namespace's rules from another. With nf_tables it
 // is the generation, which any write moves. With x_tables it is the size of each
 // table, number and place of its rules: exact for rules added or taken away,
 // blind for a rule replaced by another of the same size, which the audit finds.
@@ -99,7 +99,7 @@ type Stamp struct {
 	Tables     [5]TableStamp // nat, filter and mangle of IPv4, then nat and filter of IPv6
 }
 
-// Precedes tells whether one commit to nf_tables makes the given generation of this one.
+// Precedes reports whether one commit to nf_tables makes the given generation of this one.
 func (s Stamp) Precedes(generation uint32) bool {
 	return s.Generation != 0 && nextGeneration(s.Generation, 1) == generation
 }
@@ -159,7 +159,7 @@ func (e *RestoreError) Error() string {
 	return fmt.Sprintf("%s: %s", e.Program, e.Message)
 }
 
-// Busy tells whether the failure may pass by itself.
+// Busy reports whether the failure may pass by itself.
 func (e *RestoreError) Busy() bool {
 	for _, s := range [...]string{"temporarily unavailable", "annot allocate memory", "resource problem", "Interrupted", "No buffer space"} {
 		if strings.Contains(e.Message, s) {
@@ -169,7 +169,7 @@ func (e *RestoreError) Busy() bool {
 	return false
 }
 
-// Denied tells whether we lack the privilege, or the kernel the interface.
+// Denied reports whether we lack the privilege, or the kernel the interface.
 func (e *RestoreError) Denied() bool {
 	for _, s := range [...]string{"Permission denied", "must be root", "do you need to insmod", "Table does not exist"} {
 		if strings.Contains(e.Message, s) {

@@ -31,14 +31,14 @@ type writtenChain struct {
 // maxWritten bounds the ledger. What would not go in is as if somebody else had written.
 const maxWritten = 1 << 16
 
-// at gives the present moment, when a generation stands and nothing is being written.
+// at returns the present moment, when a generation stands and nothing is being written.
 func (l *ledger) at(generation uint32) Mark {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.moment(generation == l.stands, generation)
 }
 
-// heardTo gives the present moment, when all was told that others have written up to a
+// heardTo returns the present moment, when all was told that others have written up to a
 // generation, and maybe more.
 func (l *ledger) heardTo(generation uint32) Mark {
 	l.mu.Lock()
@@ -96,7 +96,7 @@ func (l *ledger) heard(c nftsave.Commit) {
 	}
 }
 
-// untouched tells whether nobody has written a chain since a mark.
+// untouched reports whether nobody has written a chain since a mark.
 func (l *ledger) untouched(c writtenChain, since Mark) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ type copyRoom struct {
 	found chan struct{} // closed once nobody is at work on the pages any more
 }
 
-// mapped gives zeroed memory. The kernel finds and clears each page when it is first
+// mapped returns zeroed memory. The kernel finds and clears each page when it is first
 // touched, which is a sixth of what a copy costs: that is done on another processor,
 // beside the kernel's first look through the table.
 func mapped(size int) (*copyRoom, error) {
@@ -30,7 +30,7 @@ func (r *copyRoom) cut() {
 	_ = unix.Mprotect(r.bytes, unix.PROT_NONE) // fails for memory that is none of mapped's only; then the copy goes on
 }
 
-// release gives the memory back.
+// release returns the memory back.
 func (r *copyRoom) release() {
 	<-r.found
 	_ = unix.Munmap(r.bytes) // fails for memory that is none of mapped's only

@@ -81,7 +81,7 @@ func (n *nftables) yield(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ended gives the stamp after a Restore that should have made a generation. A COMMIT that
+// ended returns the stamp after a Restore that should have made a generation. A COMMIT that
 // changes nothing makes none: then nobody has written only if the one before still stands.
 func (n *nftables) ended(before Stamp, after uint32) Stamp {
 	if now, err := n.stamp(); err == nil && int32(now.Generation-after) < 0 {

@@ -2,7 +2,7 @@ package iptables
 
 import "context"
 
-// mark gives the present moment of the ledger.
+// mark returns the present moment of the ledger.
 func (n *nftables) mark(ctx context.Context) (Mark, error) {
 	n.turn.RLock() // a Restore that is under way has not been noted
 	defer n.turn.RUnlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
 )
 
-// printChain gives the lines of a chain that are wanted: all of one of ours, of a built-in
+// printChain returns the lines of a chain that are wanted: all of one of ours, of a built-in
 // one those that lead to one of ours. line holds their begin; it is given back with what
 // was last put into it.
 func (e *entries) printChain(line []byte, c *xchain, emit func([]byte) error) ([]byte, error) {

@@ -80,7 +80,7 @@ func (w *crowd) restore(lines ...string) Stamp {
 	return s
 }
 
-// read gives the lines of what is read of a table, by chains.
+// read returns the lines of what is read of a table, by chains.
 func (w *crowd) read(r Reading) (map[string][]string, error) {
 	got := map[string][]string{}
 	r.Family, r.Ours = IPv4, func(chain string) bool { return strings.HasPrefix(chain, "OURS-") }

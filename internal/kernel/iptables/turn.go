@@ -43,7 +43,7 @@ func (t *turn) begin(room *copyRoom, givesWay bool) {
 	t.copies[room] = false
 }
 
-// end tells whether the copy was cut off. It cannot be any more.
+// end reports whether the copy was cut off. It cannot be any more.
 func (t *turn) end(room *copyRoom) (cut bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -87,7 +87,7 @@ func (e *entries) named(name []byte) xchain {
 	return c
 }
 
-// builtIns gives the chains of the hooks, first things first.
+// builtIns returns the chains of the hooks, first things first.
 func builtIns(head *tableHead) []xchain {
 	var out []xchain
 	for hook, name := range hookNames {
@@ -103,7 +103,7 @@ func builtIns(head *tableHead) []xchain {
 // of the table of that size.
 const smallestEntry = 128
 
-// chainAt gives the chain whose first entry is there.
+// chainAt returns the chain whose first entry is there.
 func (e *entries) chainAt(at uint32) *xchain {
 	slot := int(at / smallestEntry)
 	if slot >= len(e.numbers) || e.numbers[slot] == 0 {

@@ -76,7 +76,7 @@ func (x *xtables) stamp() (Stamp, error) {
 	return out, nil
 }
 
-// absent tells whether there is no such table, and so nothing in it.
+// absent reports whether there is no such table, and so nothing in it.
 func absent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) }
 
 // xtable is one table, and where it is asked for.
@@ -129,7 +129,7 @@ const entriesHead = 40
 // errReplaced: the table was replaced each time that it was read.
 var errReplaced = errors.New("the table is replaced all the time")
 
-// rules gives a table's rules as they stand in the kernel, with the head that goes with
+// rules returns a table's rules as they stand in the kernel, with the head that goes with
 // them. The memory is the kernel's copy of everything, dozens of MB on a large node, and
 // so not the garbage collector's: release gives it back.
 func (t xtable) rules() (head tableHead, rules []byte, release func(), err error) {

@@ -17,13 +17,13 @@ import (
 // Addresses is the device that carries Service addresses: only packets to an address of this
 // node reach IPVS. Of an absent device all reads are empty. The methods belong to one goroutine.
 type Addresses interface {
-	// HasDevice tells whether it is there; MakeDevice makes it, if it is not.
+	// HasDevice reports whether it is there; MakeDevice makes it, if it is not.
 	HasDevice(ctx context.Context) (bool, error)
 	MakeDevice(ctx context.Context) error
 	// RemoveDevice takes all its addresses away; that it is not there is no error.
 	RemoveDevice(ctx context.Context) error
 	List(ctx context.Context) ([]netip.Addr, error)
-	// Has tells whether it has an address, without listing those that it has.
+	// Has reports whether it has an address, without listing those that it has.
 	Has(ctx context.Context, a netip.Addr) (bool, error)
 	// Add and Remove have no effect where they would change nothing. Add without a device is ENODEV.
 	Add(ctx context.Context, a netip.Addr) error

@@ -38,7 +38,7 @@ type Wanted struct {
 
 func (w *Wanted) is(v *Virtual) bool { return w.Is == nil || w.Is(v) }
 
-// List gives the virtual servers that are wanted.
+// List returns the virtual servers that are wanted.
 func List(ctx context.Context, k Kernel, want Wanted) ([]Virtual, error) {
 	var out []Virtual
 	err := k.All(ctx, Wanted{OnlyIPv4: want.OnlyIPv4, Is: func(v *Virtual) bool {

@@ -11,7 +11,7 @@ import (
 // Device carries every Service address in kube-proxy's ipvs mode.
 const Device = "kube-ipvs0"
 
-// HasDevice tells whether the network namespace of the calling thread has it.
+// HasDevice reports whether the network namespace of the calling thread has it.
 func HasDevice() (bool, error) {
 	_, err := netlink.LinkByName(Device)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {

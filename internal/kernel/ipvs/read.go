@@ -94,7 +94,7 @@ func settle[K comparable, V any](buf []V, key func(*V) K, read func(add func(V))
 	return nil, ErrInterrupted
 }
 
-// repeats tells whether something is in a list twice.
+// repeats reports whether something is in a list twice.
 func repeats[K comparable](list []K) bool {
 	known := make(map[K]bool, len(list))
 	for _, k := range list {

@@ -72,7 +72,7 @@ func Sets() (names []string, ports map[NodePort]bool, err error) {
 	return names, ports, nil
 }
 
-// protocolOf tells of which protocol's NodePorts a set is; 0 is of none.
+// protocolOf reports of which protocol's NodePorts a set is; 0 is of none.
 func protocolOf(set string) uint8 {
 	_, kind, _ := strings.Cut(set, "NODE-PORT-")
 	switch strings.TrimPrefix(kind, "LOCAL-") {

@@ -52,7 +52,7 @@ func (l *Locals) Delete(a netip.Addr) error {
 	return nil
 }
 
-// List gives the addresses that are local by our routes.
+// List returns the addresses that are local by our routes.
 func (l *Locals) List() (out []netip.Addr, err error) {
 	of := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: localProtocol, Type: unix.RTN_LOCAL}
 	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, of, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TYPE)
@@ -70,7 +70,7 @@ func (l *Locals) List() (out []netip.Addr, err error) {
 	return out, nil
 }
 
-// Has tells whether an address is local by a route of ours. It asks for that one alone.
+// Has reports whether an address is local by a route of ours. It asks for that one alone.
 func (l *Locals) Has(a netip.Addr) (bool, error) {
 	list, err := netlink.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {

@@ -95,7 +95,7 @@ func (r *Returns) Delete(s Server) error {
 	return nil
 }
 
-// List gives the servers whose answers are led here: who has the rule, but not the route
+// List returns the servers whose answers are led here: who has the rule, but not the route
 // behind it, is none of them.
 func (r *Returns) List() (out []Server, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
@@ -163,7 +163,7 @@ func watchRules(ctx context.Context, changed func()) error {
 	}
 }
 
-// goes tells whether a message is of a rule of ours that has gone.
+// goes reports whether a message is of a rule of ours that has gone.
 func goes(m syscall.NetlinkMessage) bool {
 	if m.Header.Type != unix.RTM_DELRULE || len(m.Data) < unix.SizeofRtMsg {
 		return false
@@ -174,7 +174,7 @@ func goes(m syscall.NetlinkMessage) bool {
 	})
 }
 
-// rules gives the servers of one family that have a rule for just our ports.
+// rules returns the servers of one family that have a rule for just our ports.
 func (r *Returns) rules(family int) (out []Server, err error) {
 	list, err := ours(family, returnTable)
 	for i := range list {

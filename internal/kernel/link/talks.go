@@ -15,7 +15,7 @@ type Talk struct {
 	Protocol  uint8 // IPPROTO_TCP or IPPROTO_UDP
 }
 
-// Talks gives those of the calling thread's network namespace for which packets still have to come in, no matter whose
+// Talks returns those of the calling thread's network namespace for which packets still have to come in, no matter whose
 // they are: also those that a process has closed, while the kernel brings their last bytes to the peer. It needs no
 // capability, but the kernel's INET_DIAG, which may be a module. Its cost grows with the number of sockets.
 func Talks() (out []Talk, err error) {

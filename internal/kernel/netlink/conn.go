@@ -128,7 +128,7 @@ type Question struct {
 	Data        [][]byte
 }
 
-// Reserve gives the first of n sequence numbers in a row.
+// Reserve returns the first of n sequence numbers in a row.
 func (c *Conn) Reserve(n int) uint32 {
 	c.seq += uint32(n)
 	return c.seq - uint32(n) + 1

@@ -91,7 +91,7 @@ type Counter struct {
 
 var _ Table = (*Counter)(nil)
 
-// Calls gives how often each method was called so far.
+// Calls returns how often each method was called so far.
 func (c *Counter) Calls() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

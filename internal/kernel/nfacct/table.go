@@ -7,12 +7,12 @@ type Table interface {
 	// Ensure makes a counter that starts from zero. One that is there keeps its
 	// value.
 	Ensure(name string) error
-	// Read gives a counter's value, ErrNotFound if there is none of that name.
+	// Read returns a counter's value, ErrNotFound if there is none of that name.
 	Read(name string) (Count, error)
 	// Delete deletes a counter. One that is not there is no error; ErrInUse says
 	// that a rule counts with it.
 	Delete(name string) error
-	// List gives all counters, ours and others', in no order.
+	// List returns all counters, ours and others', in no order.
 	List() ([]Count, error)
 	Close() error
 }

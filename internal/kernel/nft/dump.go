@@ -86,7 +86,7 @@ type asked struct {
 	short bool
 }
 
-// settled gives the rows of a dump that are to be had, of what was there before it, whole: nothing is missing that somebody's
+// settled returns the rows of a dump that are to be had, of what was there before it, whole: nothing is missing that somebody's
 // commit does not delete (netlink.Conn.Settle). It repeats the dump if it is interrupted, as one that goes by position in
 // a list of all tables' objects is by anybody's commit.
 func settled[T any](ctx context.Context, c *Conn, q asked, row func(nlmsg) (T, bool)) (out []T, err error) {

@@ -19,7 +19,7 @@ type Finder interface {
 	Chain(ctx context.Context, c ChainRef) (row Chain, found bool, err error)
 	// Elements is Kernel's.
 	Elements(ctx context.Context, s SetRef, emit func(*Element) error) error
-	// ChainRules gives the rules of one chain, in their order.
+	// ChainRules returns the rules of one chain, in their order.
 	ChainRules(ctx context.Context, c ChainRef) ([]Rule, error)
 }
 

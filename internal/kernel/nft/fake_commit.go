@@ -60,7 +60,7 @@ func (f *Fake) commit(ctx context.Context, b *Batch, own bool) (Generation, erro
 	return f.gen, nil
 }
 
-// tellOthers tells the watchers of a foreign commit; a program's own are kept from it, as Conn's filter does.
+// tellOthers notifies the watchers of a foreign commit; a program's own are kept from it, as Conn's filter does.
 func (f *Fake) tellOthers(own bool, touched []TableRef) {
 	if own {
 		return

@@ -36,7 +36,7 @@ func (l *Ledger) changed() {
 	}
 }
 
-// Knows gives the generation up to which all is accounted for, 0 before the first
+// Knows returns the generation up to which all is accounted for, 0 before the first
 // look.
 func (l *Ledger) Knows() Generation {
 	l.mu.Lock()

@@ -36,7 +36,7 @@ type Set struct {
 	Counted           bool   // the kernel tells Count (6.16)
 }
 
-// Verdicts tells whether the set is a map of verdicts.
+// Verdicts reports whether the set is a map of verdicts.
 func (s *Set) Verdicts() bool { return s.Flags&SetMap != 0 && s.DataType == dataVerdict }
 
 // Chain is one row of a chain dump.

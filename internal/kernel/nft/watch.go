@@ -54,7 +54,7 @@ func (c *Conn) Watch(ctx context.Context, moved func(Move)) error {
 	return err
 }
 
-// eventSocket gives the socket for Watch, another one if the last failed, with a filter against what we commit ourselves.
+// eventSocket returns the socket for Watch, another one if the last failed, with a filter against what we commit ourselves.
 func (c *Conn) eventSocket() (*netlink.Socket, error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()

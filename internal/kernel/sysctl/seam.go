@@ -22,7 +22,7 @@ type Proc struct{ sys, modules string }
 
 var _ Sysctl = (*Proc)(nil)
 
-// New gives the kernel's settings. Names below net/ mean the network namespace
+// New returns the kernel's settings. Names below net/ mean the network namespace
 // of the calling thread.
 func New() *Proc { return &Proc{sys: "/proc/sys", modules: "/sys/module"} }
 
@@ -33,7 +33,7 @@ func (p *Proc) path(name string) string {
 	return filepath.Join(p.sys, name)
 }
 
-// Get gives the value without the newline.
+// Get returns the value without the newline.
 func (p *Proc) Get(name string) (string, error) {
 	b, err := os.ReadFile(p.path(name))
 	if err != nil {

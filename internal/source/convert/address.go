@@ -40,7 +40,7 @@ func parseVIP(s string) (netip.Addr, error) {
 	return servable(a)
 }
 
-// servable gives an address again, or says why no packet may be sent there as a unicast.
+// servable returns an address again, or says why no packet may be sent there as a unicast.
 func servable(a netip.Addr) (netip.Addr, error) {
 	switch {
 	case a.IsUnspecified():
@@ -102,7 +102,7 @@ func unmapPrefix(p netip.Prefix) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, bits).Masked(), nil
 }
 
-// checkPort tells whether a number may be a port.
+// checkPort reports whether a number may be a port.
 func checkPort(n int32) error {
 	switch {
 	case n == 0:

@@ -64,7 +64,7 @@ func extras(annotations map[string]string, r *report) model.Extras {
 	return e
 }
 
-// only tells whether a value is the one that there is.
+// only reports whether a value is the one that there is.
 func only(known, value, field string, r *report) bool {
 	if value != known {
 		r.add(field, "%q is unknown: the only value is %s", value, known)
@@ -72,7 +72,7 @@ func only(known, value, field string, r *report) bool {
 	return value == known
 }
 
-// keep gives the items of a comma list that pass check, joined again.
+// keep returns the items of a comma list that pass check, joined again.
 func keep(value, field string, check func(string) string, r *report) string {
 	var good []string
 	for _, item := range strings.Split(value, ",") {

@@ -32,7 +32,7 @@ func New() *Converter {
 	return &Converter{names: make(map[string]string), hints: make(map[string]*model.Hints)}
 }
 
-// intern gives the one copy of s. The copy is fresh: the decoder's string may be
+// intern returns the one copy of s. The copy is fresh: the decoder's string may be
 // part of something larger.
 func (c *Converter) intern(s string) string {
 	if s == "" {
@@ -51,7 +51,7 @@ func (c *Converter) intern(s string) string {
 	return s
 }
 
-// internHints gives the one copy of an endpoint's hints; nil if there are none.
+// internHints returns the one copy of an endpoint's hints; nil if there are none.
 func (c *Converter) internHints(h *discoveryv1.EndpointHints) *model.Hints {
 	if h == nil || len(h.ForZones)+len(h.ForNodes) == 0 {
 		return nil

@@ -18,7 +18,7 @@ type report struct {
 	more     int
 }
 
-// object gives "Service default/web".
+// object returns "Service default/web".
 func (r *report) object() string {
 	if r.namespace == "" {
 		return r.kind + " " + r.name
@@ -36,7 +36,7 @@ func (r *report) add(field, format string, args ...any) {
 	})
 }
 
-// done gives the Problems, the number of those left out as the last one.
+// done returns the Problems, the number of those left out as the last one.
 func (r *report) done() []model.Problem {
 	if r.more > 0 {
 		r.problems = append(r.problems, model.Problem{

@@ -39,7 +39,7 @@ func (c *Converter) Slice(o *discoveryv1.EndpointSlice) (*model.Slice, []model.P
 	return s, r.done()
 }
 
-// partOf gives a copy of part, sharing the memory of whole where whole starts
+// partOf returns a copy of part, sharing the memory of whole where whole starts
 // with it: the controller names slices "<service>-xxxxx".
 func partOf(whole, part string) string {
 	if strings.HasPrefix(whole, part) {

@@ -13,7 +13,7 @@ const (
 	maxAffinity     = 86400
 )
 
-// trafficPolicies tells whether internal and external traffic stay on the node.
+// trafficPolicies reports whether internal and external traffic stay on the node.
 // The external policy counts only for a Service that can be reached from outside.
 func trafficPolicies(spec *corev1.ServiceSpec, kind corev1.ServiceType, r *report) (internal, external bool) {
 	if p := spec.InternalTrafficPolicy; p != nil {

@@ -69,7 +69,7 @@ func (w *Watcher) Run(ctx context.Context, sink func(model.Event)) error {
 	return nil
 }
 
-// closed gives up a watcher that cannot watch.
+// closed returns up a watcher that cannot watch.
 func closed(w *fsnotify.Watcher) *fsnotify.Watcher {
 	if w != nil {
 		_ = w.Close()
@@ -140,7 +140,7 @@ func (w *Watcher) read(changed time.Time) {
 	w.deliver(string(content), changed)
 }
 
-// fail tells that the file cannot be read.
+// fail reports that the file cannot be read.
 func (w *Watcher) fail(err error) {
 	hold, event := "what was read before holds", model.Event{}
 	if !w.held {
@@ -151,7 +151,7 @@ func (w *Watcher) fail(err error) {
 	w.tell(event, err.Error())
 }
 
-// deliver tells what the file says.
+// deliver reports what the file says.
 func (w *Watcher) deliver(text string, changed time.Time) {
 	list, problems := parse(w.object, text)
 	w.held = true
@@ -161,7 +161,7 @@ func (w *Watcher) deliver(text string, changed time.Time) {
 	w.tell(model.Event{Exclusions: &model.Exclusions{Prefixes: list}, Trigger: changed, Problems: problems}, "\x00"+text)
 }
 
-// tell gives an event to the sink if what it was made of is not what the last one was made of.
+// tell returns an event to the sink if what it was made of is not what the last one was made of.
 func (w *Watcher) tell(event model.Event, of string) {
 	if w.synced && of == w.told {
 		return

@@ -12,13 +12,13 @@ import (
 // origin is how the folder is called in Problems.
 func (f *folder) origin() string { return "folder " + f.dir }
 
-// complete tells whether everything that the folder says is known: then what it
+// complete reports whether everything that the folder says is known: then what it
 // does not say does not exist.
 func (f *folder) complete() bool {
 	return f.scanned && len(f.unread()) == 0 && (f.empty || len(f.catalog.entries) > 0)
 }
 
-// listed tells whether a part of what the folder says is known, so that it can be followed.
+// listed reports whether a part of what the folder says is known, so that it can be followed.
 func (f *folder) listed() bool { return f.scanned && f.lost == "" && len(f.catalog.entries) > 0 }
 
 // unread names the files of which some part could not be read yet.

@@ -35,7 +35,7 @@ const (
 
 var errNotRegular = errors.New("not a regular file")
 
-// stamp tells one content of a file from the next without reading it.
+// stamp distinguishes one content of a file from the next without reading it.
 type stamp struct {
 	device, inode  uint64
 	size           int64
@@ -77,7 +77,7 @@ func newFolder(c Config) *folder {
 	}
 }
 
-// isManifest tells whether a file of that name counts: no dot files, in which
+// isManifest reports whether a file of that name counts: no dot files, in which
 // editors and ConfigMap mounts keep what is theirs.
 func isManifest(name string) bool {
 	switch filepath.Ext(name) {
@@ -124,7 +124,7 @@ func (f *folder) scan(now time.Time, how certainty, skip func(name string) bool)
 	return again
 }
 
-// sooner gives the earlier of two times, of which zero means never.
+// sooner returns the earlier of two times, of which zero means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
@@ -180,7 +180,7 @@ func (f *folder) refresh(name string, now time.Time, how certainty) (again time.
 	return again
 }
 
-// wanted tells whether a file that was found by looking is to be read, what is
+// wanted reports whether a file that was found by looking is to be read, what is
 // known of its writer, and if not, when to look again.
 func (m *manifest) wanted(mark stamp, now time.Time) (wanted bool, how certainty, again time.Time) {
 	if m.hold.until.IsZero() {
@@ -218,7 +218,7 @@ func load(path string, status fs.FileInfo) (r reading, err error) {
 	return r, err
 }
 
-// known tells what is known of the writer of what was read: it may be the next one after the
+// known reports what is known of the writer of what was read: it may be the next one after the
 // one that was told of, or that has left the file alone.
 func (r *reading) known(how certainty, told, changed bool) certainty {
 	switch {
@@ -284,7 +284,7 @@ func (f *folder) forget(name string, now time.Time, how certainty) (again time.T
 	return time.Time{}
 }
 
-// gone tells whether the folder itself is not there, and notes it.
+// gone reports whether the folder itself is not there, and notes it.
 func (f *folder) gone() bool {
 	if _, err := os.Stat(f.dir); err != nil {
 		f.lost = strings.TrimPrefix(err.Error(), "stat "+f.dir+": ")

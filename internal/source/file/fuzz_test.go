@@ -71,7 +71,7 @@ func feed(l *listener, text string) *folder {
 	return fold
 }
 
-// check tells whether what was delivered is what model promises.
+// check reports whether what was delivered is what model promises.
 func (l *listener) check(t *testing.T) {
 	for _, s := range l.services {
 		external := slices.DeleteFunc(slices.Clone(s.ExternalIPs), func(a netip.Addr) bool { return a == netip.Addr{} }) // places of refused ones

@@ -37,7 +37,7 @@ type hold struct {
 	mark  stamp     // of the file that was read
 }
 
-// still tells until when the file is to be left alone; zero if it has been for
+// still reports until when the file is to be left alone; zero if it has been for
 // long enough. A file that has changed meanwhile is left alone
 // anew, and not read: to read a large one again with each piece that is added to
 // it would be work without end.
@@ -51,7 +51,7 @@ func (h *hold) still(mark stamp, now time.Time) (until time.Time) {
 	return time.Time{}
 }
 
-// halfWritten tells whether what was read of a file looks like a part of what its
+// halfWritten reports whether what was read of a file looks like a part of what its
 // writer means: then what the file said before stays, until it has been left
 // alone. Nothing is held back of a file that has said nothing yet.
 func (m *manifest) halfWritten(c *content, now time.Time, how certainty) bool {
@@ -65,7 +65,7 @@ func (m *manifest) halfWritten(c *content, now time.Time, how certainty) bool {
 	return len(missing) > 0 && (how < isClosed || !m.lacking.goOn(missing, now))
 }
 
-// lackedBy gives the objects of before that are missing, or have lost all their
+// lackedBy returns the objects of before that are missing, or have lost all their
 // ports or endpoints; both lists are sorted. A file that ends too early lacks its
 // last objects, and the tail of the last one that it has.
 func lackedBy(now, before []*object) (out []id) {
@@ -102,7 +102,7 @@ func (l *lacking) goOn(missing []id, now time.Time) (gone bool) {
 	return gone
 }
 
-// emptied tells whether later, the same object, has no ports or no endpoints
+// emptied reports whether later, the same object, has no ports or no endpoints
 // though o has.
 func (o *object) emptied(later *object) bool {
 	switch {
@@ -115,7 +115,7 @@ func (o *object) emptied(later *object) bool {
 	return false
 }
 
-// beingWritten tells whether somebody has the file open to write. The kernel
+// beingWritten reports whether somebody has the file open to write. The kernel
 // grants a lease for reading only if nobody has; where it grants none at all, as
 // on some network file systems, nobody is assumed to.
 func beingWritten(f *os.File) bool {

@@ -30,7 +30,7 @@ type change struct {
 	what happening
 }
 
-// inotify tells of changes in folders. fsnotify, which others use here, does not
+// inotify reports changes in folders. fsnotify, which others use here, does not
 // tell that a writer has closed a file, and that is what tells a file that is
 // whole from one that is half written.
 type inotify struct {

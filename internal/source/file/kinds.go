@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// kindOf tells what an object is. 0 without a reason is a kind that other
+// kindOf reports what an object is. 0 without a reason is a kind that other
 // programs read; a reason is something that the author of the file should know.
 func kindOf(t typeMeta) (k kind, why string) {
 	group, version := "", t.APIVersion
@@ -63,7 +63,7 @@ func ofOtherProgram(name string) string {
 	return ""
 }
 
-// ofKubernetes tells whether a group is one of Kubernetes itself, where a kind that is
+// ofKubernetes reports whether a group is one of Kubernetes itself, where a kind that is
 // not for a proxy is nothing to remark upon.
 func ofKubernetes(group string) bool {
 	switch group {
@@ -73,7 +73,7 @@ func ofKubernetes(group string) bool {
 	return strings.HasSuffix(group, ".k8s.io")
 }
 
-// isCore tells whether a kind of group "" is one that manifests are written for.
+// isCore reports whether a kind of group "" is one that manifests are written for.
 // Misspelt Services end up in this group.
 func isCore(kind string) bool {
 	switch kind {

@@ -85,7 +85,7 @@ func (e *entry) find(file *manifest) (int, bool) {
 	})
 }
 
-// want tells what is to be delivered for an entry.
+// want reports what is to be delivered for an entry.
 func (e *entry) want() (*object, []model.Problem) {
 	if len(e.claims) == 0 {
 		return nil, nil

@@ -27,7 +27,7 @@ type id struct {
 	namespace, name string
 }
 
-// String gives "Service default/web".
+// String returns "Service default/web".
 func (k id) String() string {
 	name := k.name
 	if k.namespace != "" {
@@ -82,12 +82,12 @@ type object struct {
 	suspect bool
 }
 
-// empty tells whether there is nothing to deliver of the object.
+// empty reports whether there is nothing to deliver of the object.
 func (o *object) empty() bool {
 	return o == nil || (o.node == nil && o.service == nil && o.slice == nil && len(o.cidrs) == 0)
 }
 
-// same tells whether two objects are the same to every consumer.
+// same reports whether two objects are the same to every consumer.
 func (o *object) same(p *object) bool {
 	if o == p {
 		return true
@@ -96,7 +96,7 @@ func (o *object) same(p *object) bool {
 		o.service.Equal(p.service) && o.slice.Equal(p.slice)
 }
 
-// event tells of the object under key; o is nil if it is gone.
+// event reports of the object under key; o is nil if it is gone.
 func (k id) event(o *object) model.Event {
 	if o == nil {
 		o = &object{}

@@ -67,7 +67,7 @@ func (l *listener) put(e model.Event) {
 	}
 }
 
-// lost gives the key if it was there and is not any more.
+// lost returns the key if it was there and is not any more.
 func lost[V any](m map[string]*V, key string, v *V) []string {
 	if m[key] != nil && v == nil {
 		return []string{key}

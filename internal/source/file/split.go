@@ -46,14 +46,14 @@ func split(data []byte) []document {
 	return docs
 }
 
-// isSeparator tells whether a line starts a document; the document may go on
+// isSeparator reports whether a line starts a document; the document may go on
 // behind the three dashes.
 func isSeparator(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("---")) &&
 		(len(line) == 3 || bytes.IndexByte([]byte(" \t\r\n"), line[3]) >= 0)
 }
 
-// blank tells whether a document says nothing.
+// blank reports whether a document says nothing.
 func blank(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)

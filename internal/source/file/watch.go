@@ -32,7 +32,7 @@ type burst struct {
 	how         certainty
 }
 
-// due tells when to read.
+// due reports when to read.
 func (b *burst) due() time.Time {
 	if b.open {
 		return b.last.Add(settle)
@@ -93,7 +93,7 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// deliver tells what the last readings have changed, once that they are a part of the folder, and once that they
+// deliver reports what the last readings have changed, once that they are a part of the folder, and once that they
 // are all.
 func (w *watch) deliver() {
 	w.folder.flush(time.Now(), w.sink)
@@ -108,7 +108,7 @@ func (w *watch) deliver() {
 	}
 }
 
-// wake tells when there is something to do.
+// wake reports when there is something to do.
 func (w *watch) wake() time.Time {
 	at := sooner(w.next, w.again)
 	for _, b := range w.pending {
@@ -178,7 +178,7 @@ func (w *watch) mark(name string, what happening) {
 	}
 }
 
-// isLink tells whether a new name is one of something that is elsewhere, too:
+// isLink reports whether a new name is one of something that is elsewhere, too:
 // nobody is going to write and close it.
 func isLink(path string) bool {
 	status, err := os.Lstat(path)

@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// digester tells one content of an object from another. Two different ones have
+// digester distinguishes one content of an object from another. Two different ones have
 // the same digest once in 2^64, and then a change waits for the next one.
 type digester struct{ seed maphash.Seed }
 

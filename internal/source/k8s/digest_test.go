@@ -69,7 +69,7 @@ func compareEach[V any](t *testing.T, v *V, digest func(*V) uint64, equal func(a
 	return n
 }
 
-// deepCopy gives v as it was before the field at path was changed.
+// deepCopy returns v as it was before the field at path was changed.
 func deepCopy[V any](v *V, path string) *V {
 	out := reflect.New(reflect.TypeFor[V]())
 	copyInto(out.Elem(), reflect.ValueOf(v).Elem(), reflect.TypeFor[V]().Name(), path)

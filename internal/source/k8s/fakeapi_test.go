@@ -282,7 +282,7 @@ func (f *fakeAPI) list(w http.ResponseWriter, r *http.Request, k *fakeKind) {
 	f.answer(w, http.StatusOK, k.gv, list)
 }
 
-// isAhead tells whether a request asks for what is at least of a version that is yet to come. A plain watch from there is
+// isAhead reports whether a request asks for what is at least of a version that is yet to come. A plain watch from there is
 // accepted. f.mu is held.
 func (f *fakeAPI) isAhead(r *http.Request) bool {
 	version, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))

@@ -32,7 +32,7 @@ type fleet struct {
 	asked time.Time
 }
 
-// size gives the number of Nodes, at least 1. A server that does not say leaves it at 1: then every agent speaks, and the
+// size returns the number of Nodes, at least 1. A server that does not say leaves it at 1: then every agent speaks, and the
 // server refuses all but the first for the Event's name.
 func (r *Recorder) size(ctx context.Context) int64 {
 	if now := r.clock.Now(); r.fleet.asked.IsZero() || now.Sub(r.fleet.asked) >= fleetAge {
@@ -67,7 +67,7 @@ func (r *Recorder) lot(e *corev1.Event) float64 {
 	return float64(sum(r.host, e.Name)) / math.MaxUint64
 }
 
-// drawn tells whether this agent is one of those that say what all of them see.
+// drawn reports whether this agent is one of those that say what all of them see.
 func drawn(lot float64, nodes int64) bool { return lot*float64(nodes) < speakers }
 
 // eventName is the same on every node that has the same to say of an object at about the same time.

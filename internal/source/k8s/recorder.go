@@ -141,7 +141,7 @@ func (r *Recorder) newLimit() flowcontrol.PassiveRateLimiter {
 	return flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(float32(1/eventPause.Seconds()), eventBurst, r.clock)
 }
 
-// allow tells whether something may be said of an object now.
+// allow reports whether something may be said of an object now.
 func (r *Recorder) allow(ref corev1.ObjectReference, words string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -76,7 +76,7 @@ func (s *Source) put(e model.Event) {
 	s.sink(e)
 }
 
-// Status tells how fresh is what was delivered. Any goroutine may ask.
+// Status reports how fresh is what was delivered. Any goroutine may ask.
 func (s *Source) Status() Status { return s.tracker.status() }
 
 // Run delivers what the server holds, then Synced, then what changes, until ctx

@@ -103,7 +103,7 @@ func (l *listener) see(fn func()) {
 	fn()
 }
 
-// sinceThen gives what was told behind the first n things.
+// sinceThen returns what was told behind the first n things.
 func (l *listener) sinceThen(n int) (log []string) {
 	l.see(func() { log = slices.Clone(l.log[n:]) })
 	return log

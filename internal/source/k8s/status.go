@@ -64,7 +64,7 @@ func (t *tracker) add(name string, need need) *resourceState {
 	return r
 }
 
-// status gives the Status as of now.
+// status returns the Status as of now.
 func (t *tracker) status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +107,7 @@ func (t *tracker) refused(r *resourceState) {
 	t.progressLocked()
 }
 
-// progressLocked tells once that everything has been listed, and once that all has been that can be: Services and
+// progressLocked reports once that everything has been listed, and once that all has been that can be: Services and
 // their endpoints, and of the rest what the server does not refuse. It unlocks.
 func (t *tracker) progressLocked() {
 	lacks := func(all func(*resourceState) bool) bool {
@@ -164,7 +164,7 @@ func (t *tracker) silent() {
 	t.tellLocked()
 }
 
-// tellLocked tells what stands, if that has changed. It unlocks.
+// tellLocked reports what stands, if that has changed. It unlocks.
 func (t *tracker) tellLocked() {
 	connected := !slices.ContainsFunc(t.resources, func(r *resourceState) bool { return !r.connected && !r.optional })
 	if connected != t.connected {

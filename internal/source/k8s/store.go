@@ -158,7 +158,7 @@ func (s *store[V]) UpdateResourceVersion(string) { s.heard() }
 // Bookmark is called about once a minute, when nothing else happens.
 func (s *store[V]) Bookmark(string) error { s.heard(); return nil }
 
-// markOf gives the mark of an object.
+// markOf returns the mark of an object.
 func (s *store[V]) markOf(n name) (mark, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

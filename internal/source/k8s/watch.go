@@ -89,7 +89,7 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 // every five to ten minutes and after each broken connection, asks first for one object, in a consistent read: it brings the
 // server's version of now. A lower one leads to a list. A server that has passed the known version before it is asked is not found out.
 
-// isBefore tells whether the server's history does not reach up to a resource version. It is false where that is not known: the watch
+// isBefore reports whether the server's history does not reach up to a resource version. It is false where that is not known: the watch
 // will then fail, too.
 func (l *listWatch) isBefore(ctx context.Context, known string) bool {
 	ctx, cancel := context.WithTimeout(ctx, versionLimit)
@@ -135,7 +135,7 @@ func (l *listWatch) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return l.WatchWithContext(context.Background(), o)
 }
 
-// isStale tells whether the server has only forgotten how far back we were,
+// isStale reports whether the server has only forgotten how far back we were,
 // which is how things go after an hour without a connection.
 func isStale(err error) bool {
 	return err != nil && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err))

@@ -25,7 +25,7 @@ const barrierPort = "barrier"
 
 func (b *barrier) port() int32 { return int32(7100 + b.generation%2) }
 
-// next gives the objects of the next generation.
+// next returns the objects of the next generation.
 func (b *barrier) next() ([]runtime.Object, error) {
 	b.generation++
 	objs, err := decode(b.canary.Next())

@@ -120,7 +120,7 @@ func ask(addr netip.AddrPort, name, qtype string) (*dns.Msg, error) {
 	return r, err
 }
 
-// short gives a reply as the table writes it.
+// short returns a reply as the table writes it.
 func short(r *dns.Msg) Reply {
 	var out Reply
 	if r.Rcode != dns.RcodeSuccess {

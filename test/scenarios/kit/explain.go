@@ -139,7 +139,7 @@ func (e *fromExpectation) namesAll(r *run, way inspect.Way, replies []netlab.Rep
 	return nil
 }
 
-// isNamed tells whether an answer came from one of the backends that are named.
+// isNamed reports whether an answer came from one of the backends that are named.
 func isNamed(lab *netlab.Lab, named map[string]bool, rep netlab.Reply) error {
 	h, err := lab.Host(rep.Backend)
 	if err != nil {

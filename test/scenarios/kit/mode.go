@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// proxyMode gives the value of --proxy-mode of a mode of the kit, and the backend: iptables mode is run with each of its two backends,
+// proxyMode returns the value of --proxy-mode of a mode of the kit, and the backend: iptables mode is run with each of its two backends,
 // as iptables-legacy and iptables-nft.
 func proxyMode(mode string) (proxy, backend string) {
 	proxy, backend, _ = strings.Cut(mode, "-")

@@ -46,7 +46,7 @@ func (s *Scenario) Variants() []Variant {
 	return out
 }
 
-// NotApplicable gives the reason why a scenario has no meaning for a mode or subject; empty if it has.
+// NotApplicable returns the reason why a scenario has no meaning for a mode or subject; empty if it has.
 func (s *Scenario) NotApplicable(mode, subject string) string {
 	proxy, _ := proxyMode(mode)
 	for _, key := range []string{mode, proxy, subject, subject + "/" + mode, subject + "/" + proxy} {

@@ -35,7 +35,7 @@ func (l *Listener) take(m netlink.Message, told func(Commit)) {
 	}
 }
 
-// after tells whether a generation comes after another one: they are counted round.
+// after reports whether a generation comes after another one: they are counted round.
 func after(a, b uint32) bool { return int32(a-b) > 0 }
 
 func generationOf(m netlink.Message) (generation uint32) {
@@ -88,7 +88,7 @@ func aboutOf(kind uint16, m netlink.Message) (b about, ok bool) {
 	return b, !a.Bad && len(b.table) > 0
 }
 
-// isChain tells whether a message can only mean that the chain that it names has changed.
+// isChain reports whether a message can only mean that the chain that it names has changed.
 // That of a renamed chain cannot: rules of others that lead to it say its new name. It looks
 // like that of a new one, but for NLM_F_EXCL, which the kernel refuses for a chain that is
 // there (nf_tables_newchain). Nothing leads to a chain with a hook.

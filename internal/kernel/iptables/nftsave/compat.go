@@ -126,7 +126,7 @@ func (r *rule) leadsTo(code int32, to []byte) bool {
 	return true
 }
 
-// leadsToOne tells whether a rule, of whatever it is made, jumps or goes to a chain of those.
+// leadsToOne reports whether a rule, of whatever it is made, jumps or goes to a chain of those.
 func leadsToOne(expressions []byte, ours func(string) bool) bool {
 	list := netlink.Attrs{Rest: expressions}
 	for list.Next() {

@@ -68,7 +68,7 @@ func (l *Listener) Close() error {
 	return l.d.conn.Close()
 }
 
-// Listening tells whether commits are heard.
+// Listening reports whether commits are heard.
 func (l *Listener) Listening() bool { return l.socket != nil }
 
 // Stop ends listening. What was not heard is lost.
@@ -104,7 +104,7 @@ func (l *Listener) Listen(ctx context.Context) (generation uint32, err error) {
 	return l.since, nil
 }
 
-// Hear tells of all commits that have begun since Listen or the last Hear, in their order, and
+// Hear reports of all commits that have begun since Listen or the last Hear, in their order, and
 // gives a generation up to which these are. After an error it does not listen any more, and
 // there may be commits of which nothing was told.
 func (l *Listener) Hear(ctx context.Context, told func(Commit)) (generation uint32, err error) {

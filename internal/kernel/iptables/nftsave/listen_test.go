@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// heard gives what a Listener has to tell, as text.
+// heard returns what a Listener has to tell, as text.
 func heard(t *testing.T, l *Listener) (told []string) {
 	t.Helper()
 	if _, err := l.Hear(t.Context(), func(c Commit) {

@@ -91,7 +91,7 @@ func (r *rule) payload(data []byte) bool {
 	return ok && !a.Bad && r.loaded(f)
 }
 
-// inPacket tells what lies at an offset behind a header. Of an address fewer bytes are
+// inPacket reports what lies at an offset behind a header. Of an address fewer bytes are
 // loaded than it has where its mask ends with a byte.
 func (r *rule) inPacket(base, offset, size uint32) source {
 	whole := uint32(r.addressSize())
@@ -120,7 +120,7 @@ func (r *rule) inPacket(base, offset, size uint32) source {
 	return nothing
 }
 
-// hasPorts tells whether the rule is about a protocol whose ports iptables-nft tests with
+// hasPorts reports whether the rule is about a protocol whose ports iptables-nft tests with
 // expressions; those of SCTP are a match of x_tables.
 func (r *rule) hasPorts() bool {
 	p := &r.protocol

@@ -86,7 +86,7 @@ func anyChain(string) bool { return true }
 
 func wait(context.Context) error { return nil }
 
-// read gives the lines of a table, sorted, for chains come in an order of the kernel's.
+// read returns the lines of a table, sorted, for chains come in an order of the kernel's.
 func (h *host) read(f xt.Family, table string, ours func(string) bool) ([]string, error) {
 	var got []string
 	err := h.Read(h.Context(), Request{Family: f, Table: table, Ours: ours, Yield: wait}, func(line []byte) error {

@@ -70,7 +70,7 @@ func (r *rule) read(expressions []byte) bool {
 	return !list.Bad && r.closePorts()
 }
 
-// expression gives its kind, nil for a malformed one, and what belongs to it.
+// expression returns its kind, nil for a malformed one, and what belongs to it.
 func expression(b []byte) (kind, data []byte) {
 	a := netlink.Attrs{Rest: b}
 	for a.Next() {

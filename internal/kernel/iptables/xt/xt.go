@@ -23,7 +23,7 @@ type Extension struct {
 	Info     []byte // the struct behind xt_entry_match or xt_entry_target, or what NFTA_MATCH_INFO or NFTA_TARGET_INFO carries
 }
 
-// Name gives the name of a match or target that is known here, without making a string for each rule; "" for another.
+// Name returns the name of a match or target that is known here, without making a string for each rule; "" for another.
 func Name(kernels []byte) string {
 	for _, k := range [...]string{"DNAT", "statistic", "comment", "recent", "MARK", "MASQUERADE", "REJECT", "conntrack", "addrtype",
 		"sctp", "cluster", "nfacct", "mark", "tcp", "udp"} {
@@ -96,11 +96,11 @@ func u16(b []byte) uint16 { return binary.NativeEndian.Uint16(b) }
 
 func u32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
 
-// holds tells whether info is a struct of that size, with or without the bytes that make
+// holds reports whether info is a struct of that size, with or without the bytes that make
 // it end at a multiple of eight (XT_ALIGN).
 func holds(info []byte, size int) bool { return len(info) == size || len(info) == (size+7)&^7 }
 
-// word gives the text in a field, which ends at the first NUL. It is false for text that
+// word returns the text in a field, which ends at the first NUL. It is false for text that
 // fills the field or has control characters: a line feed would begin another line.
 func word(field []byte) ([]byte, bool) {
 	end := bytes.IndexByte(field, 0)
