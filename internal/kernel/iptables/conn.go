@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// restoreLimit bounds one run of iptables-restore. It is not cut short when the
-// agent ends: the kernel would be left between two tables.
+// restoreLimit bounds one run of iptables-restore. The end of the agent does not
+// cut a run short: the kernel would be left with one table updated and another stale.
 const restoreLimit = 2 * time.Minute
 
 // Config configures a Conn.
@@ -36,16 +36,16 @@ type Config struct {
 	Namespace int
 }
 
-// Conn is the real Kernel.
+// Conn is the Kernel that talks to the real kernel.
 type Conn struct {
 	cfg       Config
 	lock      lock
 	stamps    stamper
 	reader    tableReader
 	contended atomic.Uint64
-	apart     atomic.Bool // the program fails when it is not told one table
+	apart     atomic.Bool // the program fails unless it is run with -t TABLE
 	nft       *nftables   // nil for the other backend
-	turn      sync.Locker // held by a Restore, which goes before readings
+	turn      sync.Locker // held by a Restore, which takes precedence over reads
 }
 
 var _ Kernel = (*Conn)(nil)
@@ -92,8 +92,8 @@ func (c *Conn) Contended() uint64 { return c.contended.Load() }
 // Stamp implements Kernel.
 func (c *Conn) Stamp(context.Context) (Stamp, error) { return c.stamps.stamp() }
 
-// Restore implements Kernel. The lock is ours from the look at the stamp to the
-// end of the run, so that no program that honours it can write in between.
+// Restore implements Kernel. Restore holds the lock from the check of the stamp to the
+// end of the run, so that no program that honours the lock can write in between.
 func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
 	if c.cfg.Backend == Legacy {
 		waited, err := c.lock.take(ctx)
@@ -134,12 +134,12 @@ func (c *Conn) Restore(ctx context.Context, r Restore) (Stamp, error) {
 		c.nft.ledger.wrote(&r, before.Generation, after)
 		return c.nft.ended(before, after), err
 	}
-	after, stampErr := c.stamps.stamp() // the lock is still ours: it was we
+	after, stampErr := c.stamps.stamp() // the lock is still held: no other program wrote in between
 	return after, errors.Join(err, stampErr)
 }
 
-// waitDelay bounds how long the output of a program that was ended is waited for: a
-// child of its own (iptables starts modprobe) may hold it open.
+// waitDelay bounds the wait for the output of a killed program: a child process of that
+// program (iptables starts modprobe) may hold the pipe open.
 const waitDelay = time.Second
 
 func (c *Conn) run(ctx context.Context, r Restore) error {
@@ -175,8 +175,8 @@ func (c *Conn) Save(ctx context.Context, f Family, table string, emit func([]byt
 	return c.save(ctx, f, []string{"-t", table}, emit)
 }
 
-// SaveAll implements Kernel. A table of somebody else's that its program cannot print may make the one run fail: from then on
-// each table has its own.
+// SaveAll implements Kernel. A table of another program that iptables-save cannot print may make the run for all tables fail:
+// after such a failure SaveAll runs the program once per table.
 func (c *Conn) SaveAll(ctx context.Context, f Family, tables []string, emit func(table string, line []byte) error) error {
 	if c.cfg.Backend == Legacy || c.apart.Load() {
 		return saveEach(tables, emit, func(t string, line func([]byte) error) error { return c.Save(ctx, f, t, line) })
@@ -197,7 +197,7 @@ func (c *Conn) SaveAll(ctx context.Context, f Family, tables []string, emit func
 	return err
 }
 
-// saveEach saves one table after the other.
+// saveEach saves the tables one by one.
 func saveEach(tables []string, emit func(table string, line []byte) error, save func(table string, emit func([]byte) error) error) error {
 	for _, t := range tables {
 		if err := save(t, func(line []byte) error { return emit(t, line) }); err != nil {
@@ -212,8 +212,8 @@ func (c *Conn) Read(ctx context.Context, r Reading, emit func([]byte) error) err
 	return c.reader.read(ctx, r, emit)
 }
 
-// Counted is Save with the packets and bytes that each rule has counted, as "[1:60] " in front of its line. It may be asked beside
-// a Kernel's methods.
+// Counted is Save with the packet and byte counters of each rule, as "[1:60] " in front of its line. It may be called concurrently
+// with a Kernel's methods.
 func (c *Conn) Counted(ctx context.Context, f Family, table string, emit func([]byte) error) error {
 	return c.save(ctx, f, []string{"-c", "-t", table}, emit)
 }
@@ -234,7 +234,7 @@ func (c *Conn) save(ctx context.Context, f Family, args []string, emit func([]by
 		}
 		seen := eachLine(out, emit)
 		if seen != nil {
-			_ = cmd.Process.Kill() // it may wait for us to read on
+			_ = cmd.Process.Kill() // the process may be blocked on a full pipe
 		}
 		if err := cmd.Wait(); seen == nil && err != nil {
 			return err
@@ -271,12 +271,12 @@ func (c *Conn) List(ctx context.Context, f Family, table, chain string) ([]strin
 	cmd.WaitDelay = waitDelay
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem
-	if c.cfg.Backend == Legacy { // reading needs no lock; iptables takes it all the same
+	if c.cfg.Backend == Legacy { // reading needs no lock, but iptables takes it
 		cmd.Env, cmd.ExtraFiles = c.lock.childEnv(), c.lock.childFiles()
 	}
 	if err := c.inside(cmd.Run); err != nil {
 		s := problem.String()
-		if strings.Contains(s, "is incompatible") { // said of a chain that is not there too
+		if strings.Contains(s, "is incompatible") { // also printed for a missing chain
 			there, err := c.declares(ctx, f, table, chain)
 			if err != nil || !there {
 				return nil, err
@@ -306,7 +306,7 @@ func (c *Conn) declares(ctx context.Context, f Family, table, chain string) (boo
 	return there, err
 }
 
-// noTable: legacy programs fail on a table that the kernel was not built with.
+// noTable reports whether the output means that the kernel has no such table: legacy programs fail then.
 func noTable(s string) bool {
 	return strings.Contains(s, "Table does not exist") || strings.Contains(s, "can't initialize") && !strings.Contains(s, "Permission denied")
 }

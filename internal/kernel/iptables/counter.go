@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Counts is what a Counter saw.
+// Counts is a snapshot of a Counter.
 type Counts struct {
 	Reads    uint64 // Save, SaveAll, Read and List
 	Stamps   uint64
@@ -14,7 +14,7 @@ type Counts struct {
 	Bytes    uint64 // of input
 }
 
-// Counter wraps a Kernel and counts what it is asked. Counts may be read from
+// Counter wraps a Kernel and counts the calls. Counts may be called from
 // any goroutine.
 type Counter struct {
 	Kernel

@@ -44,9 +44,9 @@ func Installed(b Backend) (Programs, error) {
 	return Programs{}, fmt.Errorf("%w: %w", ErrNoPrograms, err)
 }
 
-// Detect reports which backend this host uses, by the usual rule: where kubelet
-// put its hint chains, else where there are more rules; nf_tables if both are
-// empty. Other programs' rules in the other backend would be passed by ours.
+// Detect returns the backend that this host uses, by the usual rule: the one that holds
+// kubelet's hint chains, else the one with more rules; nf_tables if both are
+// empty. With the wrong backend, packets would bypass other programs' rules in the other one.
 func Detect(ctx context.Context) (Backend, error) {
 	nft, nftErr := Installed(NFT)
 	legacy, legacyErr := Installed(Legacy)
@@ -72,8 +72,8 @@ func Detect(ctx context.Context) (Backend, error) {
 	return NFT, nil
 }
 
-// LegacyInUse tells, without making the kernel load anything, whether x_tables
-// holds any table of this namespace.
+// LegacyInUse reports whether x_tables holds any table of this namespace, without making
+// the kernel load a module.
 func LegacyInUse() bool {
 	for _, file := range [...]string{"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"} {
 		if names, err := os.ReadFile(file); err == nil && len(bytes.TrimSpace(names)) > 0 {
@@ -83,7 +83,7 @@ func LegacyInUse() bool {
 	return false
 }
 
-// found is what one backend holds.
+// found is the content of one backend.
 type found struct {
 	rules int
 	hint  bool
@@ -94,7 +94,7 @@ func look(ctx context.Context, p Programs) found {
 	for _, f := range [...]Family{IPv4, IPv6} {
 		text, err := exec.CommandContext(ctx, p.of(f, "save")).Output()
 		if err != nil {
-			continue // that family is not there
+			continue // the host lacks that family
 		}
 		for l := range bytes.Lines(text) {
 			switch {

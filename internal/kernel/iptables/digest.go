@@ -6,25 +6,25 @@ import (
 	"sync"
 )
 
-// x_tables cannot tell what was written since, so that every reading copies a table whole.
-// But to put a hundred thousand rules into words takes as long again, and most are what
-// they were. So of each chain a digest is made, of the bytes of its entries: it is the
-// same only if the same words come out.
+// x_tables does not report which chains changed, so each read copies a whole table.
+// Printing a hundred thousand rules takes as long as the copy, and most rules are
+// unchanged. So each read makes a digest of each chain, over the bytes of its entries: an
+// equal digest means that the printed lines are equal.
 //
-// Three things in an entry are not of the rule: its counters and two numbers of the
-// kernel's own. And a jump has the place of a chain, which moves with every chain in
-// front of it, so that its name is taken instead. All else is as it was written: the
-// kernel gives none of what matches and targets keep for themselves (xt_data_to_user),
-// and bytes that it leaves as they are were zero, for each reading has fresh memory.
+// Three fields of an entry are not part of the rule: its counters and two numbers of the
+// kernel's own. A jump holds the offset of a chain, which moves with every chain in
+// front of it, so the digest takes the chain's name instead. All other bytes are those that
+// the program wrote: the kernel does not return the private state of matches and targets
+// (xt_data_to_user), and the bytes that it skips are zero, because each read has fresh memory.
 //
-// A digest has 64 bits and a key of this process's. Who could look for two chains that
-// have the same one never sees one, nor the key.
+// A digest has 64 bits and a key of this process. An attacker who searches for two chains
+// with the same digest sees neither a digest nor the key.
 
 const countersSize = 16 // struct xt_counters
 
-// add sums up one more entry of a chain that is ours. Into the place of the counters it
-// writes the digest of the entries before this one, and whether it jumps: the copy is
-// nobody else's, and nothing reads what was there.
+// add adds one entry to the digest of an owned chain. It overwrites the entry's counters
+// with the digest of the entries before this one, and whether it jumps: the copy
+// belongs to this read, and no code reads the counters from it.
 func (e *entries) add(c *xchain, n *entry, next uint32) {
 	b, l := n.bytes, &e.layout
 	clear(b[l.offsets-4 : l.offsets]) // nfcache
@@ -33,7 +33,7 @@ func (e *entries) add(c *xchain, n *entry, next uint32) {
 	binary.NativeEndian.PutUint64(counters, c.digest)
 	if verdict, standard := n.verdict(); standard && verdict >= 0 {
 		b = b[:n.target+extensionHead]
-		if uint32(verdict) != next { // else it goes on
+		if uint32(verdict) != next { // otherwise the rule continues with the next entry
 			counters[8] = 1
 			e.jumps = append(e.jumps, uint32(verdict))
 			c.jumps++
@@ -42,7 +42,7 @@ func (e *entries) add(c *xchain, n *entry, next uint32) {
 	c.digest = maphash.Bytes(e.seed, b)
 }
 
-// sumUp adds to the digests of all chains that are ours where they jump to. It is false
+// sumUp adds the jump targets to the digests of all owned chains. It returns false
 // if two chains have one name.
 func (e *entries) sumUp() bool {
 	var sum []byte
@@ -69,7 +69,7 @@ func (e *entries) sumUp() bool {
 	return sorted || e.differ() // libiptc sorts chains by their names
 }
 
-// differ reports whether all chains that are ours have names of their own.
+// differ reports whether the names of all owned chains are distinct.
 func (e *entries) differ() bool {
 	names := make(map[string]struct{}, len(e.chains))
 	count := 0
@@ -82,16 +82,16 @@ func (e *entries) differ() bool {
 	return len(names) == count
 }
 
-// untouched reports whether it is what it was when the reading took place that is known.
+// untouched reports whether the chain is unchanged since the previous read.
 func (c *xchain) untouched() bool { return c.digest != 0 && c.digest == c.before }
 
-// knownChain is a chain of ours as one reading found it.
+// knownChain is the state of an owned chain in one read.
 type knownChain struct {
 	name   string
 	digest uint64
 }
 
-// found returns the chains of this reading.
+// found returns the owned chains of this read.
 func (e *entries) found() map[string]knownChain {
 	ours, untouched := 0, 0
 	for i := range e.chains {
@@ -115,7 +115,7 @@ func (e *entries) found() map[string]knownChain {
 	return out
 }
 
-// digests are those of the last reading of each table.
+// digests caches the digests of the last read of each table.
 type digests struct {
 	seed   maphash.Seed
 	mu     sync.Mutex
@@ -128,7 +128,7 @@ type familyTable struct {
 	table  string
 }
 
-// digested is what one reading found. It does not change.
+// digested is the result of one read. It is immutable.
 type digested struct {
 	began  Mark
 	chains map[string]knownChain
@@ -138,7 +138,7 @@ func newDigests() digests {
 	return digests{seed: maphash.MakeSeed(), tables: map[familyTable]digested{}}
 }
 
-// mark returns a moment of its own to a reading.
+// mark returns a new Mark for a read.
 func (d *digests) mark() Mark {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,7 +146,7 @@ func (d *digests) mark() Mark {
 	return d.now
 }
 
-// since returns what the reading found that the next one refers to; nil if that is not the last.
+// since returns the result of the read that r.Since names; nil unless that is the last read of the table.
 func (d *digests) since(r *Reading) map[string]knownChain {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,7 +156,7 @@ func (d *digests) since(r *Reading) map[string]knownChain {
 	return nil
 }
 
-// keep takes what a reading found in its whole.
+// keep caches the result of a complete read, unless a later read is cached.
 func (d *digests) keep(r *Reading, began Mark, chains map[string]knownChain) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

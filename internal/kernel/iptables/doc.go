@@ -1,14 +1,14 @@
-// Package iptables is the seam to iptables: it runs iptables-restore,
-// iptables-save and iptables of one backend (legacy or nf_tables) and asks the
-// kernel cheaply whether anybody wrote since (Stamp). It knows tables, chains and
-// lines of text, and nothing of Services.
+// Package iptables is the kernel client for iptables: it runs iptables-restore,
+// iptables-save and iptables of one backend (legacy or nf_tables) and reads cheaply
+// whether another program wrote since the last sync (Stamp). It handles tables, chains and
+// lines of text; it has no notion of a Service.
 //
-// Rules are written by the programs: their binary form is private to each
-// extension of iptables. They are read by the programs, or from the kernel itself
-// (Read) where the forms are known. What the programs need of the host is found by
-// Detect.
+// Only the programs write rules: their binary form is private to each
+// extension of iptables. Rules are read by the programs, or from the kernel directly
+// (Read) where the binary form is known. Detect finds out which backend the host
+// uses and how its programs are named.
 //
 // A Conn belongs to the namespace in which it was opened. Save, SaveAll and Read may run
-// beside everything else, Watch runs in its own goroutine, the other methods belong to
-// one goroutine, the engine's.
+// concurrently with every other method. Watch runs in its own goroutine. The other methods
+// must be called from one goroutine, the engine's.
 package iptables

@@ -11,11 +11,11 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
 )
 
-// x_tables keeps a table as one run of entries (struct ipt_entry, ip6t_entry): a head, the
-// matches, a target. A chain that somebody made begins with an entry whose target ERROR
-// has its name; a built-in one begins where the table's head says. The last entry of each
-// chain is its policy, or the return of one that has none, and no rule. A jump is the
-// distance from the begin of the table to the first entry of a chain.
+// x_tables keeps a table as one array of entries (struct ipt_entry, ip6t_entry): a head, the
+// matches, a target. A user-defined chain begins with an entry whose target ERROR
+// holds its name; a built-in chain begins at the offset in the table's head. The last entry of
+// each chain is no rule: it is the chain's policy, or a RETURN for a chain without one. A jump
+// is the offset of the first entry of a chain from the begin of the table.
 
 // read implements tableReader.
 func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) error {
@@ -45,7 +45,7 @@ func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) 
 	return nil
 }
 
-// print returns the chains that are ours and not left out, then their lines and those of built-in chains that are wanted.
+// print emits the owned chains that are not skipped, then their rules and the requested rules of built-in chains.
 func (e *entries) print(ctx context.Context, r Reading, emit func([]byte) error) error {
 	var line []byte
 	for i := range e.chains {
@@ -85,9 +85,9 @@ type entries struct {
 	layout layout
 	rules  []byte
 	chains []xchain // in the order of the table
-	// numbers has one more than a chain's, at its begin by smallestEntry.
+	// numbers maps offset/smallestEntry to the index in chains of the chain that begins there, plus one.
 	numbers []uint32
-	jumps   []uint32 // where the rules of chains that are ours jump to, chain by chain
+	jumps   []uint32 // jump offsets of the rules of owned chains, chain by chain
 	seed    maphash.Seed
 	known   map[string]knownChain
 }
@@ -98,14 +98,14 @@ type xchain struct {
 	at, end uint32
 	builtIn bool
 	ours    bool
-	clean   bool   // its name can stand in a line
-	left    bool   // it is left out
-	before  uint64 // its digest when the reading took place that is known; 0: it was not there
-	digest  uint64 // 0: it has none
-	jumps   int    // how many of entries.jumps are its
+	clean   bool   // its name contains no space and no control character
+	left    bool   // it is skipped
+	before  uint64 // its digest in the previous read; 0: it did not exist
+	digest  uint64 // 0: unknown
+	jumps   int    // number of its entries in entries.jumps
 }
 
-// layout says where an entry's head has its fields.
+// layout holds the offsets of the fields in an entry's head.
 type layout struct {
 	family           xt.Family
 	address          int // bytes
@@ -124,10 +124,10 @@ func layoutOf(f Family) layout {
 	return layout{family: xt.IPv4, address: 4, interfaces: 16, protocol: 80, flags: 82, inverted: 83, goTo: 2, offsets: 88, size: 112}
 }
 
-// hookNames by the kernel's numbers (NF_INET_PRE_ROUTING and on).
+// hookNames is indexed by the kernel's hook numbers (NF_INET_PRE_ROUTING and on).
 var hookNames = [...]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
-// A target, and a match, begin with their size, their name and their revision (struct
+// A target and a match both begin with their size, name and revision (struct
 // xt_entry_target).
 const (
 	extensionName     = 2
@@ -135,13 +135,13 @@ const (
 	extensionHead     = 32
 )
 
-// entry is one rule's bytes and where its target begins.
+// entry is the bytes of one rule and the offset of its target.
 type entry struct {
 	bytes  []byte
 	target int
 }
 
-// at returns the entry there; false if it does not fit, or its parts do not.
+// at returns the entry at an offset; false if the entry or one of its parts exceeds its bounds.
 func (e *entries) at(at uint32) (entry, bool) {
 	if uint64(at)+uint64(e.layout.size) > uint64(len(e.rules)) {
 		return entry{}, false
@@ -158,13 +158,13 @@ func (n *entry) targetName() []byte {
 	return field(n.bytes[n.target+extensionName:][:extensionRevision-extensionName])
 }
 
-// beginsChain reports whether it is the one that has the name of the chain behind it.
+// beginsChain reports whether the entry is the head of a user-defined chain.
 func (n *entry) beginsChain() bool {
 	const name = "ERROR\x00"
 	return string(n.bytes[n.target+extensionName:][:len(name)]) == name
 }
 
-// field is the text up to the first NUL.
+// field returns the bytes up to the first NUL.
 func field(b []byte) []byte {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		return b[:i]

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// lineNumber finds the lines that iptables-restore names: "Error occurred at
+// lineNumber matches the lines that iptables-restore names: "Error occurred at
 // line: 5", "line 5 failed", "line 5: RULE_APPEND failed".
 var lineNumber = regexp.MustCompile(`line:? (\d+)`)
 
-// explain reads what a failed iptables-restore said.
+// explain parses the output of a failed iptables-restore.
 func explain(program string, code int, said string, input []byte) *RestoreError {
 	e := &RestoreError{Program: program, Code: code}
 	for _, m := range lineNumber.FindAllStringSubmatch(said, -1) {
@@ -21,7 +21,7 @@ func explain(program string, code int, said string, input []byte) *RestoreError 
 	}
 	lines := bytes.Split(input, []byte("\n"))
 	if len(e.Lines) > 0 && strings.Contains(said, "does not exist") && strings.Contains(said, "Chain '") {
-		// nf_tables finds a missing chain at the end of the table: look for it.
+		// nf_tables reports a missing chain at the end of the table: find the rule that refers to it.
 		e.Lines = missingChain(said, lines, e.Lines)
 	}
 	if len(e.Lines) > 0 && e.Lines[0] >= 1 && e.Lines[0] <= len(lines) {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Fake is a Kernel in memory. It refuses what the kernel refuses: a jump to a
-// chain that is not there, the deletion of a chain that is in use or absent, the
-// deletion of a rule that is not there, an address of the other family. It does
-// not know matches. Any goroutine may use it.
+// Fake is a Kernel in memory. It rejects what the kernel rejects: a jump to a
+// missing chain, the deletion of a chain that is in use or missing, the
+// deletion of a missing rule, an address of the other family. It does
+// not parse matches. It is safe for concurrent use.
 type Fake struct {
 	mu     sync.Mutex
 	gen    uint32
@@ -29,7 +29,7 @@ type fakeChains map[string][]string
 
 var _ Kernel = (*Fake)(nil)
 
-// NewFake makes an empty kernel.
+// NewFake returns a Fake without rules.
 func NewFake() *Fake { return &Fake{gen: 1, tables: map[fakeTable]fakeChains{}} }
 
 // Backend implements Kernel.
@@ -94,7 +94,7 @@ func (k *Fake) Restore(_ context.Context, r Restore) (Stamp, error) {
 	return Stamp{Generation: k.gen}, nil
 }
 
-// apply does one line, or says what is wrong with it.
+// apply executes one line; it returns the reason if it rejects the line.
 func (c fakeChains) apply(l string, f Family) string {
 	if name, ok := strings.CutPrefix(l, ":"); ok {
 		name, _, _ = strings.Cut(name, " ")
@@ -132,7 +132,7 @@ func (c fakeChains) apply(l string, f Family) string {
 	return ""
 }
 
-// dangling finds a jump to a chain that is not there.
+// dangling returns an error text if a rule jumps to a missing chain.
 func (c fakeChains) dangling() string {
 	for _, rules := range c {
 		for _, r := range rules {
@@ -147,7 +147,7 @@ func (c fakeChains) dangling() string {
 	return ""
 }
 
-// after returns the word behind a flag.
+// after returns the word after a flag.
 func after(rule, flag string) (string, bool) {
 	i := strings.LastIndex(rule, flag)
 	if i < 0 {
@@ -162,7 +162,7 @@ func (k *Fake) SaveAll(ctx context.Context, f Family, tables []string, emit func
 	return saveEach(tables, emit, func(t string, line func([]byte) error) error { return k.Save(ctx, f, t, line) })
 }
 
-// Read implements Kernel: it gives more than it must.
+// Read implements Kernel. It returns a superset of the requested lines.
 func (k *Fake) Read(ctx context.Context, r Reading, emit func([]byte) error) error {
 	return k.Save(ctx, r.Family, r.Table, emit)
 }

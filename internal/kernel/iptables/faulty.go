@@ -9,20 +9,20 @@ import (
 // Fault is an error to inject into one Restore.
 type Fault struct {
 	Err   error
-	After bool // write, then lose the answer
+	After bool // write, then return Err
 }
 
-// Faulty wraps a Kernel and fails calls on purpose. A nil function never fails.
+// Faulty wraps a Kernel and injects errors. A nil function never fails.
 type Faulty struct {
 	Kernel
-	OnRestore func(Restore) Fault            // asked before each Restore; a zero Fault lets it through
-	OnSave    func(f Family, t string) error // asked before each Save and each Read
-	asking    sync.Mutex                     // Reads come from several goroutines
+	OnRestore func(Restore) Fault            // called before each Restore; a zero Fault injects nothing
+	OnSave    func(f Family, t string) error // called before each Save and each Read
+	asking    sync.Mutex                     // serializes OnSave: Reads come from several goroutines
 }
 
 var _ Kernel = (*Faulty)(nil)
 
-// RandomRestores fails a share p of Restores with faults drawn from the list.
+// RandomRestores returns a function that fails Restores with probability p, with faults drawn from the list.
 func RandomRestores(r *rand.Rand, p float64, faults ...Fault) func(Restore) Fault {
 	return func(Restore) Fault {
 		if r.Float64() >= p {
@@ -55,7 +55,7 @@ func (f *Faulty) SaveAll(ctx context.Context, fam Family, tables []string, emit 
 			if err := f.OnSave(fam, t); err != nil {
 				return err
 			}
-			if f.OnSave == nil { // it was for one table only
+			if f.OnSave == nil { // the fault was for one table only
 				break
 			}
 		}

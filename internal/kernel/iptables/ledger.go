@@ -7,19 +7,19 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables/nftsave"
 )
 
-// Mark is a moment in what is known of a Kernel's rules; it means something to that Kernel
-// only. The zero Mark is before all of them.
+// Mark is a point in a Kernel's record of changes. It is meaningful to that Kernel
+// only. The zero Mark is before all others.
 type Mark uint64
 
-// ledger knows of nf_tables which chains were written since a Mark. What we write it is
-// told by name, and so what others write while a nftsave.Listener hears them. That nothing
-// is missing it sees by the generation, which each commit in the namespace moves by one.
-// After a commit of which it was told nothing, it knows nothing of any chain.
+// ledger records which chains of nf_tables were written since a Mark. The Conn reports its
+// own writes by name; a nftsave.Listener reports those of other programs while it listens.
+// The ledger detects a missed write by the generation, which each commit in the namespace
+// increments by one. After a commit that was not reported, the state of every chain is unknown.
 type ledger struct {
 	mu      sync.Mutex
 	now     Mark
-	stands  uint32 // the generation after all that is known; 0: not known
-	unknown Mark   // what was written until then is not known
+	stands  uint32 // the generation after all recorded writes; 0: unknown
+	unknown Mark   // writes up to this Mark are unknown
 	written map[writtenChain]Mark
 }
 
@@ -28,18 +28,18 @@ type writtenChain struct {
 	table, chain string
 }
 
-// maxWritten bounds the ledger. What would not go in is as if somebody else had written.
+// maxWritten bounds the ledger. An overflow is handled as an unreported commit.
 const maxWritten = 1 << 16
 
-// at returns the present moment, when a generation stands and nothing is being written.
+// at returns the present Mark at a known generation, while no write is in progress.
 func (l *ledger) at(generation uint32) Mark {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.moment(generation == l.stands, generation)
 }
 
-// heardTo returns the present moment, when all was told that others have written up to a
-// generation, and maybe more.
+// heardTo returns the present Mark, when the writes of other programs up to a generation,
+// or beyond it, have been recorded.
 func (l *ledger) heardTo(generation uint32) Mark {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +58,8 @@ func (l *ledger) forget(generation uint32) {
 	l.unknown, l.stands, l.written = l.now, generation, map[writtenChain]Mark{}
 }
 
-// wrote notes a Restore that began at one generation and ended at another; 0: it is not
-// known how it ended.
+// wrote records a Restore that began at one generation and ended at another; 0: the outcome
+// is unknown.
 func (l *ledger) wrote(r *Restore, before, after uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,15 +73,15 @@ func (l *ledger) wrote(r *Restore, before, after uint32) {
 	}
 }
 
-// note notes a chain of the present moment, if there is room.
+// note records a write to a chain at the present Mark. If the ledger is full, it forgets every chain.
 func (l *ledger) note(c writtenChain) {
 	if l.written[c] = l.now; len(l.written) > maxWritten {
 		l.forget(l.stands)
 	}
 }
 
-// heard notes a commit of somebody else's. Of one that does not follow on what is known,
-// another one is missing.
+// heard records a commit of another program. If the commit does not directly follow the
+// last known generation, a commit in between was missed.
 func (l *ledger) heard(c nftsave.Commit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,17 +96,17 @@ func (l *ledger) heard(c nftsave.Commit) {
 	}
 }
 
-// untouched reports whether nobody has written a chain since a mark.
+// untouched reports whether a chain is unchanged since a mark.
 func (l *ledger) untouched(c writtenChain, since Mark) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return since >= l.unknown && since > 0 && l.written[c] <= since
 }
 
-// eachWritten names the chains that the input of iptables-restore is about. It is false
-// for a line that does not name one, and for a table in which no rule or chain is added or
-// taken away for certain: its COMMIT may change nothing, not even the generation, so that
-// somebody else's commit would be taken for it.
+// eachWritten calls f for each chain that the input of iptables-restore may change. It returns
+// false for a line that names no chain, and for a table in which no rule or chain is certainly
+// added or removed: its COMMIT may change nothing, not even the generation, so that the
+// ledger would take another program's commit for this one.
 func eachWritten(input []byte, f func(table, chain []byte)) bool {
 	var table []byte
 	changes := false

@@ -16,9 +16,9 @@ import (
 // lockWait is how long a Restore waits for the lock, as kube-proxy's -w 5.
 const lockWait = 5 * time.Second
 
-// lock is the lock file that programs of the legacy backend share. We hold it
-// ourselves, so that the look at the stamp and the write are one step; the child
-// is given a lock of its own, which nobody else knows.
+// lock is the lock file that programs of the legacy backend share. The agent holds it
+// itself, so that the check of the stamp and the write are one step. The child process
+// receives a lock file of its own, which no other process uses.
 type lock struct {
 	file  string
 	child *os.File
@@ -40,7 +40,7 @@ func (l *lock) close() error {
 	return l.child.Close()
 }
 
-// childFD is the number under which a child gets its lock: the first after the
+// childFD is the descriptor of the lock in a child: the first after the
 // standard three.
 const childFD = 3
 
@@ -50,7 +50,7 @@ func (l *lock) childEnv() []string {
 
 func (l *lock) childFiles() []*os.File { return []*os.File{l.child} }
 
-// take gets the lock, waiting if it must, and tells whether it had to.
+// take acquires the lock, with a wait if necessary, and reports whether it waited.
 func (l *lock) take(ctx context.Context) (waited bool, err error) {
 	f, err := os.OpenFile(l.file, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -79,11 +79,11 @@ func (l *lock) take(ctx context.Context) (waited bool, err error) {
 }
 
 func (l *lock) release() {
-	_ = l.held.Close() // closing gives the lock up, whatever Close says
+	_ = l.held.Close() // closing releases the lock, whatever Close returns
 	l.held = nil
 }
 
-// holder finds in /proc/locks who holds the lock.
+// holder returns the holder of the lock according to /proc/locks.
 func holder(f *os.File) string {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {

@@ -10,17 +10,17 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
 )
 
-// nftables reads nf_tables without the programs, and tells its generation.
+// nftables reads nf_tables without the programs, and returns its generation.
 type nftables struct {
 	*generation
 	reader *nftsave.Reader
-	// turn is held by a Restore, and by a reading for a chain at a time: a change goes first,
-	// and has the processors for itself.
+	// turn is held by a Restore for its whole run, and by a read for one chain at a time: a
+	// write takes precedence, and has the processors to itself.
 	turn   sync.RWMutex
 	ledger ledger
-	// others are heard from the first reading on, but for the time of a Restore.
+	// others listens to other programs' commits from the first read on, except during a Restore.
 	others  *nftsave.Listener
-	hearing sync.Mutex // held by whoever uses others
+	hearing sync.Mutex // guards others
 }
 
 func openNFTables(cfg nftsave.Config) (*nftables, error) {
@@ -44,7 +44,7 @@ func (n *nftables) Close() error {
 	return errors.Join(n.others.Close(), n.reader.Close(), n.generation.Close())
 }
 
-// read implements tableReader. Whatever keeps it from reading, the programs may still be able to.
+// read implements tableReader. It returns each failure as ErrUnreadable: the programs may still be able to read.
 func (n *nftables) read(ctx context.Context, r Reading, emit func([]byte) error) error {
 	now, err := n.mark(ctx)
 	if err != nil {
@@ -74,15 +74,16 @@ func (n *nftables) request(r *Reading) nftsave.Request {
 	return q
 }
 
-// yield waits while a Restore is under way.
+// yield waits until no Restore is in progress.
 func (n *nftables) yield(ctx context.Context) error {
 	n.turn.RLock()
 	defer n.turn.RUnlock()
 	return ctx.Err()
 }
 
-// ended returns the stamp after a Restore that should have made a generation. A COMMIT that
-// changes nothing makes none: then nobody has written only if the one before still stands.
+// ended returns the stamp after a Restore that should have produced a generation. A COMMIT
+// that changes nothing produces none: then the stamp of before is returned, which is present
+// unless another program wrote.
 func (n *nftables) ended(before Stamp, after uint32) Stamp {
 	if now, err := n.stamp(); err == nil && int32(now.Generation-after) < 0 {
 		return before

@@ -2,9 +2,9 @@ package iptables
 
 import "context"
 
-// mark returns the present moment of the ledger.
+// mark returns the present Mark of the ledger.
 func (n *nftables) mark(ctx context.Context) (Mark, error) {
-	n.turn.RLock() // a Restore that is under way has not been noted
+	n.turn.RLock() // a Restore in progress is not in the ledger yet
 	defer n.turn.RUnlock()
 	n.hearing.Lock()
 	defer n.hearing.Unlock()
@@ -16,7 +16,7 @@ func (n *nftables) mark(ctx context.Context) (Mark, error) {
 	return n.listen(ctx)
 }
 
-// listen has the commits of others heard from now on. Without that each makes all be read.
+// listen starts listening to other programs' commits. If it fails, each such commit causes a complete read.
 func (n *nftables) listen(ctx context.Context) (Mark, error) {
 	now, err := n.others.Listen(ctx)
 	if err != nil {
@@ -29,19 +29,19 @@ func (n *nftables) listen(ctx context.Context) (Mark, error) {
 	return n.ledger.at(now), nil
 }
 
-// aside hears nobody for the time of a Restore, for which the kernel would else tell each
-// rule. A commit of somebody else's that comes then shows in the generation. It gives what ends that.
+// aside stops listening for the duration of a Restore, because the kernel would send a message
+// per rule. The generation reveals another program's commit in that time. It returns the function that resumes listening.
 func (n *nftables) aside(ctx context.Context) (over func()) {
 	n.hearing.Lock()
 	defer n.hearing.Unlock()
 	if !n.others.Listening() {
 		return func() {}
 	}
-	_, _ = n.others.Hear(ctx, n.ledger.heard) // what is not heard shows in the generation too
+	_, _ = n.others.Hear(ctx, n.ledger.heard) // the generation reveals commits that were missed here
 	n.others.Stop()
 	return func() {
 		n.hearing.Lock()
 		defer n.hearing.Unlock()
-		_, _ = n.listen(ctx) // or the next reading does
+		_, _ = n.listen(ctx) // if it fails, the next read retries
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
 )
 
-// printChain returns the lines of a chain that are wanted: all of one of ours, of a built-in
-// one those that lead to one of ours. line holds their begin; it is given back with what
-// was last put into it.
+// printChain emits the requested rules of a chain: all rules of an owned chain; of a built-in
+// chain those that jump to an owned chain. line holds the prefix of each emitted line; printChain
+// returns it with the last rule appended.
 func (e *entries) printChain(line []byte, c *xchain, emit func([]byte) error) ([]byte, error) {
 	begin := len(line)
 	for at := c.at; at < c.end; {
@@ -39,7 +39,7 @@ func (e *entries) leadsToOurs(n *entry) bool {
 	return to != nil && to.ours
 }
 
-// verdict is that of a rule whose target is none of an extension's.
+// verdict returns the verdict of a rule whose target is the standard one; false for an extension's target.
 func (n *entry) verdict() (int32, bool) {
 	b := n.bytes[n.target:]
 	if b[extensionName] != 0 || len(b) < extensionHead+4 {
@@ -48,7 +48,7 @@ func (n *entry) verdict() (int32, bool) {
 	return int32(u32(b[extensionHead:])), true
 }
 
-// What a rule inverts (IPT_INV_VIA_IN and its like).
+// Flags of the tests that a rule inverts (IPT_INV_VIA_IN and the others).
 const (
 	notFrom      = 1
 	notOut       = 2
@@ -58,8 +58,8 @@ const (
 	allInversion = notFrom | notOut | notSource | notDest | notProtocol
 )
 
-// appendRule appends what iptables-save prints behind "-A CHAIN". next is where the next
-// entry is.
+// appendRule appends what iptables-save prints after "-A CHAIN". next is the offset of the
+// next entry.
 func (e *entries) appendRule(text []byte, n *entry, next uint32) ([]byte, bool) {
 	l, b := &e.layout, n.bytes
 	flags, inverted := b[l.flags], b[l.inverted]
@@ -96,7 +96,7 @@ func (e *entries) appendRule(text []byte, n *entry, next uint32) ([]byte, bool) 
 	return e.appendTarget(text, n, next)
 }
 
-// interfaceTest is the test of an interface's name: of as much as the mask covers.
+// interfaceTest is the test of an interface's name, of the bytes that the mask covers.
 type interfaceTest struct {
 	name, mask []byte
 	invert     bool
@@ -158,7 +158,7 @@ func (e *entries) appendTarget(text []byte, n *entry, next uint32) ([]byte, bool
 		return text, false
 	case verdict < 0:
 		return xt.AppendVerdict(text, verdict)
-	case uint32(verdict) == next: // it goes on: no target
+	case uint32(verdict) == next: // the rule continues with the next entry: no target
 		return text, !goTo
 	}
 	to := e.chainAt(uint32(verdict))

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchPeriod is how often Watch looks. A look costs microseconds.
+// watchPeriod is the interval at which Watch reads the stamp. A read costs microseconds.
 const watchPeriod = 200 * time.Millisecond
 
-// stamper asks the kernel for stamps. Watch and the engine may both ask.
+// stamper reads stamps from the kernel. Watch and the engine may call it concurrently.
 type stamper interface {
 	stamp() (Stamp, error)
 	Close() error
@@ -38,10 +38,10 @@ func (c *Conn) Watch(ctx context.Context, seen func(Stamp)) error {
 	}
 }
 
-// generation reads nf_tables' generation: polling it is cheaper than to be told,
-// because for a listener the kernel writes a message per object of each commit.
+// generation reads nf_tables' generation. Polling it is cheaper than a subscription,
+// because the kernel sends a listener a message per object of each commit.
 type generation struct {
-	mu sync.Mutex // one question at a time; an answer takes microseconds
+	mu sync.Mutex // one request at a time; an answer takes microseconds
 	fd int
 }
 
@@ -87,7 +87,7 @@ func (g *generation) stamp() (Stamp, error) {
 	return Stamp{Generation: binary.BigEndian.Uint32(buf[attribute:])}, nil
 }
 
-// nextGeneration is the generation n commits after g: the kernel skips 0.
+// nextGeneration returns the generation n commits after g: the kernel skips 0.
 func nextGeneration(g uint32, n int) uint32 {
 	for range n {
 		if g++; g == 0 {

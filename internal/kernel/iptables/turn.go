@@ -2,16 +2,16 @@ package iptables
 
 import "sync"
 
-// turn decides whether a Restore or a reading has x_tables. The kernel gives one table after the other, and takes some tenths
-// of a second to copy a large one. So a reading does not begin beside a Restore, and one that has begun is cut off: what
-// is written is waited for by somebody, what is read may take its time.
+// turn arbitrates the access to x_tables between Restores and reads. The kernel copies one table at a time, and takes some
+// tenths of a second for a large one. So a read does not begin during a Restore, and a Restore aborts the reads in progress:
+// a write is urgent, a read is not.
 type turn struct {
 	restores sync.RWMutex // held by a Restore; a reading begins under it
 	mu       sync.Mutex
-	copies   map[*copyRoom]bool // that the kernel is at work on: whether they have been cut off
+	copies   map[*copyRoom]bool // copies in progress: whether they have been cut
 }
 
-// cutsAtMost bounds how often one reading gives way, so that it ends also where changes never do.
+// cutsAtMost bounds how often one read is preempted, so that it ends even under continuous changes.
 const cutsAtMost = 8
 
 // Lock begins a Restore.
@@ -28,7 +28,7 @@ func (t *turn) Lock() {
 // Unlock ends a Restore.
 func (t *turn) Unlock() { t.restores.Unlock() }
 
-// begin waits until no Restore is under way. From then on the copy may be cut off, if it gives way.
+// begin waits until no Restore is in progress. After that a Restore may cut the copy, if givesWay is set.
 func (t *turn) begin(room *copyRoom, givesWay bool) {
 	t.restores.RLock()
 	defer t.restores.RUnlock()
@@ -43,7 +43,7 @@ func (t *turn) begin(room *copyRoom, givesWay bool) {
 	t.copies[room] = false
 }
 
-// end reports whether the copy was cut off. It cannot be any more.
+// end reports whether the copy was cut. After end it cannot be cut.
 func (t *turn) end(room *copyRoom) (cut bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

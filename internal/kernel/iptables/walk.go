@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// walk is one over a table.
+// walk is one pass over a table.
 type walk struct {
 	*entries
 	ours    func(string) bool
-	builtIn []xchain // that have not begun
-	open    *xchain  // nil: none has begun
-	last    uint32   // its last entry so far
+	builtIn []xchain // not begun yet
+	open    *xchain  // the current chain; nil before the first
+	last    uint32   // offset of the current chain's last entry so far
 }
 
-// findChains walks over the table, and makes the digests of the chains that are ours. It
-// is false for a table that is not as it should be.
+// findChains walks over the table and computes the digests of the owned chains. It
+// returns false for a table with an unexpected layout.
 func (e *entries) findChains(head *tableHead, ours func(string) bool) bool {
 	e.chains = make([]xchain, 0, len(e.known)+64)
 	e.numbers = make([]uint32, len(e.rules)/smallestEntry+1)
@@ -49,14 +49,14 @@ func (e *entries) findChains(head *tableHead, ours func(string) bool) bool {
 	}
 }
 
-// beginNamed opens a chain that somebody made.
+// beginNamed opens a user-defined chain.
 func (w *walk) beginNamed(name []byte, at uint32) bool {
 	c := w.named(name)
 	c.at, c.ours = at, w.ours(c.name)
 	return (c.clean || !c.ours) && w.begin(c)
 }
 
-// begin closes one chain and opens the next, which stays where it is until that is closed.
+// begin closes the current chain and opens the next. Its element in chains does not move before that one is closed.
 func (w *walk) begin(c xchain) bool {
 	if w.open != nil && !w.end() {
 		return false
@@ -75,7 +75,7 @@ func (w *walk) end() bool {
 	return w.last >= w.open.at
 }
 
-// named makes a chain that somebody made.
+// named returns the xchain of a user-defined chain.
 func (e *entries) named(name []byte) xchain {
 	if known, ok := e.known[string(name)]; ok {
 		return xchain{name: known.name, before: known.digest, clean: true}
@@ -87,7 +87,7 @@ func (e *entries) named(name []byte) xchain {
 	return c
 }
 
-// builtIns returns the chains of the hooks, first things first.
+// builtIns returns the chains of the hooks, ordered by offset.
 func builtIns(head *tableHead) []xchain {
 	var out []xchain
 	for hook, name := range hookNames {
@@ -99,11 +99,11 @@ func builtIns(head *tableHead) []xchain {
 	return out
 }
 
-// smallestEntry is less than any entry has bytes, so that no two chains begin in one part
-// of the table of that size.
+// smallestEntry is less than the size in bytes of every entry, so that no two chains begin
+// within one block of that size.
 const smallestEntry = 128
 
-// chainAt returns the chain whose first entry is there.
+// chainAt returns the chain whose first entry is at an offset; nil if there is none.
 func (e *entries) chainAt(at uint32) *xchain {
 	slot := int(at / smallestEntry)
 	if slot >= len(e.numbers) || e.numbers[slot] == 0 {

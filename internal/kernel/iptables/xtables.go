@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// xtables asks x_tables, by options of raw sockets. The kernel takes no lock of the
-// programs for it: a table is replaced as a whole.
+// xtables reads x_tables through options of raw sockets. The kernel needs no lock of the
+// programs for that: a write replaces a table as a whole.
 type xtables struct {
 	v4, v6  int
 	turn    turn
@@ -48,10 +48,10 @@ func (x *xtables) of(f Family, table string) xtable {
 	return xtable{table, func(option uintptr, buf []byte) error { return getOption(socket, level, option, buf) }, &x.turn}
 }
 
-// getOption has the kernel write into buf, which also holds the question.
+// getOption calls getsockopt: buf holds the request, and the kernel overwrites it with the answer.
 func getOption(socket, level int, option uintptr, buf []byte) error {
 	if socket < 0 {
-		return unix.ENOPROTOOPT // this kernel has no such family
+		return unix.ENOPROTOOPT // this kernel lacks the family
 	}
 	length := uint32(len(buf))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(socket), uintptr(level), option,
@@ -76,18 +76,18 @@ func (x *xtables) stamp() (Stamp, error) {
 	return out, nil
 }
 
-// absent reports whether there is no such table, and so nothing in it.
+// absent reports whether the error means that there is no such table, and so no rules in it.
 func absent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) }
 
-// xtable is one table, and where it is asked for.
+// xtable is one table and the function that requests it.
 type xtable struct {
 	name string
 	ask  func(option uintptr, buf []byte) error
 	turn *turn
 }
 
-// tableHead is struct ipt_getinfo: of each hook in the mask, where its chain begins, and
-// where the rule stands that holds its policy.
+// tableHead is struct ipt_getinfo: for each hook in the mask, the offset of its chain, and
+// the offset of the rule that holds its policy.
 type tableHead struct {
 	name     [32]byte
 	hooks    uint32
@@ -120,18 +120,18 @@ func (t xtable) head() (tableHead, error) {
 	return h, err
 }
 
-// readTries bounds how often a table is read that is replaced while we read.
+// readTries bounds the retries of a read during which the table is replaced.
 const readTries = 8
 
 // entriesHead is the size of struct ipt_get_entries: name, size, padding.
 const entriesHead = 40
 
-// errReplaced: the table was replaced each time that it was read.
+// errReplaced: the table was replaced during each read.
 var errReplaced = errors.New("the table is replaced all the time")
 
-// rules returns a table's rules as they stand in the kernel, with the head that goes with
-// them. The memory is the kernel's copy of everything, dozens of MB on a large node, and
-// so not the garbage collector's: release gives it back.
+// rules returns the rules of a table in the kernel's binary form, with the matching head.
+// The memory is the kernel's copy of the whole table, dozens of MB on a large node, so it is
+// outside the garbage collector's heap: release frees it.
 func (t xtable) rules() (head tableHead, rules []byte, release func(), err error) {
 	if head, err = t.head(); err != nil {
 		return head, nil, nil, err
@@ -149,9 +149,9 @@ func (t xtable) rules() (head tableHead, rules []byte, release func(), err error
 		wasCut := t.turn.end(room)
 		now, headErr := t.head()
 		switch {
-		case wasCut: // whether the copy ended before that or not
+		case wasCut: // whether the copy ended before the cut or not
 			cuts++
-		case errors.Is(err, unix.EAGAIN): // it has another size by now
+		case errors.Is(err, unix.EAGAIN): // the table's size has changed
 		case err != nil || headErr != nil:
 			room.release()
 			return head, nil, nil, errors.Join(err, headErr)
