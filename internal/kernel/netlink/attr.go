@@ -9,15 +9,15 @@ import (
 // AttrHeaderLen is the length of the header of each attribute.
 const AttrHeaderLen = unix.SizeofNlAttr
 
-// Attrs walks attributes without allocating: for each Next of them, Type and Data, which has no padding.
+// Attrs iterates over attributes without allocating: each Next sets Type and Data, which excludes padding.
 type Attrs struct {
 	Rest []byte
 	Type uint16 // without NLA_F_NESTED and NLA_F_NET_BYTEORDER
 	Data []byte
-	Bad  bool // one was malformed; Next has ended there
+	Bad  bool // an attribute was malformed; Next stopped there
 }
 
-// Next goes on to the next one, if there is one.
+// Next advances to the next attribute; it returns false at the end.
 func (a *Attrs) Next() bool {
 	if len(a.Rest) == 0 {
 		return false
@@ -36,7 +36,7 @@ func (a *Attrs) Next() bool {
 	return true
 }
 
-// EachAttr hands each to f. It is false if it ended at a malformed one.
+// EachAttr calls f for each attribute. It returns false if it stopped at a malformed one.
 func EachAttr(b []byte, f func(typ uint16, data []byte)) bool {
 	a := Attrs{Rest: b}
 	for a.Next() {

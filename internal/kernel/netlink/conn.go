@@ -10,45 +10,45 @@ import (
 )
 
 const (
-	// recvBytes is the size of the reads: the kernel sizes dump messages by the largest one it has seen, up to 32 KiB, and a
+	// recvBytes is the size of the reads: the kernel sizes dump messages by the largest read it has seen, up to 32 KiB, and a
 	// dump's cost falls with the number of messages because it restarts its walk in each.
 	recvBytes = 64 << 10
-	// maxInterrupts bounds how often one system call is repeated because a signal came, maxLosses how many losses within one
-	// answer are read past.
+	// maxInterrupts bounds the retries of one system call that signals interrupt, maxLosses the losses within one
+	// answer after which reading continues.
 	maxInterrupts = 100
 	maxLosses     = 100
 )
 
-// ErrNoAnswer says that the answer to a question, or a part of it, was lost. Whether the kernel did what it was asked is
-// unknown.
+// ErrNoAnswer: the answer to a request, or a part of it, was lost. The request may have been
+// applied.
 var ErrNoAnswer = errors.New("the kernel's answer was lost")
 
 // Config configures a Conn.
 type Config struct {
 	Options
-	NetNS int // file descriptor of a network namespace, needed by Open only; 0: the calling thread's
-	// Wrap puts something in front of each socket that the Conn opens: Gently, or what a test needs.
+	NetNS int // file descriptor of a network namespace, used by Open only; 0: the calling thread's
+	// Wrap wraps each socket that the Conn opens: Gently, or a wrapper of a test.
 	Wrap func(Wire) Wire
-	// OnReopen is told of the socket that is about to take the place of one that failed.
+	// OnReopen is called with the socket that is about to replace a failed one.
 	OnReopen func(*Socket) error
 }
 
-// Conn asks the kernel, one question at a time, over a socket in one network namespace. All methods but Dial and Close belong
-// to one goroutine.
+// Conn sends requests to the kernel, one at a time, over a socket in one network namespace. All methods but Dial and Close
+// must be called from one goroutine.
 type Conn struct {
 	cfg  Config
-	wire Wire // sock, or what Wrap made of it
+	wire Wire // sock, or its wrapper
 	buf  []byte
 	seq  uint32
-	bad  bool // the socket has failed, or holds nobody knows what
+	bad  bool // the socket has failed, or its queue is in an unknown state
 
-	mu     sync.Mutex // guards what Dial and Close need
+	mu     sync.Mutex // guards the fields that Dial and Close use
 	sock   *Socket
 	home   home
 	closed bool
 }
 
-// Open opens a Conn. It needs CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN to enter one given by descriptor.
+// Open returns a Conn. It needs CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN to enter a namespace passed by descriptor.
 func Open(cfg Config) (*Conn, error) {
 	s, err := dial(cfg.NetNS, cfg.Options)
 	if err != nil {
@@ -81,14 +81,14 @@ func (c *Conn) Close() error {
 	return errors.Join(c.sock.Close(), c.home.close())
 }
 
-// Port is the port id of the present socket.
+// Port returns the port id of the present socket.
 func (c *Conn) Port() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sock.Port()
 }
 
-// Dial opens a Socket of the caller's own in the same namespace.
+// Dial opens a separate Socket in the same namespace. The caller owns it.
 func (c *Conn) Dial(o Options) (*Socket, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (c *Conn) Dial(o Options) (*Socket, error) {
 	return c.home.dial(o)
 }
 
-// ready opens another socket if the last question left this one in a state that nobody knows.
+// ready replaces the socket if the last request left it in an unknown state.
 func (c *Conn) ready() error {
 	if !c.bad {
 		return nil
@@ -117,29 +117,29 @@ func (c *Conn) ready() error {
 	if c.closed {
 		return errors.Join(net.ErrClosed, s.Close())
 	}
-	_ = c.sock.Close() // it has failed: an error says nothing new
+	_ = c.sock.Close() // it has failed already: its error adds no information
 	c.use(s)
 	return nil
 }
 
-// Question is one datagram to send. The caller has numbered its messages with numbers that Reserve gave.
+// Question is one datagram of requests. Its messages carry sequence numbers from Reserve.
 type Question struct {
-	First, Last uint32 // the numbers
+	First, Last uint32 // the sequence numbers
 	Data        [][]byte
 }
 
-// Reserve returns the first of n sequence numbers in a row.
+// Reserve returns the first of n consecutive sequence numbers.
 func (c *Conn) Reserve(n int) uint32 {
 	c.seq += uint32(n)
 	return c.seq - uint32(n) + 1
 }
 
-// Ask sends a question and hands each message that answers it to take, until take says that the answer is complete. What is
-// left in the socket from an earlier question is skipped.
+// Ask sends a request and calls take with each message of the answer, until take reports that the answer is complete. It skips
+// stale answers to earlier requests.
 //
-// Netlink answers within Send, and goes on with a dump within Receive, so there is never anything to wait for: a socket with
-// nothing in it has lost the rest. Any error is about the transport. [ErrNoAnswer] says that something was lost; take has then
-// seen what came. The next Ask begins with another socket.
+// Netlink answers within Send, and continues a dump within Receive, so Ask never waits: an empty queue means that the rest of the
+// answer was lost. Every error is a transport error. With [ErrNoAnswer] a part of the answer was lost; take has then
+// received the other parts. The next Ask uses a new socket.
 func (c *Conn) Ask(q Question, take func(Message) (done bool)) error {
 	if err := c.ready(); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (c *Conn) Ask(q Question, take func(Message) (done bool)) error {
 	return err
 }
 
-// Tell sends a datagram to which the kernel gives no answer. It has worked through it when Tell returns.
+// Tell sends a datagram that the kernel does not answer. The kernel has handled it when Tell returns.
 func (c *Conn) Tell(data [][]byte) error {
 	if err := c.ready(); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (c *Conn) answer(q Question, take func(Message) (done bool)) error {
 			err = fmt.Errorf("a netlink datagram of %d bytes does not fit", n)
 		case errors.Is(err, unix.EAGAIN):
 			return fmt.Errorf("%w: nothing is left to read", errors.Join(ErrNoAnswer, lost))
-		case !errors.Is(err, unix.ENOBUFS): // what came before and after the loss is there
+		case !errors.Is(err, unix.ENOBUFS): // the messages before and after the loss are still available
 			return fmt.Errorf("%w: %w", ErrNoAnswer, err)
 		}
 		if err != nil {
@@ -199,7 +199,7 @@ func (c *Conn) answer(q Question, take func(Message) (done bool)) error {
 	return nil
 }
 
-// again repeats a system call for as long as signals interrupt it.
+// again retries a system call while signals interrupt it, at most maxInterrupts times.
 func again(call func() error) error {
 	err := call()
 	for n := 0; n < maxInterrupts && errors.Is(err, unix.EINTR); n++ {

@@ -1,7 +1,7 @@
-// Package netlink is the one way in which the kernel seams speak netlink in bulk: a Conn sends a question, reads its
-// answer whatever else lies in the socket, and opens another socket when the old one has lost a part of an answer or has
-// failed. So a fault costs the call in which it happens and no other.
+// Package netlink is the transport of the kernel clients that use netlink in bulk: a Conn sends a request, reads its
+// answer regardless of other messages in the queue, and replaces the socket when a part of an answer was lost or the socket has
+// failed. So a fault affects only the call in which it occurs.
 //
-// It goes through raw system calls on a socket of github.com/mdlayher/netlink, which copies each message of a question and
-// allocates for each one received: a batch of 500 000 elements cannot afford that.
+// It makes raw system calls on a socket of github.com/mdlayher/netlink. That library's own methods copy each message of a request
+// and allocate for each one received, which is too expensive for a batch of 500 000 elements.
 package netlink

@@ -8,27 +8,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fault is what goes wrong in one call of a Wire.
+// Fault is an error to inject into one call of a Wire.
 type Fault uint8
 
-// The faults. Errors come in place of the call, which leaves a datagram where it is.
+// The faults. Errors are returned in place of the call, which leaves a datagram in the queue.
 const (
 	None         Fault = iota
-	Lost               // all that is in the socket disappears: EAGAIN, or the next that comes
-	Overrun            // one datagram disappears, and ENOBUFS tells
-	Truncated          // the datagram is longer than the buffer
-	Cut                // the last message of the datagram misses its end
-	Delayed            // all that is in the socket comes after the next question
+	Lost               // drops everything in the queue: EAGAIN, or the next datagram
+	Overrun            // drops one datagram and returns ENOBUFS
+	Truncated          // reports that the datagram is longer than the buffer
+	Cut                // cuts the end of the datagram's last message off
+	Delayed            // delays everything in the queue until after the next request
 	Interrupted        // EINTR
 	Empty              // EAGAIN
 	Exhausted          // ENOBUFS
-	Broken             // EBADF, from now on, for this socket
-	Unanswered         // EIO although a question was sent, and done
-	Inconsistent       // the messages say that what is listed changed meanwhile (NLM_F_DUMP_INTR)
+	Broken             // EBADF, from then on, for this socket
+	Unanswered         // EIO although the request was sent and handled
+	Inconsistent       // sets NLM_F_DUMP_INTR in the messages: the listed objects changed during the dump
 	faults
 )
 
-// EveryFault lists all of a socket's, which is all but None and Inconsistent.
+// EveryFault returns all faults of a socket: all but None and Inconsistent.
 func EveryFault() []Fault {
 	var out []Fault
 	for f := None + 1; f < Inconsistent; f++ {
@@ -37,7 +37,7 @@ func EveryFault() []Fault {
 	return out
 }
 
-// String is for the names of tests.
+// String returns the name that tests print.
 func (f Fault) String() string {
 	return [faults]string{"none", "lost", "overrun", "truncated", "cut", "delayed", "interrupted", "empty", "exhausted", "broken", "unanswered", "inconsistent"}[f]
 }
@@ -56,8 +56,8 @@ func (f Fault) errno() error {
 	return unix.EIO
 }
 
-// Faults plans what goes wrong with the sockets of a Conn: use Wrap as its Config.Wrap. A nil function lets all go well. The
-// functions are asked with the number of the call, from 0 on, over all sockets.
+// Faults injects errors into the sockets of a Conn: use Wrap as its Config.Wrap. A nil function injects none. The
+// functions are called with the number of the call, from 0 on, over all sockets.
 type Faults struct {
 	OnSend, OnReceive func(call int) Fault
 
@@ -65,7 +65,7 @@ type Faults struct {
 	sent, received, opened int
 }
 
-// Wrap puts a faulty Wire in front of another.
+// Wrap returns a faulty Wire around another.
 func (f *Faults) Wrap(w Wire) Wire {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +73,7 @@ func (f *Faults) Wrap(w Wire) Wire {
 	return &faultyWire{Wire: w, faults: f}
 }
 
-// Calls is how many sockets were opened, and how often one was asked to send and to receive.
+// Calls returns the numbers of sockets opened and of calls to send and to receive.
 func (f *Faults) Calls() (opened, sent, received int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +87,7 @@ func (f *Faults) Plan(onSend, onReceive func(call int) Fault) {
 	f.OnSend, f.OnReceive, f.sent, f.received = onSend, onReceive, 0, 0
 }
 
-// next asks for the fault of a call and counts it.
+// next returns the fault of a call and counts the call.
 func (f *Faults) next(on *func(int) Fault, count *int) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,8 +102,8 @@ type faultyWire struct {
 	Wire
 	faults  *Faults
 	broken  bool
-	delayed [][]byte // until the next question
-	late    [][]byte // to be received before anything else
+	delayed [][]byte // datagrams held back until the next request
+	late    [][]byte // datagrams to return before all others
 }
 
 // Send implements Wire.
@@ -169,7 +169,7 @@ func (w *faultyWire) receive(b []byte, wait bool) (int, error) {
 	return w.Wire.Receive(b, wait)
 }
 
-// markInconsistent sets a flag of each message of a datagram.
+// markInconsistent sets NLM_F_DUMP_INTR in each message of a datagram.
 func markInconsistent(b []byte) {
 	for len(b) >= HeaderLen {
 		n := int(binary.NativeEndian.Uint32(b))

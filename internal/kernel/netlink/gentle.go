@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Much is read that nobody waits for, by programs that have other work at the same time. Where they have one processor, a
-// goroutine that reads without a pause keeps the others from it for ten milliseconds at a time, until the Go scheduler takes
-// it away; and while nobody waits, what comes by a socket or a file is noticed as seldom. Where they have more, another
-// one notices it, and each rest would only disturb that one: a change beside an audit then took half as long again.
+// restAfter is the interval between two rests. Much is read that is not urgent, by programs that have other work at the same
+// time. On one processor, a goroutine that reads without a pause blocks the others for ten milliseconds at a time, until the Go
+// scheduler preempts it; and while it reads, the scheduler rarely polls sockets and files. On more processors another
+// one polls them, and a rest would only disturb that one: a change during an audit then took half as long again.
 const restAfter = 500 * time.Microsecond
 
-// Rest lets others go first now and then, where there is one processor for all. The zero value is ready for use, by one goroutine.
+// Rest yields to other goroutines at intervals, if there is only one processor. The zero value is ready for use, by one goroutine.
 type Rest struct {
 	woke time.Time
-	// bell is an eventfd that closes itself when nobody has it any more; nil: there is none (yet).
+	// bell is an eventfd that the garbage collector closes; nil: not opened (yet).
 	bell syscall.RawConn
 }
 
-// Pause is called between two small pieces of work. Mostly it does nothing.
+// Pause is called between two small pieces of work. In most calls it returns at once.
 func (r *Rest) Pause() {
 	if time.Since(r.woke) < restAfter {
 		return
@@ -55,10 +55,10 @@ func newBell() syscall.RawConn {
 	return raw
 }
 
-// ring goes on when the Go scheduler has heard of it, so when it has looked what else has come by files and sockets, and who
-// can go on. That takes some microseconds. A time.Sleep does the same, but never takes less than a millisecond where
-// nobody else has anything to do, because the scheduler's own sleep counts in these. What is written need not be read: each
-// writing is told once.
+// ring returns once the Go scheduler has reported the eventfd as readable: it has then polled all other files and sockets, and
+// woken their goroutines. That takes some microseconds. A time.Sleep has the same effect, but takes at least a millisecond on an
+// idle processor, because the scheduler's own sleep has that resolution. The written value need not be read: each
+// write is reported once.
 func ring(bell syscall.RawConn) (err error) {
 	rung := false
 	waited := bell.Read(func(fd uintptr) bool {
@@ -75,7 +75,7 @@ func ring(bell syscall.RawConn) (err error) {
 	return err
 }
 
-// Gently is a Config.Wrap for a Conn that reads much and may take its time.
+// Gently is a Config.Wrap for a Conn whose large reads are not urgent.
 func Gently(w Wire) Wire { return &gentle{Wire: w} }
 
 type gentle struct {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// home is the network namespace of a Conn, held open so that sockets can be opened in it for as long as the Conn lives,
-// whatever thread asks for them.
+// home is the network namespace of a Conn, held open so that any thread can open sockets in it for as long as the Conn
+// lives.
 type home struct{ fd int }
 
 func homeOf(s *Socket) (home, error) {
@@ -23,10 +23,10 @@ func homeOf(s *Socket) (home, error) {
 
 func (h home) close() error { return unix.Close(h.fd) }
 
-// dial opens a Socket there. Only a thread that is somewhere else must enter, for which CAP_SYS_ADMIN is needed; an agent's
-// threads are all there.
+// dial opens a Socket in the namespace. Only a thread of another namespace must enter it, which needs CAP_SYS_ADMIN; an agent's
+// threads are all in it already.
 func (h home) dial(o Options) (*Socket, error) {
-	runtime.LockOSThread() // between the look at its namespace and the opening
+	runtime.LockOSThread() // so that the compared namespace is that of the opening thread
 	defer runtime.UnlockOSThread()
 	var its, own unix.Stat_t
 	if err := errors.Join(unix.Fstat(h.fd, &its), unix.Stat("/proc/thread-self/ns/net", &own)); err != nil {
@@ -38,7 +38,7 @@ func (h home) dial(o Options) (*Socket, error) {
 	return dial(h.fd, o)
 }
 
-// Inside runs f in the network namespace of a descriptor, on a thread that is moved there and ends afterwards; 0 is the calling
+// Inside runs f in the network namespace of a descriptor, on a separate thread that ends afterwards; 0 is the calling
 // thread's own namespace.
 func Inside(netns int, f func() error) error {
 	if netns == 0 {

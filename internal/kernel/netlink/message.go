@@ -10,16 +10,16 @@ import (
 // HeaderLen is the length of the header of each message.
 const HeaderLen = unix.SizeofNlMsghdr
 
-// Message is one received message. Body begins after the header and is valid until the next one is read.
+// Message is one received message. Body begins after the header and is valid until the next datagram is read.
 type Message struct {
 	Type, Flags uint16
 	Seq         uint32
-	Port        uint32 // of the socket that asked
-	Datagram    int    // in which one of those received for an answer it came
+	Port        uint32 // of the requesting socket
+	Datagram    int    // index of its datagram within the answer
 	Body        []byte
 }
 
-// Errno is the error of an NLMSG_ERROR or NLMSG_DONE message; 0 is an acknowledgement.
+// Errno returns the error of an NLMSG_ERROR or NLMSG_DONE message; 0 is an acknowledgement.
 func (m *Message) Errno() unix.Errno {
 	if len(m.Body) < 4 {
 		return 0
@@ -27,7 +27,7 @@ func (m *Message) Errno() unix.Errno {
 	return unix.Errno(-int32(binary.NativeEndian.Uint32(m.Body)))
 }
 
-// Each hands the messages of a datagram to f. What comes after a malformed one cannot be found: that is an error.
+// Each calls f with each message of a datagram. A malformed message is an error: the messages after it cannot be found.
 func Each(b []byte, f func(Message)) error {
 	for len(b) > 0 {
 		n := HeaderLen + 1

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wire carries datagrams to the kernel and back: a Socket, or in tests something faulty in front of one.
+// Wire carries datagrams to the kernel and back: a Socket or, in tests, a faulty wrapper of one.
 type Wire interface {
-	// Send sends bufs as one datagram. The kernel works through it before Send returns.
+	// Send sends bufs as one datagram. The kernel handles it before Send returns.
 	Send(bufs [][]byte) error
-	// Receive reads one datagram into b and returns its true length, which is more than len(b) if it did not fit. If there is
-	// none, it waits or returns EAGAIN.
+	// Receive reads one datagram into b and returns its true length, which is more than len(b) if it did not fit. If the queue
+	// is empty, it waits or returns EAGAIN.
 	Receive(b []byte, wait bool) (int, error)
 }
 
-// Protocol says with which part of the kernel a Socket speaks.
+// Protocol is the netlink protocol of a Socket.
 type Protocol uint8
 
 // The protocols.
@@ -34,11 +34,11 @@ func (p Protocol) number() int {
 	return [...]int{Netfilter: unix.NETLINK_NETFILTER, Generic: unix.NETLINK_GENERIC, Route: unix.NETLINK_ROUTE}[p]
 }
 
-// Options say how a Socket is set up.
+// Options configure a Socket.
 type Options struct {
 	Protocol       Protocol
 	ReceiveBuffer  int  // bytes, which the kernel doubles; 0: the kernel's own choice
-	ExtendedErrors bool // refusals name the attribute at fault; they never repeat the refused message, which may have 64 KB
+	ExtendedErrors bool // errors name the attribute at fault; they never repeat the rejected message, which may have 64 KB
 }
 
 // Socket is a netlink socket.
@@ -90,8 +90,8 @@ func (s *Socket) control(f func(fd int) error) error {
 	return err
 }
 
-// SetReceiveBuffer sets the receive buffer to so many bytes, which the kernel doubles. In a
-// user namespace, where nobody may go beyond net.core.rmem_max, it is as large as may be.
+// SetReceiveBuffer sets the receive buffer to this number of bytes, which the kernel doubles. In a
+// user namespace, where net.core.rmem_max is the limit, the buffer is at most that large.
 func (s *Socket) SetReceiveBuffer(bytes int) error {
 	return s.control(func(fd int) error {
 		err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes)
@@ -102,19 +102,19 @@ func (s *Socket) SetReceiveBuffer(bytes int) error {
 	})
 }
 
-// Close closes the socket; whoever waits in Receive gets an error.
+// Close closes the socket; a pending Receive returns an error.
 func (s *Socket) Close() error { return s.nl.Close() }
 
-// Port is the socket's port id.
+// Port returns the socket's port id.
 func (s *Socket) Port() uint32 { return s.nl.PID() }
 
 // Join makes the socket a member of a multicast group.
 func (s *Socket) Join(group uint32) error { return s.nl.JoinGroup(group) }
 
-// Leave ends a membership.
+// Leave ends the membership of a multicast group.
 func (s *Socket) Leave(group uint32) error { return s.nl.LeaveGroup(group) }
 
-// SetReadDeadline ends waiting in Receive; the zero time is never.
+// SetReadDeadline bounds the wait in Receive; the zero time means no bound.
 func (s *Socket) SetReadDeadline(t time.Time) error { return s.nl.SetReadDeadline(t) }
 
 // Send implements Wire.
@@ -151,10 +151,10 @@ func (s *Socket) Receive(b []byte, wait bool) (n int, err error) {
 	return max(n, 0), err
 }
 
-// DropFrom lets no datagram through whose first message carries this port, which in notifications is the port of the socket
+// DropFrom drops each datagram whose first message carries this port, which in notifications is the port of the socket
 // that caused them. It replaces an earlier filter.
 func (s *Socket) DropFrom(port uint32) error {
-	// A = nlmsg_pid, at offset 12; drop if it is port. The filter loads big endian what lies there in the machine's order.
+	// A = nlmsg_pid, at offset 12; drop if it equals port. The filter loads as big endian a value that is in native order.
 	k := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, port))
 	prog := [...]unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 12},
@@ -165,7 +165,7 @@ func (s *Socket) DropFrom(port uint32) error {
 	return s.Filter(prog[:])
 }
 
-// Filter lets only those datagrams through for which a program of classic BPF gives anything but 0. It replaces an earlier
+// Filter drops each datagram for which a program of classic BPF returns 0. It replaces an earlier
 // filter.
 func (s *Socket) Filter(prog []unix.SockFilter) error {
 	return s.control(func(fd int) error {

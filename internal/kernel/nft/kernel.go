@@ -2,21 +2,21 @@ package nft
 
 import "context"
 
-// Kernel is what a data plane may ask of nftables. All methods but Watch belong to one goroutine.
+// Kernel is the interface between a data plane and nftables. All methods but Watch must be called from one goroutine.
 type Kernel interface {
-	// Commit sends b as one transaction: everything in it or nothing. It returns the generation that stands after it: the one
-	// this very commit made, or, if b changed nothing, the current one. Errors: *[BatchError] when the kernel refused
+	// Commit sends b as one transaction: all of it is applied or nothing. It returns the resulting generation: that of
+	// this commit or, if b changed nothing, the current one. Errors: *[BatchError] when the kernel rejected
 	// operations, [ErrGeneration] when b.Expect is no longer the current generation (nothing was applied), else transport
-	// errors after which the caller must read the kernel again. b may be committed again as it is.
+	// errors after which the caller must read the kernel's state again. b may be committed again unchanged.
 	Commit(ctx context.Context, b *Batch) (Generation, error)
-	// Generation returns the current generation of the namespace's rule set; any write of anybody moves it. It waits for a
-	// commit that is at work.
+	// Generation returns the current generation of the namespace's rule set; each write by any program increments it. It waits
+	// for a commit in progress.
 	Generation(ctx context.Context) (Generation, error)
-	// Tables returns the tables of all families. It waits as Generation does. Who reads much asks for the generation, the tables,
-	// the rest, and the generation again: if that is the same, he has read all, and once, because no commit was
-	// at work meanwhile (netlink.Conn.Settle).
+	// Tables returns the tables of all families. It waits as Generation does. A caller that reads a snapshot reads the generation,
+	// the tables, the rest, and the generation again: if it is unchanged, the snapshot is complete and without duplicates, because
+	// no commit was in progress during the reads (netlink.Conn.Settle).
 	Tables(ctx context.Context) ([]Table, error)
-	// Sets, Chains and Rules return what one table holds. Anonymous sets are included. A missing table is an empty list.
+	// Sets, Chains and Rules return the objects of one table. Anonymous sets are included. A missing table is an empty list.
 	// Sets, Rules and Elements deliver everything also when they end with [ErrInterrupted]: see there.
 	Sets(ctx context.Context, t TableRef) ([]Set, error)
 	Chains(ctx context.Context, t TableRef) ([]Chain, error)
@@ -24,10 +24,10 @@ type Kernel interface {
 	// Elements streams a set. The slices of an Element are valid only until emit returns. An error of emit ends the dump and
 	// is returned. A missing set is an error that wraps ENOENT.
 	Elements(ctx context.Context, s SetRef, emit func(*Element) error) error
-	// Watch calls moved once when it is subscribed, with a Lost at the current generation, then after each commit of anybody
-	// but this Kernel, in order. It returns when ctx ends or the socket fails, and may be called again then. It may run beside
-	// the other methods.
-	// Subscribe after the first full build if you can: while anyone listens the kernel builds a message per element.
+	// Watch calls moved once when it is subscribed, with a Lost at the current generation, then after each commit by any program
+	// but this Kernel, in order. It returns when ctx ends or the socket fails; after that it may be called again. It may run
+	// concurrently with the other methods.
+	// Subscribe after the first full build if possible: while a listener exists the kernel builds a message per element.
 	Watch(ctx context.Context, moved func(Move)) error
 }
 
@@ -46,7 +46,7 @@ var _ Reader = Kernel(nil)
 // Generation is the kernel's rule set generation. It is never 0; 0 stands for "unknown".
 type Generation uint32
 
-// Next is the generation after g: the kernel skips 0 when it wraps.
+// Next returns the generation after g: the kernel skips 0 when it wraps around.
 func (g Generation) Next() Generation {
 	if g+1 == 0 {
 		return 1
@@ -54,13 +54,13 @@ func (g Generation) Next() Generation {
 	return g + 1
 }
 
-// After says whether g came after h.
+// After reports whether g is later than h.
 func (g Generation) After(h Generation) bool { return int32(g-h) > 0 }
 
 // Family is an nftables family (NFPROTO_*).
 type Family uint8
 
-// The families that we use.
+// The families in use.
 const (
 	Inet   Family = 1
 	IPv4   Family = 2
@@ -68,7 +68,7 @@ const (
 	IPv6   Family = 10
 )
 
-// AddrLen is the length of the family's addresses in bytes.
+// AddrLen returns the length of the family's addresses in bytes.
 func (f Family) AddrLen() int {
 	if f == IPv6 {
 		return 16
@@ -76,7 +76,7 @@ func (f Family) AddrLen() int {
 	return 4
 }
 
-// String is nft's word for the family.
+// String returns nft's keyword for the family.
 func (f Family) String() string {
 	switch f {
 	case Inet:
@@ -91,35 +91,35 @@ func (f Family) String() string {
 	return "unspec"
 }
 
-// TableRef names a table.
+// TableRef identifies a table.
 type TableRef struct {
 	Family Family
 	Name   string
 }
 
-// Set names a set or map of the table.
+// Set returns the reference of a set or map of the table.
 func (t TableRef) Set(name string) SetRef { return SetRef{Table: t, Name: name} }
 
-// Chain names a chain of the table.
+// Chain returns the reference of a chain of the table.
 func (t TableRef) Chain(name string) ChainRef { return ChainRef{Table: t, Name: name} }
 
-// SetRef names a set or map.
+// SetRef identifies a set or map.
 type SetRef struct {
 	Table TableRef
 	Name  string
 }
 
-// ChainRef names a chain.
+// ChainRef identifies a chain.
 type ChainRef struct {
 	Table TableRef
 	Name  string
 }
 
-// String is nft's way of naming: family table.
+// String returns nft's notation: family table.
 func (t TableRef) String() string { return t.Family.String() + " " + t.Name }
 
-// String is nft's way of naming: family table set.
+// String returns nft's notation: family table set.
 func (s SetRef) String() string { return s.Table.String() + " " + s.Name }
 
-// String is nft's way of naming: family table chain.
+// String returns nft's notation: family table chain.
 func (c ChainRef) String() string { return c.Table.String() + " " + c.Name }

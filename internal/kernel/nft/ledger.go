@@ -7,25 +7,29 @@ import (
 	"time"
 )
 
-// Ledger keeps account of the rule set's generations: each was made by a commit
-// that is ours, or a neighbour's that did nothing in our tables, or was followed by
-// a Load. Up to known all are accounted for, so what we believe is there is there.
-// A driver has one; the watcher's goroutine and the engine's both write it.
+// Ledger accounts for the generations of the rule set. A generation is accounted for if its commit
+// was this driver's, or another program's that changed nothing in owned tables, or if a Load
+// followed. All generations up to known are accounted for, so the cached state equals the actual state there.
+// A driver has one Ledger; the watcher's goroutine and the engine's both update it.
+//
+// Example: known is 7, and another program commits 8. A Commit with Expect 7 is rejected and waits in Settled.
+// Hear(8, true) reports that 8 changed nothing in owned tables: known becomes 8, and the retry succeeds.
+// Hear(8, false) sets bad to 8: Settled returns false, and only a Load, then Compared(8), accounts for 8.
 type Ledger struct {
 	mu      sync.Mutex
-	known   Generation              // 0: never looked
-	ahead   map[Generation]struct{} // accounted-for generations beyond a gap that is not explained yet
-	bad     Generation              // the last that only a Load can account for; 0: none
-	watched bool                    // neighbours' commits are being told
-	moved   chan struct{}           // closed at the next change of any of these
+	known   Generation              // 0: no Load yet
+	ahead   map[Generation]struct{} // accounted-for generations beyond a gap that is not accounted for yet
+	bad     Generation              // the last generation that only a Load can account for; 0: none
+	watched bool                    // a watcher reports other programs' commits
+	moved   chan struct{}           // closed at the next change of one of these fields
 }
 
-// maxAhead bounds ahead; to forget them costs a Load at most. It is what 1000
-// commits a second make while one lasts.
+// maxAhead bounds ahead; an overflow costs at most one Load. It corresponds to
+// 1000 commits a second during one commit.
 const maxAhead = 1 << 14
 
-// ledgerPatience is how long the news of a commit may take to arrive, on a node that has
-// no processor to spare; the alternative is to read everything again. Microseconds
+// ledgerPatience bounds the wait for the notification of a commit, on a node without a
+// spare processor; the alternative is a complete resync. Microseconds
 // are usual.
 const ledgerPatience = 250 * time.Millisecond
 
@@ -36,15 +40,15 @@ func (l *Ledger) changed() {
 	}
 }
 
-// Knows returns the generation up to which all is accounted for, 0 before the first
-// look.
+// Knows returns the generation up to which all are accounted for; 0 before the first
+// Load.
 func (l *Ledger) Knows() Generation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.known
 }
 
-// Compared accounts for everything up to g. The watcher may have come further
+// Compared accounts for every generation up to g. The watcher may have advanced beyond g
 // since g was read.
 func (l *Ledger) Compared(g Generation) {
 	l.mu.Lock()
@@ -91,8 +95,8 @@ func (l *Ledger) advance() {
 	l.changed()
 }
 
-// Hear takes the watcher's news: a commit that did nothing in our tables is
-// accounted for. Others are not, and it reports whether that is still news.
+// Hear handles a notification of the watcher: a harmless commit, one that changed nothing in owned tables,
+// is accounted for. Another one is not, and Hear reports whether it is unaccounted for so far.
 func (l *Ledger) Hear(g Generation, harmless bool) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +113,7 @@ func (l *Ledger) Hear(g Generation, harmless bool) (news bool) {
 	return true
 }
 
-// Unwatched ends the news.
+// Unwatched records that the watcher has stopped.
 func (l *Ledger) Unwatched() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,15 +121,15 @@ func (l *Ledger) Unwatched() {
 	l.changed()
 }
 
-// Settled waits until everything up to g is accounted for, and reports false when
-// that cannot be expected any more.
+// Settled waits until every generation up to g is accounted for. It returns false once
+// only a Load can achieve that, or after ledgerPatience.
 func (l *Ledger) Settled(ctx context.Context, g Generation) bool {
 	return l.wait(ctx, func() bool { return !g.After(l.known) },
 		func() bool { return l.bad != 0 && l.bad.After(l.known) && !l.bad.After(g) })
 }
 
-// Quiet waits until every commit after from and up to to is accounted for by
-// itself, whatever was before.
+// Quiet waits until each commit after from and up to to is accounted for
+// individually, whatever the state of earlier ones.
 func (l *Ledger) Quiet(ctx context.Context, from, to Generation) bool {
 	accounted := func() bool {
 		for g := from; g != to; {
@@ -139,8 +143,8 @@ func (l *Ledger) Quiet(ctx context.Context, from, to Generation) bool {
 	return l.wait(ctx, accounted, func() bool { return l.bad != 0 && l.bad.After(from) && !l.bad.After(to) })
 }
 
-// wait waits for a condition of the ledger: bounded, and only while somebody
-// might make it true.
+// wait waits for a condition of the ledger, at most ledgerPatience, and only while a watcher
+// may still make it true.
 func (l *Ledger) wait(ctx context.Context, good, hopeless func() bool) bool {
 	deadline := time.NewTimer(ledgerPatience)
 	defer deadline.Stop()
@@ -170,7 +174,7 @@ func (l *Ledger) wait(ctx context.Context, good, hopeless func() bool) bool {
 	}
 }
 
-// Tolerate takes the interruption of a dump for nothing if its cause will be known: Load judges that in the end.
+// Tolerate ignores the interruption of a dump if the watcher will report its cause: Load checks that at its end.
 func (l *Ledger) Tolerate(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

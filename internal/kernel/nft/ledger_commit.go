@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// commitTries bounds how often one batch is sent: each refusal is a commit of a
-// neighbour since we last heard of one.
+// commitTries bounds the retries of one batch: each rejection means a commit by another
+// program since the last notification.
 const commitTries = 32
 
-// Commit sends b on condition that everything up to now is accounted for, and accounts
-// for it; b.Expect is then the generation before. If a neighbour was faster it waits for
-// the news of that and sends the same batch again, for what it says about our tables is
-// as true as before. ErrGeneration: only a Load can account for what was written.
+// Commit sends b on condition that every generation up to the present one is accounted for, and accounts
+// for the result; b.Expect is then the generation before. If another program committed first, Commit waits for
+// the notification and retries the same batch: its operations on owned tables are still
+// valid. ErrGeneration: only a Load can account for the other program's commit.
 func (l *Ledger) Commit(ctx context.Context, k Kernel, b *Batch) (Generation, error) {
 	for range commitTries {
 		b.Expect = l.Knows()
@@ -28,7 +28,7 @@ func (l *Ledger) Commit(ctx context.Context, k Kernel, b *Batch) (Generation, er
 		if err != nil {
 			return 0, err
 		}
-		// A long commit has its generation before it is told of; then what came before it must do.
+		// A long commit sets its generation before its notifications are sent. Then an advance of the ledger beyond b.Expect suffices.
 		if !l.Settled(ctx, now) && !l.Knows().After(b.Expect) {
 			break
 		}

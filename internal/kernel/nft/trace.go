@@ -13,36 +13,36 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// TraceSpec says which packets are told of: those that begin a connection.
+// TraceSpec selects the packets to trace: those that begin a connection.
 type TraceSpec struct {
-	Table    string // the name of the table that is made for it, and goes with it
+	Table    string // the name of the temporary table
 	From     netip.Addr
 	To       netip.AddrPort
 	Protocol uint8 // IPPROTO_*
 }
 
-// TraceEvent is one thing that a traced packet met: a rule with a verdict, the end of a chain, or the policy of a base chain.
+// TraceEvent is one step of a traced packet: a rule with a verdict, the end of a chain, or the policy of a base chain.
 type TraceEvent struct {
-	Packet  uint32 // tells one packet from another
+	Packet  uint32 // identifies the packet
 	Chain   ChainRef
-	Rule    uint64  // its handle; 0: none
-	Verdict Verdict // of the rule or the policy; 0: on to the next rule, or what has no name here
-	Policy  bool    // the packet has come to the end of a base chain, and this is its policy
+	Rule    uint64  // the rule's handle; 0: none
+	Verdict Verdict // of the rule or the policy; 0: the next rule follows, or a verdict without a name here
+	Policy  bool    // the packet reached the end of a base chain, and Verdict is its policy
 	Dst     netip.AddrPort
-	Lost    bool // no event: the kernel told more than was read in time, and some of it is lost
+	Lost    bool // not an event: the receive buffer overflowed and some events are lost
 }
 
 const (
-	// tracePriority is before everybody else's rules, conntrack and the raw tables of others included.
+	// tracePriority is before all other programs' rules, including conntrack and raw tables.
 	tracePriority = -450
 	traceBytes    = 1 << 20
-	// tracedPerSecond bounds what a flood of connections costs.
+	// tracedPerSecond bounds the cost of a flood of connections.
 	tracedPerSecond = 5
 )
 
-// Trace makes a table with one rule for each way into this host, which marks the packets of s, and hands what the kernel tells
-// of them to emit, and nothing of packets that others mark, until that says that it is done, or ctx ends. The table belongs to
-// this Conn's socket: it goes with the process, if not before, where the kernel can do that (5.12). Use a Conn of its own.
+// Trace makes a table with one rule per way into this host, which marks the packets of s. It calls emit with the kernel's trace
+// events of these packets, not of packets that other programs mark, until emit returns true or ctx ends. The table is owned
+// by this Conn's socket: it disappears with the process at the latest, if the kernel supports that (5.12). Use a separate Conn.
 func (c *Conn) Trace(ctx context.Context, s TraceSpec, emit func(TraceEvent) (done bool)) error {
 	events, err := c.cmd.Dial(netlink.Options{ReceiveBuffer: traceBytes})
 	if err != nil {
@@ -67,11 +67,11 @@ func (c *Conn) Trace(ctx context.Context, s TraceSpec, emit func(TraceEvent) (do
 	return errors.Join(err, gone)
 }
 
-// onlyMarked passes on what packets met that came through our table: the kernel tells everybody of the packets that anybody marks.
+// onlyMarked filters the events of packets that this table marked: the kernel sends every listener the events of all marked packets.
 func onlyMarked(table TableRef, emit func(TraceEvent) bool) func(TraceEvent) bool {
 	marked := map[uint32]bool{}
 	return func(e TraceEvent) (done bool) {
-		if e.Chain.Table == table && e.Rule != 0 { // our one rule; its chain also ends for packets that it does not mark
+		if e.Chain.Table == table && e.Rule != 0 { // the table's one rule; its chain also ends for packets that it does not mark
 			marked[e.Packet] = true // a few a second
 		}
 		return (e.Lost || marked[e.Packet]) && emit(e)
@@ -101,7 +101,7 @@ func (c *Conn) begin(ctx context.Context, s *TraceSpec, flags TableFlags) error 
 	return err
 }
 
-// rule matches the first packet of a connection; of what is not TCP, any.
+// rule matches the first packet of a connection; for protocols other than TCP, every packet.
 func (s *TraceSpec) rule(f Family) []Expr {
 	port := binary.BigEndian.AppendUint16(nil, s.To.Port())
 	out := []Expr{SourceAddr(f, Word(0)), Equal(Word(0), s.From.AsSlice()), DestAddr(f, Word(0)), Equal(Word(0), s.To.Addr().AsSlice()),
@@ -114,7 +114,7 @@ func (s *TraceSpec) rule(f Family) []Expr {
 	return append(out, Limit(tracedPerSecond), Immediate(Word(0), []byte{1}), MetaSet(unix.NFT_META_NFTRACE, Word(0)))
 }
 
-// Limit breaks the rule for more than so many packets a second.
+// Limit ends the rule's evaluation for packets beyond perSecond.
 func Limit(perSecond uint64) Expr {
 	return newExpr("limit", func(b []byte) []byte {
 		b = appendU64(b, unix.NFTA_LIMIT_RATE, perSecond)
@@ -136,7 +136,7 @@ func receiveTraces(ctx context.Context, s *netlink.Socket, emit func(TraceEvent)
 			return nil
 		case errors.Is(err, unix.EINTR):
 			continue
-		case errors.Is(err, unix.ENOBUFS): // what is told is true all the same
+		case errors.Is(err, unix.ENOBUFS): // the events that did arrive are valid
 			done = emit(TraceEvent{Lost: true})
 			continue
 		case err != nil:
@@ -191,7 +191,7 @@ func traceVerdict(d []byte) (v Verdict) {
 	return v
 }
 
-// destination reads the headers that come with the first event of each base chain.
+// destination decodes the headers that accompany the first event of each base chain.
 func destination(network, transport []byte) netip.AddrPort {
 	var a netip.Addr
 	switch {

@@ -13,31 +13,32 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// Move is one piece of news of the rule set.
+// Move is one notification of a change to the rule set.
 type Move struct {
-	// Generation is the one that a commit of somebody else made.
+	// Generation is the result of a commit by another program.
 	Generation Generation
-	// Tables are those in which that commit did anything. The slice is valid until the callback returns.
+	// Tables are the tables that the commit wrote to. The slice is valid until the callback returns.
 	Tables []TableRef
-	// Lost says instead that any commit up to Generation may have passed unseen: so the first Move of a Watch, and those after
-	// an overflow of the receive buffer.
+	// Lost reports instead that any commits up to Generation may have been missed. It is set in the first Move of a Watch, and
+	// after an overflow of the receive buffer.
 	Lost bool
 }
 
-// eventBytes is the receive buffer of Watch (the kernel doubles it): a commit of 100 000 elements by somebody else makes 2 500
-// datagrams of 4.6 KB with overhead, which fit even if nobody reads meanwhile. It is memory only while it is in use.
+// eventBytes is the receive buffer of Watch (the kernel doubles it). A commit of 100 000 elements by another program makes 2 500
+// datagrams of 4.6 KB with overhead, which fit even if Watch does not read concurrently. The kernel allocates it only for
+// queued datagrams.
 const eventBytes = 8 << 20
 
-// maxUnanswered bounds how often Watch asks for the generation in vain, and how many reads in a row may fail, before it gives
-// its socket up.
+// maxUnanswered bounds the consecutive requests for the generation without an answer, and the consecutive failed reads, before
+// Watch abandons its socket.
 const maxUnanswered = 100
 
 func eventOptions() netlink.Options {
 	return netlink.Options{ReceiveBuffer: eventBytes, ExtendedErrors: true}
 }
 
-// Watch implements Kernel. What this Conn commits is dropped by a filter in the kernel: every message of a commit carries the
-// port id of the socket that asked for it, and a datagram never holds messages of two commits (checked on 6.1, 6.12, 6.18).
+// Watch implements Kernel. A filter in the kernel drops the notifications of this Conn's own commits: every message of a commit
+// carries the port id of the requesting socket, and a datagram never holds messages of two commits (checked on 6.1, 6.12, 6.18).
 // After a failure the next Watch opens another socket.
 func (c *Conn) Watch(ctx context.Context, moved func(Move)) error {
 	if !c.watching.TryLock() {
@@ -54,7 +55,7 @@ func (c *Conn) Watch(ctx context.Context, moved func(Move)) error {
 	return err
 }
 
-// eventSocket returns the socket for Watch, another one if the last failed, with a filter against what we commit ourselves.
+// eventSocket returns the socket for Watch, a new one if the last failed, with a filter against this Conn's own commits.
 func (c *Conn) eventSocket() (*netlink.Socket, error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
@@ -73,22 +74,23 @@ func (c *Conn) eventSocket() (*netlink.Socket, error) {
 	return c.events, nil
 }
 
-// watcher reads notifications. After a loss (and at the start) it is blind: it empties the queue, asks for the generation, and
-// trusts no commit up to the answer. The kernel moves the generation before it tells of a commit, so the answer covers every
-// commit of which a part was missed. The answer is in the queue when the question is sent: a queue without it has lost it.
+// watcher reads notifications. After a loss (and at the start) it is blind: it empties the queue, requests the generation, and
+// ignores commits up to the answer. The kernel updates the generation before it sends a commit's notifications, so the answer
+// covers every commit that was received in part. The answer is in the queue when Send returns, so an empty queue means that the
+// answer was lost.
 type watcher struct {
 	wire   netlink.Wire
 	buf    []byte
 	moved  func(Move)
-	port   uint32     // of our socket: messages from it are the answer
-	blind  bool       // until the answer
-	lost   bool       // the queue must be emptied, then the generation asked for
-	asked  uint32     // number of the last question
-	vain   int        // questions since the last answer
-	fails  int        // reads that failed, in a row
-	from   Generation // commits up to here are covered by the last Lost
-	tables []TableRef // of the commit whose messages are coming in
-	odd    bool       // it has a message that names no table
+	port   uint32     // of the watcher's socket: messages with it are answers
+	blind  bool       // no answer has arrived since the last loss
+	lost   bool       // the queue must be emptied before the generation is requested
+	asked  uint32     // sequence number of the last request
+	vain   int        // requests since the last answer
+	fails  int        // consecutive failed reads
+	from   Generation // commits up to this one are covered by the last Lost
+	tables []TableRef // tables of the commit whose messages are being received
+	odd    bool       // that commit has a message that names no table
 }
 
 func (w *watcher) watch(ctx context.Context, s *netlink.Socket) error {
@@ -101,7 +103,7 @@ func (w *watcher) watch(ctx context.Context, s *netlink.Socket) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	err := w.follow(ctx)
-	// While anyone is a member the kernel builds a message per element, so leave even if the socket is about to go.
+	// While the group has a member, the kernel builds a message per element. So leave it even if the socket is about to be closed.
 	return errors.Join(err, ignoreClosed(s.Leave(nfnlGroupNft)))
 }
 
@@ -120,7 +122,7 @@ func (w *watcher) follow(ctx context.Context) error {
 			return ctx.Err()
 		case err == nil && n <= len(w.buf) && netlink.Each(w.buf[:n], w.take) == nil:
 			w.fails = 0
-		case err == nil, errors.Is(err, unix.ENOBUFS): // cut off, or dropped for want of room
+		case err == nil, errors.Is(err, unix.ENOBUFS): // truncated, or dropped because the buffer was full
 			w.fails++
 			w.blind, w.lost = true, true
 		case errors.Is(err, unix.EINTR):
@@ -144,7 +146,7 @@ func (w *watcher) askGeneration() error {
 	w.asked++
 	b := appendQuestion(nil, unix.NFT_MSG_GETGEN, 0, nil)
 	binary.NativeEndian.PutUint32(b[8:], w.asked)
-	if err := w.wire.Send([][]byte{b}); err != nil && !errors.Is(err, unix.EINTR) { // interrupted: it is asked again
+	if err := w.wire.Send([][]byte{b}); err != nil && !errors.Is(err, unix.EINTR) { // interrupted: the request is retried
 		return fmt.Errorf("ask for the rule set generation: %w", err)
 	}
 	return nil
@@ -171,7 +173,7 @@ func (w *watcher) take(msg netlink.Message) {
 	}
 }
 
-// tell ends a commit.
+// tell reports a commit and resets the state for the next one.
 func (w *watcher) tell(m Move) {
 	if m.Generation != 0 {
 		w.moved(m)
@@ -179,7 +181,7 @@ func (w *watcher) tell(m Move) {
 	w.tables, w.odd = w.tables[:0], false
 }
 
-// note adds the table of a message. Messages of one table follow each other, thousands if elements are written.
+// note records the table of a message. The messages of one table are consecutive, thousands if elements are written.
 func (w *watcher) note(m nlmsg) {
 	name := tableName(m)
 	if name == nil {
@@ -193,8 +195,8 @@ func (w *watcher) note(m nlmsg) {
 	w.tables = append(w.tables, TableRef{m.family(), string(name)})
 }
 
-// tableName is the name of the table that an nftables message is about: attribute 1 of all of them, the first one in what the
-// kernel sends.
+// tableName returns the table that an nftables message names: attribute 1 of all of them, and the first one in the kernel's
+// messages.
 func tableName(m nlmsg) []byte {
 	const table = 1
 	if a := m.attrs(); len(a) >= attrHdrLen && binary.NativeEndian.Uint16(a[2:]) == table {

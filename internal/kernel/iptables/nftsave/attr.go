@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// number reads 32 bits, big endian as all of nf_tables' attributes are.
+// number decodes 32 bits, big endian as in all attributes of nf_tables.
 func number(d []byte) (uint32, bool) {
 	if len(d) != 4 {
 		return 0, false
@@ -14,7 +14,7 @@ func number(d []byte) (uint32, bool) {
 	return binary.BigEndian.Uint32(d), true
 }
 
-// name reads a string without the NUL that ends it.
+// name returns a string attribute without its final NUL.
 func name(d []byte) []byte {
 	if n := len(d); n > 0 && d[n-1] == 0 {
 		return d[:n-1]
@@ -22,7 +22,7 @@ func name(d []byte) []byte {
 	return d
 }
 
-// appendName appends a string attribute, ended by a NUL and filled up.
+// appendName appends a string attribute, with a final NUL and padding.
 func appendName(b []byte, typ uint16, s string) []byte {
 	b = binary.NativeEndian.AppendUint16(b, uint16(netlink.AttrHeaderLen+len(s)+1))
 	b = append(binary.NativeEndian.AppendUint16(b, typ), s...)

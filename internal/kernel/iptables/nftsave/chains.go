@@ -11,20 +11,20 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// chain is one of a table's chains.
+// chain is one chain of a table.
 type chain struct {
 	name    string
 	builtIn bool // it has a hook
 }
 
-// listing is what chains the tables of a family have. It holds for as long as nobody has
-// written since: the kernel lists all tables' chains whichever is asked for.
+// listing is a cache of the chains of all tables of a family. It is valid until the next
+// write: the kernel lists all tables' chains, whichever table is requested.
 type listing struct {
 	generation uint32
 	tables     map[string][]chain
 }
 
-// chains lists a family's.
+// chains returns the chains of a family, by table.
 func (r *Reader) chains(ctx context.Context, f xt.Family) (map[string][]chain, error) {
 	d := r.dumpers[0]
 	for range tries {
@@ -63,11 +63,11 @@ func oneChain(attributes []byte) (table string, c chain, ok bool) {
 			c.builtIn = true
 		}
 	}
-	// No iptables makes a chain with a blank in its name, and its lines would say other things.
+	// iptables makes no chain with a blank in its name, and lines with such a name would be ambiguous.
 	return table, c, !a.Bad && c.name != "" && !strings.ContainsAny(c.name, " \n")
 }
 
-// generation counts the commits to nf_tables in the namespace.
+// generation returns the number of commits to nf_tables in the namespace.
 func (d *dumper) generation(ctx context.Context) (generation uint32, err error) {
 	err = d.ask(ctx, question{kind: unix.NFT_MSG_GETGEN}, func(m netlink.Message) bool {
 		if m.Type == unix.NLMSG_ERROR {

@@ -10,14 +10,14 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// What golang.org/x/sys/unix lacks of nf_tables.h.
+// Constants of nf_tables.h that golang.org/x/sys/unix lacks.
 const (
 	msgDestroyChain     = 27
 	msgDestroyRule      = 28
 	msgDestroyFlowtable = 32
 )
 
-// take notes one message of a commit, the last of which is NFT_MSG_NEWGEN.
+// take handles one message of a commit. The last message of each commit is NFT_MSG_NEWGEN.
 func (l *Listener) take(m netlink.Message, told func(Commit)) {
 	kind := m.Type & 0xff
 	switch {
@@ -26,7 +26,7 @@ func (l *Listener) take(m netlink.Message, told func(Commit)) {
 	case kind != unix.NFT_MSG_NEWGEN:
 		l.note(kind, m)
 	default:
-		// Of one without a number nothing is known, as of one that comes out of turn.
+		// A commit without a generation is reported as unknown, as is one out of order.
 		l.now.Generation = generationOf(m)
 		if l.now.Generation == 0 || after(l.now.Generation, l.since) {
 			told(l.now)
@@ -35,7 +35,7 @@ func (l *Listener) take(m netlink.Message, told func(Commit)) {
 	}
 }
 
-// after reports whether a generation comes after another one: they are counted round.
+// after reports whether generation a is later than b. Generations wrap around.
 func after(a, b uint32) bool { return int32(a-b) > 0 }
 
 func generationOf(m netlink.Message) (generation uint32) {
@@ -48,7 +48,7 @@ func generationOf(m netlink.Message) (generation uint32) {
 	return generation
 }
 
-// note notes what may have changed: a message about a chain of iptables' tables names it.
+// note records what a message may have changed: for a chain of iptables' tables, the chain.
 func (l *Listener) note(kind uint16, m netlink.Message) {
 	a, ok := aboutOf(kind, m)
 	family := familyOf(m.Body[0])
@@ -63,10 +63,10 @@ func (l *Listener) note(kind uint16, m netlink.Message) {
 	}
 }
 
-// about is what a message is about.
+// about is the object that a message names.
 type about struct {
 	table, chain []byte
-	hook         bool // a chain has one; it means nothing of a rule
+	hook         bool // the chain has a hook; meaningless for a rule
 }
 
 func aboutOf(kind uint16, m netlink.Message) (b about, ok bool) {
@@ -77,7 +77,7 @@ func aboutOf(kind uint16, m netlink.Message) (b about, ok bool) {
 	a := netlink.Attrs{Rest: body(m)}
 	for a.Next() {
 		switch {
-		case a.Type == unix.NFTA_RULE_TABLE: // 1 in all that name one
+		case a.Type == unix.NFTA_RULE_TABLE: // attribute 1 in all messages that name a table
 			b.table = name(a.Data)
 		case a.Type == named:
 			b.chain = name(a.Data)
@@ -88,10 +88,10 @@ func aboutOf(kind uint16, m netlink.Message) (b about, ok bool) {
 	return b, !a.Bad && len(b.table) > 0
 }
 
-// isChain reports whether a message can only mean that the chain that it names has changed.
-// That of a renamed chain cannot: rules of others that lead to it say its new name. It looks
-// like that of a new one, but for NLM_F_EXCL, which the kernel refuses for a chain that is
-// there (nf_tables_newchain). Nothing leads to a chain with a hook.
+// isChain reports whether a message means that only the chain that it names has changed.
+// A renamed chain does not qualify: rules of other chains that jump to it now print its new name. Its
+// message equals that of a new chain except for NLM_F_EXCL, which the kernel rejects for an
+// existing chain (nf_tables_newchain). No rule jumps to a chain with a hook.
 func (b *about) isChain(kind, flags uint16) bool {
 	if len(b.chain) == 0 {
 		return false
@@ -105,7 +105,7 @@ func (b *about) isChain(kind, flags uint16) bool {
 	return false
 }
 
-// place adds a chain. Messages about one follow each other.
+// place adds a chain. The messages of one chain are consecutive.
 func (l *Listener) place(family xt.Family, table, chain []byte) {
 	if n := len(l.now.Places); n > 0 {
 		if last := &l.now.Places[n-1]; last.Family == family && last.Table == string(table) && last.Chain == string(chain) {

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// compare reads a comparison of the register with a value. The register is used up by it.
+// compare decodes a comparison of the register with a value. It consumes the register.
 func (r *rule) compare(data []byte) bool {
 	var op uint32
 	var with []byte
@@ -35,16 +35,16 @@ func (r *rule) compare(data []byte) bool {
 	switch op {
 	case unix.NFT_CMP_EQ, unix.NFT_CMP_NEQ:
 		return r.equals(&f, with, op == unix.NFT_CMP_NEQ)
-	case unix.NFT_CMP_LTE: // a range of ports that begins with the first
+	case unix.NFT_CMP_LTE: // a range of ports that begins with port 0
 		return r.port(&f, []byte{0, 0}, with, false)
-	case unix.NFT_CMP_GT: // not in such a range
+	case unix.NFT_CMP_GT: // outside such a range
 		after, some := next(with)
 		return some && r.port(&f, after[:], []byte{0xff, 0xff}, false)
 	}
 	return false
 }
 
-// next is the port behind one.
+// next returns the port after the given one; false if there is none.
 func next(port []byte) (after [2]byte, some bool) {
 	if len(port) != 2 || port[0]&port[1] == 0xff {
 		return after, false
@@ -99,8 +99,8 @@ func (a *address) is(f *field, with []byte, invert bool) bool {
 	return true
 }
 
-// is takes a name with its NUL, or, without one, what a name begins with. The kernel pads
-// neither.
+// is records the test of a name with its NUL or, without one, of a prefix of a name. The kernel
+// pads neither.
 func (d *device) is(with []byte, invert bool) bool {
 	if d.given || len(with) > unix.IFNAMSIZ {
 		return false
@@ -129,7 +129,7 @@ func (r *rule) marked(f *field, with []byte, invert bool) bool {
 	return r.words(xt.Extension{Name: "mark", Revision: 1, Info: info[:]})
 }
 
-// between reads a comparison with a range of ports.
+// between decodes a comparison with a range of ports.
 func (r *rule) between(data []byte) bool {
 	var op uint32
 	var from, to []byte
@@ -153,7 +153,7 @@ func (r *rule) between(data []byte) bool {
 	return ok && !a.Bad && (op == unix.NFT_RANGE_EQ || op == unix.NFT_RANGE_NEQ) && r.port(&f, from, to, op == unix.NFT_RANGE_NEQ)
 }
 
-// port notes a test of a port for the match of x_tables that iptables-save prints.
+// port records a test of a port in the form of the match of x_tables that iptables-save prints.
 func (r *rule) port(f *field, first, last []byte, invert bool) bool {
 	p := &r.ports
 	if f.masked || len(first) != 2 || len(last) != 2 || p.closed {
@@ -164,7 +164,7 @@ func (r *rule) port(f *field, first, last []byte, invert bool) bool {
 		binary.NativeEndian.PutUint16(p.info[2:], 0xffff)
 		binary.NativeEndian.PutUint16(p.info[6:], 0xffff)
 	}
-	// struct xt_tcp and xt_udp: two ranges, and, at different places, what is inverted
+	// struct xt_tcp and xt_udp: two ranges and, at different offsets, the flags of inverted tests
 	at, bit, invertAt := 0, byte(1), 8
 	switch {
 	case f.what == destPort && !p.dest:
@@ -175,7 +175,7 @@ func (r *rule) port(f *field, first, last []byte, invert bool) bool {
 	if r.protocol.number == unix.IPPROTO_TCP {
 		invertAt = 11
 	}
-	if binary.NativeEndian.Uint16(p.info[at:]) != 0 || binary.NativeEndian.Uint16(p.info[at+2:]) != 0xffff { // given already
+	if binary.NativeEndian.Uint16(p.info[at:]) != 0 || binary.NativeEndian.Uint16(p.info[at+2:]) != 0xffff { // already set
 		return false
 	}
 	binary.NativeEndian.PutUint16(p.info[at:], binary.BigEndian.Uint16(first))
@@ -186,7 +186,7 @@ func (r *rule) port(f *field, first, last []byte, invert bool) bool {
 	return true
 }
 
-// closePorts prints the ports that were being read.
+// closePorts prints the match of ports that is being assembled.
 func (r *rule) closePorts() bool {
 	p := &r.ports
 	if !p.open {
@@ -200,11 +200,11 @@ func (r *rule) closePorts() bool {
 	return r.append(xt.Extension{Name: kind, Info: p.info[:size]})
 }
 
-// words prints a match, and before it the ports.
+// words prints a match, after any pending match of ports.
 func (r *rule) words(e xt.Extension) bool { return r.closePorts() && r.append(e) }
 
 func (r *rule) append(e xt.Extension) (ok bool) {
-	r.extension = e // where it lies, nothing is allocated for it
+	r.extension = e // a field of rule, to avoid an allocation
 	r.extension.Family = r.family
 	r.matches, ok = xt.AppendMatch(r.matches, &r.extension)
 	return ok

@@ -9,9 +9,9 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// carried reads an expression that carries a match or target of x_tables: both have
-// name, revision and info under the same numbers (NFTA_MATCH_*, NFTA_TARGET_*). A register
-// that was loaded before it would be lost.
+// carried decodes an expression that wraps a match or target of x_tables: both have
+// name, revision and info under the same numbers (NFTA_MATCH_*, NFTA_TARGET_*). It rejects
+// an expression after an unused register, which would be lost.
 func (r *rule) carried(data []byte) (e xt.Extension, ok bool) {
 	ok = r.reg.what == nothing
 	a := netlink.Attrs{Rest: data}
@@ -49,7 +49,7 @@ func (r *rule) target(data []byte) (ok bool) {
 	return ok
 }
 
-// Verdicts as nf_tables numbers them (NF_ACCEPT, NFT_JUMP and their like).
+// Verdicts in the numbering of nf_tables (NF_ACCEPT, NFT_JUMP and the others).
 const (
 	drop    = 0
 	accept  = 1
@@ -58,8 +58,8 @@ const (
 	returns = -5
 )
 
-// verdict reads NFTA_IMMEDIATE_DATA with NFTA_DATA_VERDICT, which is loaded into no
-// register but the verdict's own.
+// verdict decodes NFTA_IMMEDIATE_DATA with NFTA_DATA_VERDICT. Its only register is the
+// verdict register.
 func (r *rule) verdict(data []byte) bool {
 	var to []byte
 	var code int32
@@ -126,7 +126,7 @@ func (r *rule) leadsTo(code int32, to []byte) bool {
 	return true
 }
 
-// leadsToOne reports whether a rule, of whatever it is made, jumps or goes to a chain of those.
+// leadsToOne reports whether a rule, whatever its other expressions, jumps or goes to an owned chain.
 func leadsToOne(expressions []byte, ours func(string) bool) bool {
 	list := netlink.Attrs{Rest: expressions}
 	for list.Next() {

@@ -1,13 +1,13 @@
 // Package nftsave reads iptables' tables in nf_tables over netlink and prints their rules
-// as iptables-nft-save does, letter by letter, without running it: the program takes
-// seconds for a hundred thousand rules, because it dumps whole tables and keeps them.
+// exactly as iptables-nft-save does, without running it: the program takes
+// seconds for a hundred thousand rules, because it dumps whole tables and keeps them in memory.
 //
-// The kernel begins each part of a dump at the table's first rule, so that the dump of a
-// whole table costs the square of its rules. Chain by chain it does not. What a chain
-// holds is of one state; two chains may be of two, where somebody writes meanwhile.
+// The kernel restarts each part of a dump at the table's first rule, so the cost of a
+// whole table's dump is quadratic in its rules. A dump per chain avoids that. The rules of one
+// chain are a consistent snapshot; two chains may be of two states if another program writes concurrently.
 //
-// What iptables-nft 1.8.9 writes for the rules of package xt is known here (rule.go).
-// Anything else makes the reading fail with ErrUnknown, and whoever reads asks the program.
+// The package decodes what iptables-nft 1.8.9 writes for the rules of package xt (rule.go).
+// Anything else makes the read fail with ErrUnknown, and the caller must run the program.
 //
-// A Reader may be used by any goroutine; two readings take turns.
+// A Reader is safe for concurrent use; it serializes the reads.
 package nftsave

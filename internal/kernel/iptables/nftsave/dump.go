@@ -12,26 +12,26 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// errInterrupted: somebody wrote while the kernel listed, so that what it listed may be of
+// errInterrupted: another program wrote during the dump, so that the listed objects may be of
 // two states.
 var errInterrupted = errors.New("interrupted by somebody else's writes")
 
-// tries bounds how often a dump is begun again because it was interrupted. That of a chain
+// tries bounds the retries of a dump that was interrupted. The dump of a chain
 // takes microseconds.
 const tries = 100
 
-// dumper asks the kernel over one socket. It belongs to one goroutine at a time.
+// dumper sends requests over one socket. It must be used by one goroutine at a time.
 type dumper struct {
 	conn    *netlink.Conn
 	request []byte
 	rule    rule
-	settled uint32 // a generation of which all is in place (settle)
+	settled uint32 // a generation that is completely applied (settle)
 }
 
-// question is one message to nf_tables.
+// question is one request to nf_tables.
 type question struct {
 	kind, flags  uint16
-	family       xt.Family // 0: none in particular
+	family       xt.Family // 0: unspecified
 	table, chain string
 }
 
@@ -69,10 +69,10 @@ func protocolFamily(f xt.Family) byte {
 	return unix.NFPROTO_UNSPEC
 }
 
-// dump hands the attributes of each object that is listed to row. It reads on to the end
-// whatever they are, because the socket would refuse another dump. All of one list is of
-// the generation that is settled, of which nfgenmsg carries the low 16 bits, or else it was
-// interrupted.
+// dump calls row with the attributes of each listed object. It reads to the end
+// in every case, because the socket would reject another dump before that. All objects of a list must be
+// of the settled generation, whose low 16 bits are in nfgenmsg; otherwise dump
+// returns errInterrupted.
 func (d *dumper) dump(ctx context.Context, q question, row func(attributes []byte)) error {
 	var failed error
 	var generation uint16
@@ -85,7 +85,7 @@ func (d *dumper) dump(ctx context.Context, q question, row func(attributes []byt
 				failed = e
 			}
 			return true
-		case m.Type == unix.NFNL_SUBSYS_NFTABLES<<8|(q.kind-1) && len(m.Body) >= generic: // NEW comes before GET
+		case m.Type == unix.NFNL_SUBSYS_NFTABLES<<8|(q.kind-1) && len(m.Body) >= generic: // NEW is GET - 1
 			its := binary.BigEndian.Uint16(m.Body[2:])
 			interrupted = interrupted || rows > 0 && its != generation
 			generation = its
@@ -108,7 +108,7 @@ func (d *dumper) dump(ctx context.Context, q question, row func(attributes []byt
 	return failed
 }
 
-// chain appends the lines of a chain. One that is gone has none.
+// chain appends the lines of a chain. A deleted chain has none.
 func (d *dumper) chain(ctx context.Context, q *Request, c *chain, dst []byte) ([]byte, error) {
 	begin := len(dst)
 	for range tries {
@@ -137,8 +137,8 @@ func (d *dumper) chain(ctx context.Context, q *Request, c *chain, dst []byte) ([
 	return dst, fmt.Errorf("chain %s: %w", c.name, errInterrupted)
 }
 
-// line appends a rule, unless it is a built-in chain's and leads to no chain of ours. It is
-// false for one that is not known.
+// line appends a rule, unless it is in a built-in chain and jumps to no owned chain. It returns
+// false for a rule that it cannot decode.
 func (d *dumper) line(q *Request, c *chain, attributes, dst []byte) ([]byte, bool) {
 	begin := len(dst)
 	var expressions []byte
@@ -148,7 +148,7 @@ func (d *dumper) line(q *Request, c *chain, attributes, dst []byte) ([]byte, boo
 		switch a.Type {
 		case unix.NFTA_RULE_EXPRESSIONS:
 			expressions = a.Data
-		case unix.NFTA_RULE_USERDATA: // nft's comment, and what other releases of iptables keep there
+		case unix.NFTA_RULE_USERDATA: // nft's comment, or data of other releases of iptables
 			plain = false
 		}
 	}

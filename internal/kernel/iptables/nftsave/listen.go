@@ -12,48 +12,48 @@ import (
 )
 
 const (
-	// heardBytes is how much the kernel may keep until it is heard; it doubles it. A commit of
-	// 5000 rules takes 2 MB, one of a single rule 2 KB. It is memory only while it is in use.
+	// heardBytes is the receive buffer; the kernel doubles it. A commit of
+	// 5000 rules takes 2 MB, one of a single rule 2 KB. The kernel allocates it only for queued messages.
 	heardBytes = 4 << 20
-	// datagramBytes is more than the kernel puts into one notification (NLMSG_GOODSIZE).
+	// datagramBytes is more than the largest notification of the kernel (NLMSG_GOODSIZE).
 	datagramBytes = 16 << 10
-	// maxHeard bounds how many datagrams one hearing takes: more than that buffer holds.
+	// maxHeard bounds the datagrams that one Hear reads: more than the buffer holds.
 	maxHeard = 1 << 16
-	// maxPlaces bounds how many chains a Commit names.
+	// maxPlaces bounds the chains that a Commit names.
 	maxPlaces = 1 << 14
 )
 
-// Commit is what the kernel tells of one commit to nf_tables.
+// Commit is what the kernel reports of one commit to nf_tables.
 type Commit struct {
-	Generation uint32 // that it made
-	// Places are the chains of iptables' tables in which it may have changed something. The
+	Generation uint32 // the resulting generation
+	// Places are the chains of iptables' tables that the commit may have changed. The
 	// slice is valid until the callback returns.
 	Places []Place
-	// Opaque: it may have changed any other chain too.
+	// Opaque: the commit may have changed any other chain too.
 	Opaque bool
 }
 
-// Place is a chain.
+// Place identifies a chain.
 type Place struct {
 	Family       xt.Family
 	Table, Chain string
 }
 
-// Listener hears who commits to nf_tables and where, without waiting: the kernel keeps what
-// it tells until it is asked for. While anybody listens the kernel writes a message for each
-// object of each commit, so whoever commits much himself does not listen meanwhile. One
-// goroutine uses a Listener at a time.
+// Listener observes the commits to nf_tables and the chains that they change, without blocking:
+// the kernel queues the notifications until Hear reads them. While a listener exists, the kernel writes a
+// message for each object of each commit, so a caller should stop listening during its own large commits.
+// A Listener must be used by one goroutine at a time.
 type Listener struct {
 	d      dumper
 	wrap   func(netlink.Wire) netlink.Wire
-	socket *netlink.Socket // nil: it does not listen
-	wire   netlink.Wire    // socket, or what wrap made of it
+	socket *netlink.Socket // nil: not listening
+	wire   netlink.Wire    // socket, or its wrapper
 	buf    []byte
-	since  uint32 // of commits up to this generation a part may not have been heard
-	now    Commit // the one whose messages are coming in
+	since  uint32 // commits up to this generation may have been received incompletely
+	now    Commit // the commit whose messages are being received
 }
 
-// OpenListener opens a Listener that does not listen yet. It needs what Open needs.
+// OpenListener returns a Listener that does not listen yet. It needs the privileges of Open.
 func OpenListener(cfg Config) (*Listener, error) {
 	conn, err := netlink.Open(netlink.Config{NetNS: cfg.NetNS, Wrap: cfg.Wrap})
 	if err != nil {
@@ -68,10 +68,10 @@ func (l *Listener) Close() error {
 	return l.d.conn.Close()
 }
 
-// Listening reports whether commits are heard.
+// Listening reports whether the Listener receives commits.
 func (l *Listener) Listening() bool { return l.socket != nil }
 
-// Stop ends listening. What was not heard is lost.
+// Stop ends listening. Notifications that were not read are lost.
 func (l *Listener) Stop() {
 	if l.socket != nil {
 		_ = l.socket.Close() // nothing was written to it
@@ -79,8 +79,8 @@ func (l *Listener) Stop() {
 	l.socket, l.wire = nil, nil
 }
 
-// Listen begins to listen and gives the generation after which all commits are heard. It
-// begins anew if it listens already.
+// Listen starts listening and returns the generation after which all commits are received. If
+// it is listening already, it restarts.
 func (l *Listener) Listen(ctx context.Context) (generation uint32, err error) {
 	l.Stop()
 	l.now = Commit{Places: l.now.Places[:0]}
@@ -93,8 +93,8 @@ func (l *Listener) Listen(ctx context.Context) (generation uint32, err error) {
 		l.wire = l.wrap(s)
 	}
 	if err = s.Join(unix.NFNLGRP_NFTABLES); err == nil {
-		// A commit makes its generation the present one before it tells anything, so that
-		// none of which a part was missed has a later one.
+		// The kernel sets the new generation before it sends the notifications of a commit, so
+		// every commit that was received in part has a generation up to this one.
 		l.since, err = l.d.generation(ctx)
 	}
 	if err != nil {
@@ -104,9 +104,9 @@ func (l *Listener) Listen(ctx context.Context) (generation uint32, err error) {
 	return l.since, nil
 }
 
-// Hear reports of all commits that have begun since Listen or the last Hear, in their order, and
-// gives a generation up to which these are. After an error it does not listen any more, and
-// there may be commits of which nothing was told.
+// Hear calls told for each commit that has begun since Listen or the last Hear, in order, and
+// returns a generation up to which all commits were reported. After an error the Listener has stopped, and
+// some commits may be unreported.
 func (l *Listener) Hear(ctx context.Context, told func(Commit)) (generation uint32, err error) {
 	defer func() {
 		if err != nil {
@@ -114,7 +114,7 @@ func (l *Listener) Hear(ctx context.Context, told func(Commit)) (generation uint
 			err = fmt.Errorf("listen to nf_tables: %w", err)
 		}
 	}()
-	if err := l.d.settle(ctx); err != nil { // a commit has told all when it ends
+	if err := l.d.settle(ctx); err != nil { // a commit has sent all its notifications when it ends
 		return 0, err
 	}
 	for range maxHeard {
@@ -124,7 +124,7 @@ func (l *Listener) Hear(ctx context.Context, told func(Commit)) (generation uint
 			return l.d.settled, nil
 		case errors.Is(err, unix.EINTR):
 			continue
-		case err != nil: // ENOBUFS: something was lost
+		case err != nil: // ENOBUFS: a notification was lost
 			return 0, err
 		case n > len(l.buf):
 			return 0, fmt.Errorf("a notification of %d bytes", n)

@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// source is what a register can hold.
+// source is the content of a register.
 type source uint8
 
 const (
@@ -23,7 +23,7 @@ const (
 	bothPorts
 )
 
-// field is what was loaded into a register, and the mask that was laid over it.
+// field is the content of a register, and the mask applied to it.
 type field struct {
 	what   source
 	number uint32
@@ -32,8 +32,8 @@ type field struct {
 	mask   [16]byte
 }
 
-// loaded notes what a register holds now. What it held before must have been used: there
-// is no rule of iptables' that loads in vain.
+// loaded records the new content of a register. It rejects a load over unused content:
+// iptables writes no such rule.
 func (r *rule) loaded(f field) bool {
 	unused := r.reg.what != nothing
 	r.reg = f
@@ -60,7 +60,7 @@ func (r *rule) meta(data []byte) bool {
 			case unix.NFT_META_L4PROTO:
 				f.what, f.size = layer4, 1
 			}
-		default: // of a register that is written into the packet's
+		default: // writes a register into the packet's metadata
 			ok = false
 		}
 	}
@@ -83,7 +83,7 @@ func (r *rule) payload(data []byte) bool {
 			offset = n
 		case unix.NFTA_PAYLOAD_LEN:
 			size = n
-		default: // of a register that is written into the packet
+		default: // writes a register into the packet
 			ok = false
 		}
 	}
@@ -91,8 +91,8 @@ func (r *rule) payload(data []byte) bool {
 	return ok && !a.Bad && r.loaded(f)
 }
 
-// inPacket reports what lies at an offset behind a header. Of an address fewer bytes are
-// loaded than it has where its mask ends with a byte.
+// inPacket returns the field at an offset after a header. For an address whose mask ends at a
+// byte boundary, fewer bytes than the whole address are loaded.
 func (r *rule) inPacket(base, offset, size uint32) source {
 	whole := uint32(r.addressSize())
 	sourceAt := uint32(12)
@@ -120,8 +120,8 @@ func (r *rule) inPacket(base, offset, size uint32) source {
 	return nothing
 }
 
-// hasPorts reports whether the rule is about a protocol whose ports iptables-nft tests with
-// expressions; those of SCTP are a match of x_tables.
+// hasPorts reports whether the rule tests a protocol whose ports iptables-nft tests with
+// expressions; the ports of SCTP are a match of x_tables.
 func (r *rule) hasPorts() bool {
 	p := &r.protocol
 	return p.given && !p.invert && (p.number == unix.IPPROTO_TCP || p.number == unix.IPPROTO_UDP)
@@ -136,7 +136,7 @@ func (r *rule) bitwise(data []byte) bool {
 	return ok && !a.Bad && r.reg.masked
 }
 
-// masking takes one attribute of the expression that lays a mask over the register.
+// masking decodes one attribute of the expression that applies a mask to the register.
 func (f *field) masking(typ uint16, data []byte) bool {
 	switch typ {
 	case unix.NFTA_BITWISE_SREG, unix.NFTA_BITWISE_DREG:
@@ -162,7 +162,7 @@ func isNumber(data []byte, want uint32) bool {
 	return ok && n == want
 }
 
-// What golang.org/x/sys/unix lacks of nf_tables.h.
+// Constants of nf_tables.h that golang.org/x/sys/unix lacks.
 const (
 	nftaBitwiseOp = 6
 	bitwiseBool   = 0 // NFT_BITWISE_MASK_XOR

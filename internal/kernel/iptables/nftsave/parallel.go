@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// partChains is how many chains are read before their lines are handed over. After each
-	// such part other goroutines get a turn: it takes less than a millisecond.
+	// partChains is the number of chains in a part. After each part the goroutine
+	// yields to others: a part takes less than a millisecond.
 	partChains = 16
-	// partsAhead is how many parts each dumper may have read that nobody has taken.
+	// partsAhead is the number of parts that a dumper may read ahead of the consumer.
 	partsAhead = 2
 )
 
-// part is some chains' lines, each ended by a line feed.
+// part is the lines of some chains, each ended by a line feed.
 type part struct {
 	text []byte
 	err  error
 }
 
-// lane is what one dumper reads: each part that is its turn.
+// lane is the queue of one dumper's parts.
 type lane struct {
-	read chan part   // size 0: free bounds how far it is ahead
+	read chan part   // size 0: free bounds the parts that are read ahead
 	free chan []byte // buffers to read into; size partsAhead
 }
 
-// parallel reads chains on all sockets at once and emits their lines in the chains' order:
-// the parts go round the dumpers.
+// parallel reads chains on all sockets concurrently and emits their lines in the chains' order:
+// the parts are assigned to the dumpers in rotation.
 func (r *Reader) parallel(ctx context.Context, q Request, list []chain, emit func([]byte) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -62,7 +62,7 @@ func (r *Reader) parallel(ctx context.Context, q Request, list []chain, emit fun
 
 func skip(list []chain, n int) []chain { return list[min(n, len(list)):] }
 
-// parts reads the first part of list, and each one that is its turn again.
+// parts reads the first part of list, then every sockets-th part.
 func (d *dumper) parts(ctx context.Context, q Request, list []chain, l *lane) {
 	failed := d.settle(ctx)
 	for len(list) > 0 {

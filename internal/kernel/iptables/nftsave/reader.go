@@ -9,45 +9,45 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// ErrUnknown: a rule of a chain that was asked for, or one that leads to such a chain, is
+// ErrUnknown: a rule of a requested chain, or one that jumps to such a chain, is
 // of a kind that only the program can print.
 var ErrUnknown = errors.New("a rule that only iptables-nft-save can print")
 
-// sockets is how many chains are read at once: the kernel works through a dump on the
-// processor of whoever asks, and takes most of the time.
+// sockets is the number of concurrent dumps: the kernel runs a dump on the
+// requester's processor, and takes most of the time.
 const sockets = 2
 
-// Config says where a Reader opens its sockets.
+// Config configures a Reader or a Listener.
 type Config struct {
 	NetNS int // file descriptor of a network namespace; 0: the calling thread's
-	// Wrap puts something in front of each socket. It is for tests.
+	// Wrap, unless it is nil, wraps each socket. It is for tests.
 	Wrap func(netlink.Wire) netlink.Wire
 }
 
-// Reader reads tables. Its sockets belong to one network namespace for life.
+// Reader reads tables. Its sockets stay in one network namespace.
 type Reader struct {
-	turn    chan struct{} // holds one token, for the one who reads
+	turn    chan struct{} // a semaphore of size 1, held during a Read
 	dumpers [sockets]*dumper
 	listed  map[xt.Family]listing
 }
 
-// Request is what a Read is about.
+// Request is the request of a Read.
 type Request struct {
 	Family xt.Family
 	Table  string
-	// Ours tells which chains' rules are wanted. Of built-in chains those rules are printed
-	// that lead to one of them.
+	// Ours reports whether a chain is owned, so that its rules are requested. Of built-in chains
+	// the rules that jump to an owned chain are printed.
 	Ours func(chain string) bool
-	// Skip, unless it is nil, is asked of each chain that is ours before any is read, and tells
-	// whether it is left out.
+	// Skip, unless it is nil, is called for each owned chain before any chain is read, and reports
+	// whether to skip it.
 	Skip func(chain string) bool
-	// Yield is called before each chain is read, by several goroutines. It may wait; an
-	// error ends the reading.
+	// Yield is called before each chain is read, by several goroutines. It may block; an
+	// error aborts the read.
 	Yield func(context.Context) error
 }
 
-// Open opens a Reader. It needs CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN to
-// enter one given by descriptor.
+// Open returns a Reader. It needs CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN to
+// enter a namespace passed by descriptor.
 func Open(cfg Config) (*Reader, error) {
 	r := &Reader{turn: make(chan struct{}, 1), listed: map[xt.Family]listing{}}
 	for i := range r.dumpers {
@@ -71,10 +71,10 @@ func (r *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// Read hands the lines of one table to emit, each valid until emit returns: the
-// declarations and rules of chains that are ours, and the rules of built-in chains that
-// lead to one of them, chain by chain. A table that does not exist has no lines. After an
-// error, which ErrUnknown may be, what was emitted is not the whole.
+// Read calls emit with the lines of one table, each valid until emit returns: the
+// declarations and rules of owned chains, and the rules of built-in chains that
+// jump to an owned chain, chain by chain. A table that does not exist has no lines. After an
+// error, for example ErrUnknown, the emitted lines are incomplete.
 func (r *Reader) Read(ctx context.Context, q Request, emit func(line []byte) error) error {
 	select {
 	case r.turn <- struct{}{}:

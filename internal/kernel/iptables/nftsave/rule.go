@@ -7,25 +7,25 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// iptables-nft turns each part of a rule into expressions of nf_tables. The head of a rule
-// (addresses, interfaces, protocol), ports of TCP and UDP and the mark are a load into a
-// register and a comparison with it; other matches and targets are those of x_tables, in
-// expressions that carry them; verdicts are immediate. The names below are those of
+// iptables-nft translates each part of a rule into expressions of nf_tables. The head of a rule
+// (addresses, interfaces, protocol), ports of TCP and UDP and the mark become a load into a
+// register and a comparison with it. Other matches and targets are those of x_tables, in
+// expressions that wrap them. Verdicts are immediate. The names below are those of
 // include/uapi/linux/netfilter/nf_tables.h and nf_tables_compat.h.
 
-// rule is what is known of one rule while its expressions are read. It is used again for
+// rule is the state of the decoder of one rule's expressions. It is reused for
 // each rule.
 type rule struct {
 	family xt.Family
 
-	reg            field // what was loaded last
+	reg            field // the content of the register
 	source, dest   address
 	input, output  device
 	protocol       protocol
 	ports          ports
-	matches, leads []byte // in words
-	to             []byte // the chain that it jumps or goes to; nil: none
-	done           bool   // its verdict or target was read
+	matches, leads []byte // printed text
+	to             []byte // target of the jump or goto; nil: none
+	done           bool   // the verdict or target has been decoded
 	extension      xt.Extension
 }
 
@@ -46,11 +46,11 @@ type protocol struct {
 	number        uint8
 }
 
-// ports is a match of TCP or UDP, as x_tables has it: iptables puts the tests of source
-// and destination side by side, and prints them in that order.
+// ports is a match of TCP or UDP in the form of x_tables: iptables writes the tests of source
+// and destination next to each other, and prints them in that order.
 type ports struct {
-	open, closed bool // being read; read and printed
-	dest         bool // the destination was read
+	open, closed bool // being assembled; complete and printed
+	dest         bool // the destination's test has been decoded
 	info         [12]byte
 }
 
@@ -58,7 +58,7 @@ func (r *rule) reset(f xt.Family) {
 	*r = rule{family: f, matches: r.matches[:0], leads: r.leads[:0]}
 }
 
-// read takes the expressions of a rule. It is false if something in it is not known.
+// read decodes the expressions of a rule. It returns false if it cannot decode one of them.
 func (r *rule) read(expressions []byte) bool {
 	list := netlink.Attrs{Rest: expressions}
 	for list.Next() {
@@ -70,7 +70,7 @@ func (r *rule) read(expressions []byte) bool {
 	return !list.Bad && r.closePorts()
 }
 
-// expression returns its kind, nil for a malformed one, and what belongs to it.
+// expression returns the kind of an expression, nil for a malformed one, and its data.
 func expression(b []byte) (kind, data []byte) {
 	a := netlink.Attrs{Rest: b}
 	for a.Next() {
@@ -91,7 +91,7 @@ func (r *rule) takes(kind, data []byte) bool {
 	if string(kind) == "counter" {
 		return true
 	}
-	if r.done { // iptables puts nothing behind
+	if r.done { // iptables writes no expression after it
 		return false
 	}
 	switch string(kind) {
@@ -115,7 +115,7 @@ func (r *rule) takes(kind, data []byte) bool {
 	return false
 }
 
-// appendTo appends the rule as iptables-save prints it, behind "-A CHAIN".
+// appendTo appends the rule as iptables-save prints it after "-A CHAIN".
 func (r *rule) appendTo(dst []byte) ([]byte, bool) {
 	size, ok := r.addressSize(), true
 	for _, a := range [...]struct {
