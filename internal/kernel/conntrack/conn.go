@@ -10,17 +10,17 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// deleteChunk is how many deletions go in one datagram.
+// deleteChunk is the number of deletions in one datagram.
 const deleteChunk = 64
 
 // Config configures a Conn.
 type Config struct {
 	NetNS int // file descriptor of a network namespace; 0 = the calling thread's
-	// Wrap puts something in front of each socket. It is for tests.
+	// Wrap, unless it is nil, wraps each socket. It is for tests.
 	Wrap func(netlink.Wire) netlink.Wire
 }
 
-// Conn is the Table of a network namespace. It belongs to one goroutine.
+// Conn is the Table of a network namespace. It must be used by one goroutine.
 type Conn struct {
 	nl  *netlink.Conn
 	out []byte
@@ -28,7 +28,7 @@ type Conn struct {
 
 var _ Table = (*Conn)(nil)
 
-// Open opens a netlink socket, which stays in the namespace it was opened in.
+// Open returns a Conn. Its socket stays in the namespace in which it was opened.
 func Open(c Config) (*Conn, error) {
 	nl, err := netlink.Open(netlink.Config{NetNS: c.NetNS, Wrap: c.Wrap})
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Conn) Flows(ctx context.Context, f Filter, emit func(Flow)) error {
 	c.out = e.b
 	interrupted, err := c.list(netlink.Question{First: seq, Last: seq, Data: [][]byte{e.b}}, func(body []byte) {
 		if ctx.Err() != nil {
-			return // the rest is read all the same, so that the socket can be used again
+			return // read to the end nevertheless, so that the socket can be reused
 		}
 		if x, ok := decodeFlow(body); ok && f.Matches(&x) {
 			emit(x)
@@ -68,7 +68,7 @@ func (c *Conn) Flows(ctx context.Context, f Filter, emit func(Flow)) error {
 	return nil
 }
 
-// list hands the body of each message of a dump to flow, and tells whether the kernel says that the table changed meanwhile.
+// list calls flow with the body of each message of a dump, and returns whether the kernel reports that the table changed during the dump.
 func (c *Conn) list(q netlink.Question, flow func(body []byte)) (interrupted bool, err error) {
 	var refused error
 	err = c.nl.Ask(q, func(m netlink.Message) (done bool) {
@@ -103,7 +103,7 @@ func (c *Conn) Delete(ctx context.Context, flows []Flow) (int, error) {
 }
 
 // deleteSome sends up to deleteChunk deletions in one datagram: only the last
-// asks for an acknowledgement, the others answer when they fail.
+// requests an acknowledgement, the others answer only if they fail.
 func (c *Conn) deleteSome(flows []Flow) (int, error) {
 	e := encoder{c.out[:0]}
 	first := c.nl.Reserve(len(flows))
@@ -130,7 +130,7 @@ func (c *Conn) deleteSome(flows []Flow) (int, error) {
 		}
 		return m.Seq == last
 	})
-	if err != nil { // nobody knows how many are left: the next look tells
+	if err != nil { // the number of deletions is unknown: the next dump finds the remaining flows
 		return 0, fmt.Errorf("delete conntrack flows: %w", err)
 	}
 	return done, failed

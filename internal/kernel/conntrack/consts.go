@@ -1,6 +1,6 @@
 package conntrack
 
-// Names and values of linux/netfilter/nfnetlink_conntrack.h; x/sys/unix has none of them.
+// Names and values of linux/netfilter/nfnetlink_conntrack.h, which x/sys/unix lacks.
 const (
 	msgNew    = 1 << 8 // NFNL_SUBSYS_CTNETLINK<<8 | IPCTNL_MSG_CT_NEW
 	msgGet    = 1<<8 | 1
@@ -51,7 +51,7 @@ const (
 	ctaFilterOrig  = 1
 	ctaFilterReply = 2
 
-	// Bits of the filter's two flag words: which parts of the tuple beside it count.
+	// Bits of the filter's two flag words: the parts of the accompanying tuple to compare.
 	filterIPSrc   = 1 << 0
 	filterIPDst   = 1 << 1
 	filterProto   = 1 << 3

@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// flow decodes the body of one message of a dump.
+// decodeFlow decodes the body of one message of a dump; ok is false if an address is missing.
 func decodeFlow(body []byte) (x Flow, ok bool) {
 	if len(body) < nfgenLen {
 		return x, false
@@ -28,7 +28,7 @@ func decodeFlow(body []byte) (x Flow, ok bool) {
 			x.count(d)
 		case ctaID:
 			if len(d) >= 4 {
-				x.ID = binary.BigEndian.Uint32(d) // opaque: sent back as it came
+				x.ID = binary.BigEndian.Uint32(d) // opaque: sent back unchanged
 			}
 		case ctaZone:
 			x.Zone = be16(d)
@@ -52,7 +52,7 @@ func (x *Flow) count(counters []byte) {
 	})
 }
 
-// tcpIsOpen reads the state of a TCP connection.
+// tcpIsOpen reports whether the state of a TCP connection is Open.
 func tcpIsOpen(protoInfo []byte) (open bool) {
 	netlink.EachAttr(protoInfo, func(typ uint16, d []byte) {
 		if typ != ctaProtoInfoTCP {

@@ -5,8 +5,8 @@
 // parts of the tuples (CTA_FILTER, Linux 5.8) and read as a stream:
 // vishvananda/netlink can do neither, and holding every flow of a big table in
 // memory has cost kube-proxy 12 GB (#129982). An older kernel ignores the
-// filter, so every flow is checked here once more.
+// filter, so this package checks every flow again.
 //
-// A Conn works in the network namespace in which it was opened, whatever thread
-// uses it, and belongs to one goroutine: the conntrack cleaner's.
+// A Conn works in the network namespace in which it was opened, whichever thread
+// uses it, and must be used by one goroutine: the conntrack cleaner's.
 package conntrack

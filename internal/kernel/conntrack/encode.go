@@ -66,7 +66,7 @@ func (e *encoder) addr(v4, v6 uint16, a netip.Addr) {
 	}
 }
 
-// tuple appends what is not zero of one direction.
+// tuple appends the nonzero fields of one direction.
 func (e *encoder) tuple(typ uint16, proto uint8, t Tuple, zone func()) {
 	e.nest(typ, func() {
 		if t.Src.Addr().IsValid() || t.Dst.Addr().IsValid() {
@@ -93,16 +93,16 @@ func (e *encoder) tuple(typ uint16, proto uint8, t Tuple, zone func()) {
 // dump appends the request for the flows of a filter.
 func (e *encoder) dump(f *Filter, seq uint32) {
 	e.message(header{msgGet, unix.NLM_F_DUMP, seq, f.Family}, func() {
-		if f.Unanswered { // a kernel that does not know this filter gives all flows
+		if f.Unanswered { // a kernel without this filter returns all flows
 			e.be32(ctaStatus, 0)
 			e.be32(ctaStatusMask, statusSeenReply)
 		}
 		if f.Protocol == 0 {
 			return
 		}
-		// The kernel's comparison of IPv6 addresses is upside down (it drops what is
-		// equal; seen on 6.18): there only the
-		// ports are compared in the kernel, the addresses here.
+		// The kernel's comparison of IPv6 addresses is inverted (it drops equal
+		// addresses; seen on 6.18). For IPv6 the kernel compares only the
+		// ports, and Filter.Matches the addresses.
 		v4 := f.Family == IPv4
 		orig := Tuple{Dst: netip.AddrPortFrom(f.OrigDst, f.OrigPort)}
 		reply := Tuple{Src: netip.AddrPortFrom(f.ReplySrc, f.ReplyPort)}
@@ -110,7 +110,7 @@ func (e *encoder) dump(f *Filter, seq uint32) {
 		replyFlags := bit(v4 && f.ReplySrc.IsValid(), filterIPSrc) | bit(f.ReplyPort != 0, filterPortSrc)
 		e.tuple(ctaTupleOrig, f.Protocol, orig, nil)
 		if replyFlags != 0 {
-			replyFlags |= filterProto // ports without a protocol are refused
+			replyFlags |= filterProto // the kernel rejects ports without a protocol
 			e.tuple(ctaTupleReply, f.Protocol, reply, nil)
 		}
 		e.nest(ctaFilter, func() {
@@ -130,7 +130,7 @@ func bit(on bool, b uint32) uint32 {
 }
 
 // remove appends the request to delete one flow. The kernel compares the ID, so
-// that a flow that has taken the tuple meanwhile stays.
+// a newer flow with the same tuple is kept.
 func (e *encoder) remove(x *Flow, flags uint16, seq uint32) {
 	e.message(header{msgDelete, flags, seq, x.Family}, func() {
 		var zone func()

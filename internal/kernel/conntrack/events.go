@@ -12,30 +12,31 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// Event is a flow that has begun, with its first packet past all hooks, or that has ended.
+// Event is a flow that has begun, after its first packet passed all hooks, or that has ended.
 type Event struct {
 	Flow
 	Ended bool
-	// Sent and Received are the bytes of the client and of its answers, with the headers of IP. They are known of a flow that
+	// Sent and Received are the bytes from the client and to it, including IP headers. They are set for a flow that has
 	// ended and that began while nf_conntrack_acct was on; otherwise 0.
 	Sent, Received uint64
 }
 
-// eventBytes is the receive buffer of Events (the kernel doubles it). An event takes about 900 bytes of it, so it holds some
-// 70 000 that come while nobody reads. It is memory only while it is in use.
+// eventBytes is the receive buffer of Events (the kernel doubles it). An event takes about 900 bytes of it, so it holds about
+// 70 000 unread events. The kernel allocates it only for queued events.
 const eventBytes = 32 << 20
 
-// Events hears of the flows of one network namespace.
+// Events is a subscription to the flows of one network namespace.
 type Events struct {
 	conn *netlink.Conn
 	sock *netlink.Socket
 }
 
-// OpenEvents begins to listen in the network namespace of the calling thread. With onlyDNAT the kernel wakes nobody for flows
-// whose destination no rule of netfilter has translated (IPVS translates without such a rule).
+// OpenEvents subscribes to the flows of the network namespace of the calling thread. With onlyDNAT the kernel drops the events of
+// flows whose destination no rule of netfilter has translated, so that they do not wake the reader (IPVS translates without such a rule).
 //
-// A flow that began before has no end told, unless somebody else listened already: with net.netfilter.nf_conntrack_events=2,
-// the kernel's own choice since 5.19, it prepares events only for flows that begin while somebody listens.
+// The end of a flow that began before the subscription is reported only if another program was subscribed already. With
+// net.netfilter.nf_conntrack_events=2, the default since 5.19, the kernel prepares events only for flows that begin while a
+// subscriber exists.
 func OpenEvents(onlyDNAT bool) (*Events, error) {
 	c, err := netlink.Open(netlink.Config{})
 	if err != nil {
@@ -58,11 +59,11 @@ func OpenEvents(onlyDNAT bool) (*Events, error) {
 	return e, nil
 }
 
-// Close ends it.
+// Close ends the subscription.
 func (e *Events) Close() error { return errors.Join(e.sock.Close(), e.conn.Close()) }
 
-// Follow reports of each flow that begins or ends, until ctx ends. lost is told each time that the kernel had no room for events:
-// some are then missing.
+// Follow calls take for each flow that begins or ends, until ctx ends. It calls lost each time that the receive buffer overflowed:
+// some events are then missing.
 func (e *Events) Follow(ctx context.Context, take func(*Event), lost func()) error {
 	stop := context.AfterFunc(ctx, func() { _ = e.sock.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -70,9 +71,9 @@ func (e *Events) Follow(ctx context.Context, take func(*Event), lost func()) err
 }
 
 const (
-	// maxBadReads bounds how many reads in a row may fail.
+	// maxBadReads bounds the consecutive failed reads.
 	maxBadReads = 100
-	// gather is how long events may lie after the first: to be woken for each costs more than to read it.
+	// gather is the delay after the first event of a batch: a wakeup per event would cost more than reading it.
 	gather = 5 * time.Millisecond
 )
 
@@ -146,12 +147,12 @@ func countedBytes(counters []byte) (n uint64) {
 	return n
 }
 
-// translatedOnly is a filter for events of flows whose status has the bit of a translated destination. An event is a datagram of
-// its own: header of netlink, header of nfnetlink, attributes.
+// translatedOnly returns a filter for events of flows whose status has the bit of a translated destination. Each event is a separate
+// datagram: netlink header, nfnetlink header, attributes.
 func translatedOnly() []unix.SockFilter {
 	const (
 		attrs = headerLen + nfgenLen
-		// SKF_AD_OFF+SKF_AD_NLATTR (linux/filter.h): looks from A on for the attribute X, and gives its offset or 0.
+		// SKF_AD_OFF+SKF_AD_NLATTR (linux/filter.h): searches for the attribute X from offset A on, and returns its offset or 0.
 		findAttr = 0x1_0000_0000 - 0x1000 + 12
 	)
 	return []unix.SockFilter{
@@ -160,7 +161,7 @@ func translatedOnly() []unix.SockFilter {
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: findAttr},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 3, K: 0},
 		{Code: unix.BPF_MISC | unix.BPF_TAX},
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_IND, K: 4}, // behind the attribute's header, big endian
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_IND, K: 4}, // after the attribute's header, big endian
 		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jt: 1, K: statusDNAT},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},

@@ -8,7 +8,7 @@ import (
 
 // Fake is a Table in memory: flows in the order they were added. Like the
 // kernel it deletes a flow only by its tuple, zone and ID together. It is safe
-// for concurrent use, so that a test may add flows while the cleaner works.
+// for concurrent use, so that a test may add flows while the cleaner runs.
 type Fake struct {
 	mu    sync.Mutex
 	flows []Flow
@@ -17,7 +17,7 @@ type Fake struct {
 
 var _ Table = (*Fake)(nil)
 
-// Add adds a flow and gives it an ID.
+// Add adds a flow and assigns an ID to it.
 func (f *Fake) Add(x Flow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,11 +60,11 @@ func (f *Fake) Delete(ctx context.Context, flows []Flow) (int, error) {
 // Close implements Table.
 func (f *Fake) Close() error { return nil }
 
-// Counter counts what goes through to a Table, and fails calls on demand.
+// Counter wraps a Table, counts the calls and injects errors on demand.
 type Counter struct {
 	Table Table
-	// Fail, if set, is asked before each call ("flows", "delete"); its error is
-	// given back instead of the call.
+	// Fail, if set, is called before each call ("flows", "delete"); the call returns
+	// its error instead.
 	Fail func(call string) error
 
 	mu      sync.Mutex

@@ -12,12 +12,12 @@ import (
 // Table is the connection tracking table of one network namespace.
 type Table interface {
 	// Flows calls emit for every flow that f matches. The Flow is a value and may
-	// be kept. It returns ErrInterrupted if the table changed its shape meanwhile:
-	// what was emitted is true, but flows may be missing.
+	// be kept. It returns ErrInterrupted if the table was resized during the dump:
+	// the emitted flows are valid, but others may be missing.
 	Flows(ctx context.Context, f Filter, emit func(Flow)) error
 
-	// Delete deletes flows and gives how many were there still. A flow that has
-	// gone, or whose place another has taken, is no error.
+	// Delete deletes flows and returns the number that still existed. A flow that no longer
+	// exists, or whose tuple a newer flow has, is no error.
 	Delete(ctx context.Context, flows []Flow) (int, error)
 
 	Close() error
@@ -26,7 +26,7 @@ type Table interface {
 // ErrInterrupted says that a dump may be incomplete.
 var ErrInterrupted = errors.New("conntrack dump interrupted by a concurrent change")
 
-// Family is an address family as nfnetlink counts them.
+// Family is an address family in nfnetlink's numbering.
 type Family uint8
 
 // The families.
@@ -35,7 +35,7 @@ const (
 	IPv6 Family = unix.AF_INET6
 )
 
-// Filter says which flows are wanted; what is zero matches all. Ports need a
+// Filter selects flows; a zero field matches all. Ports need a
 // Protocol.
 type Filter struct {
 	Family    Family
@@ -44,11 +44,11 @@ type Filter struct {
 	OrigPort  uint16 // destination port of the original direction
 	ReplySrc  netip.Addr
 	ReplyPort uint16 // source port of the reply direction
-	// Unanswered: nobody has replied, and a TCP connection is not Open.
+	// Unanswered: no packet of the reply direction was seen, and a TCP connection is not Open.
 	Unanswered bool
 }
 
-// Matches reports whether the filter wants a flow.
+// Matches reports whether the filter selects a flow.
 func (f *Filter) Matches(x *Flow) bool {
 	return (f.Family == 0 || f.Family == x.Family) && (f.Protocol == 0 || f.Protocol == x.Protocol) &&
 		(!f.OrigDst.IsValid() || f.OrigDst == x.Orig.Dst.Addr()) && (f.OrigPort == 0 || f.OrigPort == x.Orig.Dst.Port()) &&
@@ -64,20 +64,20 @@ type Flow struct {
 	Family      Family
 	Protocol    uint8
 	Zone        uint16
-	zoneInTuple bool   // the zone holds for the original direction only
+	zoneInTuple bool   // the zone is valid for the original direction only
 	ID          uint32 // distinguishes the flow from a later one of the same tuple
-	Offloaded   bool   // a flowtable carries its packets past all rules
+	Offloaded   bool   // a flowtable forwards its packets without evaluating any rule
 	Orig, Reply Tuple
-	Replied     bool // the other end has answered
-	// Packets and Bytes are of both directions, 0 where conntrack does not count.
+	Replied     bool // a packet of the reply direction was seen
+	// Packets and Bytes are the sums of both directions, 0 if conntrack accounting is off.
 	Packets, Bytes uint64
-	Open           bool // a TCP connection that is past its first SYN, and not refused; the kernel may see one direction only
+	Open           bool // a TCP connection past its first SYN that was not refused; the kernel may see one direction only
 }
 
 // Translated reports whether the flow's destination was changed (DNAT).
 func (x *Flow) Translated() bool { return x.Orig.Dst != x.Reply.Src }
 
-// String is for errors and logs.
+// String returns the notation of errors and logs.
 func (x *Flow) String() string {
 	return fmt.Sprintf("protocol %d %s -> %s, reply from %s, zone %d", x.Protocol, x.Orig.Src, x.Orig.Dst, x.Reply.Src, x.Zone)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// addresses lists those of a link. The kernel gives those of all links, for it tells of changes meanwhile only then (before Linux 6.9);
-// the other links of a node have few.
+// addresses returns the addresses of a link. It dumps those of all links, because only such a dump reports concurrent changes (before
+// Linux 6.9); the other links of a node have few.
 func (l *Link) addresses(link uint32) (list []netip.Addr, err error) {
 	defer func() { l.had = len(list) }()
 	return settle(make([]netip.Addr, 0, l.had), func(a *netip.Addr) netip.Addr { return *a }, func(add func(netip.Addr)) (whole bool, err error) {
@@ -23,7 +23,7 @@ func (l *Link) addresses(link uint32) (list []netip.Addr, err error) {
 				return nil
 			}
 			a, err := decodeAddress(uint16(body[0]), body[unix.SizeofIfAddrmsg:])
-			if a.IsValid() && (a.Is4() || !a.IsLinkLocalUnicast()) { // of IPv6 the kernel adds one by itself
+			if a.IsValid() && (a.Is4() || !a.IsLinkLocalUnicast()) { // the kernel adds a link-local IPv6 address by itself
 				add(a)
 			}
 			return err
@@ -32,7 +32,7 @@ func (l *Link) addresses(link uint32) (list []netip.Addr, err error) {
 	})
 }
 
-// decodeAddress reads a link's own address. Of one to the other end of a line that is beside the other end's.
+// decodeAddress returns a link's own address. On a point-to-point link the message also holds the peer's.
 func decodeAddress(family uint16, attrs []byte) (at netip.Addr, err error) {
 	own := false
 	a := netlink.Attrs{Rest: attrs}

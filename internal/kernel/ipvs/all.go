@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sight is a virtual server that was listed.
+// sight is one listed virtual server.
 type sight struct {
 	Virtual
-	reals int // how many real servers it had, if the socket's options gave it; unknown otherwise
+	reals int // number of its real servers, if read by socket options; otherwise unknown
 }
 
 const unknown = -1
 
-// All implements Kernel. What the options of a socket do not give, for whatever reason, is asked by netlink.
+// All implements Kernel. It falls back to netlink if the socket options fail for any reason.
 func (c *Conn) All(ctx context.Context, want Wanted, take func(v *Virtual, reals []Real) error) error {
 	list, err := c.sights(ctx, want)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Conn) All(ctx context.Context, want Wanted, take func(v *Virtual, reals
 	return ctx.Err()
 }
 
-// pause is between two pieces of work.
+// pause is called between two pieces of work.
 func (c *Conn) pause(ctx context.Context) error {
 	if c.rest != nil {
 		c.rest.Pause()
@@ -47,10 +47,10 @@ func (c *Conn) pause(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// pausing is how many virtual servers are looked at between two pauses.
+// pausing is the number of virtual servers between two pauses.
 const pausing = 64
 
-// sights lists the virtual servers that are wanted.
+// sights lists the requested virtual servers.
 func (c *Conn) sights(ctx context.Context, want Wanted) (list []sight, err error) {
 	list = make([]sight, 0, c.listed)
 	defer func() { c.listed = len(list) }()
@@ -60,7 +60,7 @@ func (c *Conn) sights(ctx context.Context, want Wanted) (list []sight, err error
 			list = append(list, sight{*v, reals})
 		}
 		if seen++; seen%pausing == 0 {
-			_ = c.pause(ctx) // that ctx has ended is seen below
+			_ = c.pause(ctx) // a done ctx is handled below
 		}
 	}
 	byOptions := c.old != nil && c.old.virtuals(add) == nil
@@ -79,7 +79,7 @@ func (c *Conn) sights(ctx context.Context, want Wanted) (list []sight, err error
 	return list, nil
 }
 
-// realsOf reads the real servers of one that was listed, and tells whether it is there still. They are valid until it is called again.
+// realsOf reads the real servers of a listed virtual server and reports whether that still exists. The slice is valid until the next call.
 func (c *Conn) realsOf(ctx context.Context, s *sight) (_ []Real, there bool, err error) {
 	if s.reals == unknown {
 		c.reals, err = c.realsInto(ctx, c.reals, s.VirtualKey)
@@ -92,8 +92,8 @@ func (c *Conn) realsOf(ctx context.Context, s *sight) (_ []Real, there bool, err
 	case err == nil && len(c.reals) == s.reals:
 		return c.reals, true, nil
 	}
-	// Some have come or gone since, or there are some of IPv6, which the options leave out. Where so many come and go that
-	// netlink gives no list, theirs are at least those of one moment.
+	// The number has changed since the list, or some are of IPv6, which the socket options leave out. If they change so fast that
+	// netlink returns no consistent list, the list by options is at least a snapshot of the IPv4 ones.
 	all, byNetlink := c.realsInto(ctx, nil, s.VirtualKey)
 	if err == nil && errors.Is(byNetlink, ErrInterrupted) {
 		return c.reals, true, nil

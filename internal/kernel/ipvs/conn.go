@@ -13,33 +13,33 @@ import (
 // Config configures a Conn.
 type Config struct {
 	NetNS int // file descriptor of a network namespace; 0: the calling thread's
-	// Gentle is for one that reads much and may take its time: it lets others go first.
+	// Gentle is for a Conn whose large reads are not urgent: it yields to other goroutines.
 	Gentle bool
-	// Wrap puts something in front of each netlink socket. It is for tests.
+	// Wrap, unless it is nil, wraps each netlink socket. It is for tests.
 	Wrap func(netlink.Wire) netlink.Wire
 }
 
-// Rest lets others go first now and then. It is for who works with much that was read, and may take his time.
+// Rest yields to other goroutines at intervals. It is for work on large reads that is not urgent.
 type Rest = netlink.Rest
 
-// Conn is the real Kernel: generic netlink, and for reading much the options of a socket; nothing is run. (moby/ipvs would run
-// modprobe and write to a log of its own; vishvananda/netlink has no IPVS.)
+// Conn is the Kernel that talks to the real kernel: over generic netlink and, for large reads, socket options. It runs no
+// program. (moby/ipvs would run modprobe and write to a log of its own; vishvananda/netlink has no IPVS.)
 type Conn struct {
 	nl     *netlink.Conn
 	family uint16
-	old    *options      // nil: this kernel or this program has none
-	rest   *netlink.Rest // nil: it is in a hurry
+	old    *options      // nil: this kernel or this architecture does not support them
+	rest   *netlink.Rest // nil: not Gentle
 
-	buf    message // what follows is scratch
+	buf    message // from here on: scratch buffers
 	names  names
 	reals  []Real
-	listed int // how many were listed last: as many may be now
+	listed int // length of the last list, as a capacity hint
 }
 
 var _ Kernel = (*Conn)(nil)
 
-// Open opens a Conn. It needs CAP_NET_ADMIN over the namespace. To ask for the family makes the kernel load the module ip_vs.
-// A kernel that has none gives ErrNoIPVS.
+// Open returns a Conn. It needs CAP_NET_ADMIN over the namespace. The lookup of the family makes the kernel load the module ip_vs.
+// If the kernel has none, Open returns ErrNoIPVS.
 func Open(cfg Config) (*Conn, error) {
 	of := netlink.Config{NetNS: cfg.NetNS, Options: netlink.Options{Protocol: netlink.Generic}, Wrap: cfg.Wrap}
 	c := &Conn{}
@@ -81,15 +81,15 @@ func (c *Conn) findFamily() error {
 	return nil
 }
 
-// command is a request of generic netlink. A dump or an acknowledgement is asked for by flags.
+// command is a request of generic netlink. The flags request a dump or an acknowledgement.
 type command struct {
 	cmd   uint8
 	flags uint16
 	fill  func(m *message)
 }
 
-// ask sends a command to a family and hands the attributes of each message of the answer to each. They are whole if none
-// came later than others, when there may be others in the kernel.
+// ask sends a command to a family and calls each with the attributes of each message of the answer. whole reports whether the
+// answer is a consistent snapshot: it arrived in one datagram, and the kernel reported no concurrent change.
 func (c *Conn) ask(ctx context.Context, family uint16, do command, each func(attrs []byte) error) (whole bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -108,7 +108,7 @@ func (c *Conn) ask(ctx context.Context, family uint16, do command, each func(att
 	return datagrams <= 1 && !moved, err
 }
 
-// do has a command done.
+// do executes a command and waits for its acknowledgement.
 func (c *Conn) do(ctx context.Context, cmd uint8, fill func(m *message)) error {
 	_, err := c.ask(ctx, c.family, command{cmd, unix.NLM_F_ACK, fill}, func([]byte) error { return nil })
 	return err

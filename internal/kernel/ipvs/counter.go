@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Counter wraps a Kernel and counts what it is asked. The counts may be read from any goroutine.
+// Counter wraps a Kernel and counts the calls. Counts may be called from any goroutine.
 type Counter struct {
 	Kernel
 	reads, writes atomic.Uint64
@@ -17,10 +17,10 @@ var _ Kernel = (*Counter)(nil)
 // NewCounter wraps k.
 func NewCounter(k Kernel) *Counter { return &Counter{Kernel: k} }
 
-// Counts are the lists and the changes so far.
+// Counts returns the numbers of lists and of changes so far.
 func (c *Counter) Counts() (reads, writes uint64) { return c.reads.Load(), c.writes.Load() }
 
-// All implements Kernel. The real servers of each virtual one are a list of their own.
+// All implements Kernel. It counts one list, and one more for each virtual server's real servers.
 func (c *Counter) All(ctx context.Context, want Wanted, take func(*Virtual, []Real) error) error {
 	c.reads.Add(1)
 	return c.Kernel.All(ctx, want, func(v *Virtual, reals []Real) error {

@@ -12,10 +12,10 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// errMalformed: the kernel's answer ends in the middle of something.
+// errMalformed: the kernel's answer is truncated.
 var errMalformed = errors.New("a malformed answer of IPVS")
 
-// inner finds the attribute of a command that holds what the command is about.
+// inner returns the nested attribute that holds the object of a command.
 func inner(attrs []byte, typ uint16) (out []byte, err error) {
 	a := netlink.Attrs{Rest: attrs}
 	for a.Next() {
@@ -43,7 +43,7 @@ func u32(b []byte) uint32 {
 	return binary.NativeEndian.Uint32(b)
 }
 
-// portOf reads a port, which is in the network's order.
+// portOf decodes a port, which is in network byte order.
 func portOf(b []byte) uint16 {
 	if len(b) < 2 {
 		return 0
@@ -51,7 +51,7 @@ func portOf(b []byte) uint16 {
 	return binary.BigEndian.Uint16(b)
 }
 
-// addrOf reads the address of a family from the union of both.
+// addrOf decodes the address of a family from the union of both.
 func addrOf(fam uint16, b []byte) netip.Addr {
 	switch {
 	case fam == unix.AF_INET && len(b) >= 4:
@@ -62,7 +62,7 @@ func addrOf(fam uint16, b []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// names gives schedulers' names. Those of most virtual servers are the same, and so they share one.
+// names decodes the names of schedulers. Most virtual servers have the same scheduler, so they share one string.
 type names struct{ last string }
 
 func (n *names) of(b []byte) string {
@@ -75,7 +75,7 @@ func (n *names) of(b []byte) string {
 	return n.last
 }
 
-// finish leaves of a virtual server what means something: no time and no mask without persistence.
+// finish normalizes a virtual server: without persistence, timeout and mask are meaningless and are cleared.
 func (v *Virtual) finish(mask uint32) {
 	v.Flags &= settable
 	if v.Flags&Persistent == 0 {
@@ -85,7 +85,7 @@ func (v *Virtual) finish(mask uint32) {
 	v.Wide = mask != oneClient(v.Addr)
 }
 
-// decodeVirtual reads the attributes of a command that is about a virtual server. One that is found by a mark has no address.
+// decodeVirtual decodes the attributes of a virtual server. One that is identified by a mark has no address.
 func decodeVirtual(attrs []byte, names *names) (v Virtual, err error) {
 	in, err := inner(attrs, attrService)
 	if err != nil {
@@ -125,8 +125,8 @@ func decodeVirtual(attrs []byte, names *names) (v Virtual, err error) {
 	return v, nil
 }
 
-// decodeReal reads the attributes of a command that is about a real server of a virtual one of a family, which is also that of
-// the real server where the kernel does not tell (before Linux 3.18).
+// decodeReal decodes the attributes of a real server. fam is the family of its virtual server, used
+// where the kernel does not report that of the real server (before Linux 3.18).
 func decodeReal(attrs []byte, fam uint16) (r Real, err error) {
 	in, err := inner(attrs, attrDest)
 	if err != nil {

@@ -14,37 +14,37 @@ import (
 	kernel "github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// Addresses is the device that carries Service addresses: only packets to an address of this
-// node reach IPVS. Of an absent device all reads are empty. The methods belong to one goroutine.
+// Addresses is the device that holds Service addresses: only packets to an address of this
+// node reach IPVS. While the device does not exist, all reads are empty. The methods must be called from one goroutine.
 type Addresses interface {
-	// HasDevice reports whether it is there; MakeDevice makes it, if it is not.
+	// HasDevice reports whether the device exists; MakeDevice creates it if it does not.
 	HasDevice(ctx context.Context) (bool, error)
 	MakeDevice(ctx context.Context) error
-	// RemoveDevice takes all its addresses away; that it is not there is no error.
+	// RemoveDevice deletes the device with all its addresses; a missing device is no error.
 	RemoveDevice(ctx context.Context) error
 	List(ctx context.Context) ([]netip.Addr, error)
-	// Has reports whether it has an address, without listing those that it has.
+	// Has reports whether the device has an address, without listing all of them.
 	Has(ctx context.Context, a netip.Addr) (bool, error)
-	// Add and Remove have no effect where they would change nothing. Add without a device is ENODEV.
+	// Add and Remove are idempotent. Add without a device returns ENODEV.
 	Add(ctx context.Context, a netip.Addr) error
 	Remove(ctx context.Context, a netip.Addr) error
 	Routing
 }
 
-// Link is the real Addresses, of one network namespace.
+// Link is the Addresses of the real kernel, in one network namespace.
 type Link struct {
 	h   *netlink.Handle
-	nl  *kernel.Conn // for what is read in bulk, with one buffer
+	nl  *kernel.Conn // for bulk reads, with one buffer
 	buf message
-	had int // how many addresses were listed last: as many may be now
+	had int // length of the last list, as a capacity hint
 }
 
 var _ Addresses = (*Link)(nil)
 
-// OpenLink opens it in the network namespace of the calling thread.
+// OpenLink returns a Link in the network namespace of the calling thread.
 func OpenLink() (*Link, error) { return openLink(kernel.Config{}) }
 
-// OpenGentleLink is OpenLink for one that may take his time: it lets others go first.
+// OpenGentleLink is OpenLink for reads that are not urgent: it yields to other goroutines.
 func OpenGentleLink() (*Link, error) { return openLink(kernel.Config{Wrap: kernel.Gently}) }
 
 func openLink(cfg kernel.Config) (*Link, error) {
@@ -64,7 +64,7 @@ func openLink(cfg kernel.Config) (*Link, error) {
 // Close closes the sockets.
 func (l *Link) Close() {
 	l.h.Close()
-	_ = l.nl.Close() // nothing was written that could be lost
+	_ = l.nl.Close() // no write can be lost
 }
 
 // HasDevice implements Addresses.
@@ -84,8 +84,8 @@ func (l *Link) find() (netlink.Link, error) {
 	return dev, nil
 }
 
-// MakeDevice implements Addresses. It stays down: its addresses are the node's own all the
-// same, and nobody is told of them.
+// MakeDevice implements Addresses. The device stays down: its addresses are local to the node
+// nevertheless, and the kernel does not announce them.
 func (l *Link) MakeDevice(context.Context) error {
 	err := l.h.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: Device, MTU: 1500}})
 	if err != nil && !errors.Is(err, unix.EEXIST) {
@@ -119,8 +119,8 @@ func (l *Link) List(context.Context) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// Has implements Addresses. The kernel has no question for one address of a device, but one for the route that leads to it.
-// Where that leads by another device, which may have the address too, all are listed.
+// Has implements Addresses. The kernel has no lookup of one address of a device, but one of the route to it.
+// If the route uses another device, which may have the same address, Has lists all addresses.
 func (l *Link) Has(ctx context.Context, a netip.Addr) (bool, error) {
 	dev, err := l.find()
 	if dev == nil || err != nil {
@@ -138,11 +138,11 @@ func (l *Link) Has(ctx context.Context, a netip.Addr) (bool, error) {
 
 func host(a netip.Addr) *netlink.Addr {
 	bits := netip.PrefixFrom(a, a.BitLen())
-	out, _ := netlink.ParseAddr(bits.String()) // of a valid address it cannot fail
+	out, _ := netlink.ParseAddr(bits.String()) // cannot fail for a valid address
 	if a.Is6() {
-		out.Flags = unix.IFA_F_NODAD // or it would have to wait for its own echo
-		// A deprecated address (RFC 6724, rule 3): what this node sends, or masquerades, by a device without an address of IPv6
-		// has one of the node's own as its source, and not a Service's that looks more like the destination.
+		out.Flags = unix.IFA_F_NODAD // no duplicate address detection, which would delay the address
+		// A deprecated address (RFC 6724, rule 3): packets that this node sends, or masquerades, by a device without an IPv6 address
+		// have one of the node's own addresses as their source, and not a Service's that matches the destination better.
 		out.ValidLft, out.PreferedLft = math.MaxUint32, 0
 	}
 	return out
@@ -179,8 +179,8 @@ func (l *Link) Remove(_ context.Context, a netip.Addr) error {
 	return nil
 }
 
-// removeOther removes an address that somebody else gave the device, with a network or with another end. The kernel removes one
-// only if it is told that too.
+// removeOther removes an address that another program added, with a prefix length or a peer. The kernel deletes such an address
+// only if the request contains them.
 func (l *Link) removeOther(dev netlink.Link, a netip.Addr) error {
 	fam := netlink.FAMILY_V4
 	if a.Is6() {

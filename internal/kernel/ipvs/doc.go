@@ -1,6 +1,6 @@
-// Package ipvs is the seam to IPVS in one network namespace: virtual and real servers, over generic
-// netlink and, to read all of IPv4, the options of a socket, and the device kube-ipvs0 that carries the addresses of Services. It also finds and removes what
-// kube-proxy's ipvs mode leaves: that device and its ipsets.
+// Package ipvs is the kernel client for IPVS in one network namespace: virtual and real servers, over generic
+// netlink and, for reading all of IPv4, socket options, and the device kube-ipvs0 that holds the addresses of Services. It also
+// finds and removes the leftovers of kube-proxy's ipvs mode: that device and its ipsets.
 //
-// The data plane ipvs calls it, and takeover.
+// Its callers are the data plane ipvs and takeover.
 package ipvs

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// place adds an address, which is a union of both families, and a port.
+// place appends an address, which is a union of both families, and a port.
 func (m *message) place(addrType, portType uint16, at netip.AddrPort) {
 	var union [16]byte
 	copy(union[:], at.Addr().AsSlice())
@@ -20,7 +20,7 @@ func (m *message) key(k VirtualKey) {
 	m.place(svcAddr, svcPort, netip.AddrPortFrom(k.Addr, k.Port))
 }
 
-// of says which virtual server a command is about.
+// of appends the key of a command's virtual server.
 func (m *message) of(k VirtualKey) {
 	end := m.nest(attrService)
 	m.key(k)
@@ -38,7 +38,7 @@ func (m *message) virtual(v *Virtual) {
 	end()
 }
 
-// oneClient is the mask of persistence with which a client is one address: of IPv6 it is a length.
+// oneClient returns the persistence mask of a single address: a netmask for IPv4, a prefix length for IPv6.
 func oneClient(at netip.Addr) uint32 {
 	if at.Is4() {
 		return 0xffffffff

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fake is a Kernel and Addresses in memory. It refuses what the kernel refuses: a scheduler that it
-// does not know (ENOENT), a real server of an absent virtual one (ESRCH), of another family or with port 0 (EINVAL),
-// an address without the device (ENODEV). Any goroutine may use it, as several have sockets to the kernel.
+// Fake is a Kernel and Addresses in memory. It rejects what the kernel rejects: an unknown scheduler
+// (ENOENT), a real server of a missing virtual one (ESRCH), of another family or with port 0 (EINVAL),
+// an address without the device (ENODEV). It is safe for concurrent use, as the kernel is by several sockets.
 type Fake struct {
 	Timeouts Timeouts
 	mu       sync.Mutex
 	virtuals map[VirtualKey]*fakeVirtual
 	device   bool
 	routes   map[netip.Addr]bool
-	marks    [2]uint32 // of the routing rules, IPv4 and IPv6
+	marks    [2]uint32 // of the routing rules: IPv4, IPv6
 	addrs    map[netip.Addr]bool
 }
 
@@ -34,7 +34,7 @@ var (
 	_ Addresses = (*Fake)(nil)
 )
 
-// NewFake makes an empty one.
+// NewFake returns an empty Fake.
 func NewFake() *Fake {
 	return &Fake{virtuals: map[VirtualKey]*fakeVirtual{}, addrs: map[netip.Addr]bool{}, routes: map[netip.Addr]bool{}}
 }
@@ -46,7 +46,8 @@ func compareKeys(a, b VirtualKey) int {
 	return (int(a.Protocol)<<16 + int(a.Port)) - (int(b.Protocol)<<16 + int(b.Port))
 }
 
-// All implements Kernel. Who keeps the real servers, or lies about what he wants, learns it as with the kernel.
+// All implements Kernel. It clears the real servers after each call of take and filters by Wanted, so that a test detects a caller that
+// keeps the slice or sets Wanted inconsistently.
 func (f *Fake) All(ctx context.Context, want Wanted, take func(*Virtual, []Real) error) error {
 	f.mu.Lock()
 	var list []Virtual
@@ -94,7 +95,7 @@ func (f *Fake) Reals(ctx context.Context, of VirtualKey) ([]Real, error) {
 	return out, ctx.Err()
 }
 
-// Schedulers are those of Linux 6.x.
+// Schedulers returns the schedulers of Linux 6.x.
 func Schedulers() []string {
 	return []string{"rr", "wrr", "lc", "wlc", "sh", "mh", "dh", "sed", "nq", "lblc", "lblcr", "fo", "ovf", "twos"}
 }
@@ -133,13 +134,13 @@ func (f *Fake) PutReal(ctx context.Context, of VirtualKey, r Real) error {
 	if r.At.Port() == 0 || r.At.Addr().Is4() != of.Addr.Is4() {
 		return fmt.Errorf("put real server %s of %s: %w", r.At, of, unix.EINVAL)
 	}
-	now := v.reals[r.At] // its connections go on
+	now := v.reals[r.At] // its connections continue
 	now.At, now.Weight, now.Limited, now.Method = r.At, r.Weight, false, 0
 	v.reals[r.At] = now
 	return ctx.Err()
 }
 
-// Connect says how many connections a real server has.
+// Connect sets the numbers of a real server's connections.
 func (f *Fake) Connect(of VirtualKey, at netip.AddrPort, active, inactive uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +151,7 @@ func (f *Fake) Connect(of VirtualKey, at netip.AddrPort, active, inactive uint32
 	}
 }
 
-// Tunnel has somebody else add a real server, of either family, that is handed packets in a tunnel.
+// Tunnel simulates another program: it adds a real server, of either family, that receives packets through a tunnel.
 func (f *Fake) Tunnel(of VirtualKey, at netip.AddrPort) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,7 +160,7 @@ func (f *Fake) Tunnel(of VirtualKey, at netip.AddrPort) {
 	}
 }
 
-// Spoil has somebody else change what is read only of a virtual server and its real ones.
+// Spoil simulates another program: it changes the read-only fields of a virtual server and of its real servers.
 func (f *Fake) Spoil(k VirtualKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 // Fault is an error to inject into one call.
 type Fault struct {
 	Err   error
-	After bool // do it, then lose the answer
+	After bool // apply the change, then return Err
 }
 
-// Faulty wraps a Kernel and fails changes on purpose. A nil function never fails.
+// Faulty wraps a Kernel and injects errors into changes. A nil function never fails.
 type Faulty struct {
 	Kernel
-	OnWrite func() Fault // asked before each change; a zero Fault lets it through
+	OnWrite func() Fault // called before each change; a zero Fault injects nothing
 }
 
 var _ Kernel = (*Faulty)(nil)

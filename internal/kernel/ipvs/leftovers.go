@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Device carries every Service address in kube-proxy's ipvs mode.
+// Device holds every Service address in kube-proxy's ipvs mode.
 const Device = "kube-ipvs0"
 
-// HasDevice reports whether the network namespace of the calling thread has it.
+// HasDevice reports whether the network namespace of the calling thread has Device.
 func HasDevice() (bool, error) {
 	_, err := netlink.LinkByName(Device)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -23,7 +23,7 @@ func HasDevice() (bool, error) {
 	return true, nil
 }
 
-// RemoveDevice deletes it; that it is not there is no error.
+// RemoveDevice deletes Device; a missing device is no error.
 func RemoveDevice() error {
 	l, err := netlink.LinkByName(Device)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -38,10 +38,10 @@ func RemoveDevice() error {
 	return nil
 }
 
-// longestSet is the most that the name of an ipset can have (IPSET_MAXNAMELEN, with its end); kube-proxy cuts what is longer.
+// longestSet is the maximum length of an ipset's name (IPSET_MAXNAMELEN, which includes the NUL); kube-proxy truncates longer names.
 const longestSet = 31
 
-// isKubeProxys: all its sets are named so; those of IPv6 have 6- before it.
+// isKubeProxys reports whether an ipset has a name of kube-proxy's; those of IPv6 have the prefix 6-.
 func isKubeProxys(name string) bool {
 	for _, known := range [...]string{"LOOP-BACK", "CLUSTER-IP", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL", "LOAD-BALANCER", "LOAD-BALANCER-FW",
 		"LOAD-BALANCER-LOCAL", "LOAD-BALANCER-SOURCE-IP", "LOAD-BALANCER-SOURCE-CIDR", "NODE-PORT-TCP", "NODE-PORT-LOCAL-TCP", "NODE-PORT-UDP",
@@ -55,7 +55,7 @@ func isKubeProxys(name string) bool {
 	return false
 }
 
-// RemoveSet destroys a set; rules that look into it must be gone.
+// RemoveSet destroys an ipset; the rules that refer to it must be deleted first.
 func RemoveSet(name string) error {
 	if err := netlink.IpsetDestroy(name); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove ipset %s: %w", name, err)

@@ -9,15 +9,15 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// message is one request to the kernel while it is put together: the header of netlink, and what follows.
+// message is one request to the kernel under construction: the netlink header and the body.
 type message []byte
 
-// begin starts a message in the memory of an earlier one.
+// begin starts a message in the buffer of an earlier one.
 func begin(b message, typ, flags uint16) message {
-	b = append(b[:0], 0, 0, 0, 0) // its length is known at its end
+	b = append(b[:0], 0, 0, 0, 0) // length, set by exchange
 	b = binary.NativeEndian.AppendUint16(b, typ)
 	b = binary.NativeEndian.AppendUint16(b, flags|unix.NLM_F_REQUEST)
-	return append(b, 0, 0, 0, 0, 0, 0, 0, 0) // its number, and no sender in particular
+	return append(b, 0, 0, 0, 0, 0, 0, 0, 0) // sequence number, set by exchange, and port id 0
 }
 
 func (m *message) attr(typ uint16, data ...byte) {
@@ -41,15 +41,15 @@ func (m *message) u32(typ uint16, v uint32) {
 	m.attr(typ, b[:]...)
 }
 
-// nest begins an attribute that holds others, until the function that it gives is called.
+// nest begins an attribute that holds others, until the returned function is called.
 func (m *message) nest(typ uint16) (end func()) {
 	at := len(*m)
 	m.attr(typ | unix.NLA_F_NESTED)
 	return func() { binary.NativeEndian.PutUint16((*m)[at:], uint16(len(*m)-at)) }
 }
 
-// exchange sends a message and hands the body of each answer of a type to each: of a dump all, of a command none, of another question
-// one. It tells in how many datagrams they came, and whether the kernel says that what it lists has changed meanwhile.
+// exchange sends a message and calls each with the body of each answer of a type: all answers of a dump, none of a command, one of another
+// request. It returns the number of datagrams of the answer, and whether the kernel reports that the list changed during the dump.
 func exchange(nl *netlink.Conn, m message, typ uint16, each func(body []byte) error) (datagrams int, moved bool, err error) {
 	number := nl.Reserve(1)
 	binary.NativeEndian.PutUint32(m, uint32(len(m)))

@@ -14,15 +14,15 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// options is the first interface of IPVS, options of an IPv4 socket: it knows IPv4 alone, and gives all virtual servers, or all
-// real servers of one, at once and as of one moment. Generic netlink takes some ten times as long for the same, because it
-// puts a message together for each, with all statistics twice.
+// options is the older interface of IPVS, options of an IPv4 socket. It supports IPv4 only, and returns all virtual servers, or all
+// real servers of one, at once and as one snapshot. Generic netlink takes about ten times as long for the same, because it
+// builds a message for each object, with all statistics twice.
 //
-// Numbers and sizes are those of linux/ip_vs.h where a word has 64 bits; in others the statistics are elsewhere.
+// Numbers and sizes are those of linux/ip_vs.h on 64-bit architectures; on others the statistics have other offsets.
 type options struct {
 	fd   int
 	ask  func(option uintptr, buf []byte) error
-	buf  []byte // for real servers; no entry in it has an address
+	buf  []byte // for real servers; between calls every entry in it has address 0
 	name names
 }
 
@@ -36,32 +36,32 @@ const (
 
 	servicesBytes = 8 // struct ip_vs_get_services, before its entries
 	serviceBytes  = 104
-	serviceAddr   = 4 // behind the protocol
+	serviceAddr   = 4 // after the protocol
 	servicePort   = 8
 	serviceMark   = 12
 	serviceSched  = 16
 	serviceFlags  = 32
 	serviceTime   = 36
 	serviceMask   = 40
-	serviceDests  = 44 // how many real servers it has
+	serviceDests  = 44 // number of its real servers
 
-	destsBytes   = 24 // struct ip_vs_get_dests, before its entries; it begins as that of a service does
+	destsBytes   = 24 // struct ip_vs_get_dests, before its entries; it begins like that of a service
 	destsRoom    = 16
 	destBytes    = 96
-	destsPort    = 4 // behind the address
+	destsPort    = 4 // after the address
 	destsFlags   = 8
 	destsWeight  = 12
 	destsUpper   = 16
 	destsActive  = 24
 	destsResting = 28
 
-	spare = 64      // entries to have room for beyond those that are expected
-	most  = 1 << 20 // entries to ask for at once
+	spare = 64      // spare entries of a buffer beyond the expected number
+	most  = 1 << 20 // maximum number of entries in one request
 )
 
 var errTooMany = errors.New("IPVS has more than may be asked for at once")
 
-// openOptions opens a socket in a network namespace; nil: there is no such interface here.
+// openOptions opens a socket in a network namespace; it returns nil if the interface is not available.
 func openOptions(netns int) *options {
 	if strconv.IntSize != 64 {
 		return nil
@@ -85,7 +85,7 @@ func (o *options) close() error {
 	return unix.Close(o.fd)
 }
 
-// getOption has the kernel write into buf, which also holds the question.
+// getOption calls getsockopt: buf holds the request, and the kernel overwrites it with the answer.
 func (o *options) getOption(option uintptr, buf []byte) error {
 	for range maxInterrupts {
 		length := uint32(len(buf))
@@ -102,11 +102,11 @@ func (o *options) getOption(option uintptr, buf []byte) error {
 	return unix.EINTR
 }
 
-// maxInterrupts bounds how often a question is asked again because a signal came.
+// maxInterrupts bounds the retries of a request that signals interrupt.
 const maxInterrupts = 100
 
-// virtuals hands each virtual server of IPv4 that has an address to each, which may not keep it, with the number of its real servers of any family. With an error it has handed
-// over none.
+// virtuals calls each with each virtual server of IPv4 that has an address, and with the number of its real servers of any family.
+// each must not keep the pointer. After an error, each has not been called.
 func (o *options) virtuals(each func(v *Virtual, reals int)) error {
 	var info [infoBytes]byte
 	if err := o.ask(optGetInfo, info[:]); err != nil {
@@ -118,7 +118,7 @@ func (o *options) virtuals(each func(v *Virtual, reals int)) error {
 		if err := o.ask(optGetServices, buf); err != nil {
 			return fmt.Errorf("list virtual servers: %w", err)
 		}
-		// The kernel does not say how many it gave, but it has none without a protocol. If the last one is there, there may be more.
+		// The kernel does not report the number of entries, but no entry has protocol 0. If the buffer is full, there may be more.
 		if buf = buf[servicesBytes:]; binary.NativeEndian.Uint16(buf[(room-1)*serviceBytes:]) != 0 {
 			continue
 		}
@@ -146,8 +146,8 @@ func (o *options) virtual(b *[serviceBytes]byte) (v Virtual, reals int) {
 	return v, int(binary.NativeEndian.Uint32(b[serviceDests:]))
 }
 
-// reals appends the real servers of a virtual one, as many as are expected or not. Those of IPv6 (tunnels) are left out. If there
-// is no such virtual server, that is ESRCH.
+// reals appends the real servers of a virtual one, whether as many as expected or not. Those of IPv6 (tunnels) are left out. If the
+// virtual server does not exist, reals returns ESRCH.
 func (o *options) reals(out []Real, of VirtualKey, expected int) ([]Real, error) {
 	for expected < most {
 		if len(o.buf) < destsBytes+(expected+1)*destBytes {
@@ -160,10 +160,10 @@ func (o *options) reals(out []Real, of VirtualKey, expected int) ([]Real, error)
 		binary.BigEndian.PutUint16(o.buf[servicePort:], of.Port)
 		binary.NativeEndian.PutUint32(o.buf[destsRoom:], uint32(room))
 		if err := o.ask(optGetDests, o.buf[:destsBytes+room*destBytes]); err != nil {
-			o.buf = nil // nobody knows what was written into it
+			o.buf = nil // its content is unknown now
 			return out, err
 		}
-		// The kernel does not say how many it gave, but none is at no address. If all are there, there may be more.
+		// The kernel does not report the number of entries, but no entry has address 0. If the buffer is full, there may be more.
 		given := 0
 		for b := o.buf[destsBytes:]; given < room && binary.NativeEndian.Uint32(b) != 0; b = b[destBytes:] {
 			out = append(out, Real{})
@@ -179,7 +179,7 @@ func (o *options) reals(out []Real, of VirtualKey, expected int) ([]Real, error)
 	return out, errTooMany
 }
 
-// set makes it the one of an entry.
+// set decodes an entry.
 func (r *Real) set(b *[destBytes]byte) {
 	r.At = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[:])), binary.BigEndian.Uint16(b[destsPort:]))
 	r.Weight = binary.NativeEndian.Uint32(b[destsWeight:])

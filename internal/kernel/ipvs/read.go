@@ -51,7 +51,7 @@ func (c *Conn) realsInto(ctx context.Context, buf []Real, of VirtualKey) ([]Real
 	return out, nil
 }
 
-// virtuals lists the virtual servers of both families that have an address.
+// virtuals returns the virtual servers of both families that have an address.
 func (c *Conn) virtuals(ctx context.Context) ([]Virtual, error) {
 	out, err := settle(nil, func(v *Virtual) VirtualKey { return v.VirtualKey }, func(add func(Virtual)) (whole bool, err error) {
 		return c.ask(ctx, c.family, command{cmdGetService, unix.NLM_F_DUMP, nil}, func(attrs []byte) error {
@@ -68,12 +68,12 @@ func (c *Conn) virtuals(ctx context.Context) ([]Virtual, error) {
 	return out, nil
 }
 
-// readings bounds how often a list is read.
+// readings bounds the retries of a list.
 const readings = 8
 
-// settle reads a list into a buffer. A dump in several datagrams goes on, in each, behind as many as it gave in those before
-// (ip_vs_genl_dump_dests). So it misses some if others were taken away before them meanwhile, and gives some twice if
-// others were put in before them; the kernel does not tell. Such a list is read until two readings agree.
+// settle reads a list into a buffer. A dump in several datagrams continues, in each, at the index that the earlier ones reached
+// (ip_vs_genl_dump_dests). So it misses entries if earlier ones were deleted in the meantime, and repeats entries if
+// others were inserted before them; the kernel does not report that. Such a list is read until two consecutive reads agree.
 func settle[K comparable, V any](buf []V, key func(*V) K, read func(add func(V)) (whole bool, err error)) ([]V, error) {
 	var last []K
 	for range readings {
@@ -94,7 +94,7 @@ func settle[K comparable, V any](buf []V, key func(*V) K, read func(add func(V))
 	return nil, ErrInterrupted
 }
 
-// repeats reports whether something is in a list twice.
+// repeats reports whether a list has duplicates.
 func repeats[K comparable](list []K) bool {
 	known := make(map[K]bool, len(list))
 	for _, k := range list {

@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The routing policy for ports of addresses that are not on the device: packets with a mark are looked up in RouteTable first, before the
-// table main and behind the table local. The table has a local route for each such address and no others, so that a lookup of a packet's
-// source, as net.ipv4.conf.*.src_valid_mark has the kernel do with the same mark, goes on to the table main.
+// The routing policy for ports of addresses that are not on the device: packets with a mark are looked up in RouteTable, before the
+// table main and after the table local. The table has a local route for each such address and no others. So a lookup of a packet's
+// source, which net.ipv4.conf.*.src_valid_mark makes the kernel do with the same mark, continues in the table main.
 const (
 	RouteTable    = 1251
 	rulePriority  = 251
-	routeProtocol = 250 // rtm_protocol of what the agent writes; fra_protocol of its rules
+	routeProtocol = 250 // rtm_protocol of the agent's routes; fra_protocol of its rules
 )
 
-// Routing is the rules and routes that deliver marked packets to this network namespace.
+// Routing is the set of rules and routes that deliver marked packets to this network namespace.
 type Routing interface {
-	// Rule returns the mark for which a family has a rule, 0 without one. SetRule replaces it; 0 removes it.
+	// Rule returns the mark of a family's rule, 0 without a rule. SetRule replaces it; 0 removes it.
 	Rule(ctx context.Context, six bool) (mark uint32, err error)
 	SetRule(ctx context.Context, six bool, mark uint32) error
-	// Routes lists the addresses of the table's local routes, of both families.
+	// Routes returns the addresses of the table's local routes, of both families.
 	Routes(ctx context.Context) ([]netip.Addr, error)
-	// AddRoute and RemoveRoute have no effect where they would change nothing.
+	// AddRoute and RemoveRoute are idempotent.
 	AddRoute(ctx context.Context, a netip.Addr) error
 	RemoveRoute(ctx context.Context, a netip.Addr) error
 }
@@ -38,7 +38,7 @@ func netlinkFamily(six bool) int {
 	return netlink.FAMILY_V4
 }
 
-// rules lists the agent's rules of one family. A kernel without the family has none.
+// rules returns the agent's rules of one family. A kernel without the family has none.
 func (l *Link) rules(six bool) (out []netlink.Rule, err error) {
 	list, err := l.h.RuleList(netlinkFamily(six))
 	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -55,7 +55,8 @@ func (l *Link) rules(six bool) (out []netlink.Rule, err error) {
 	return out, nil
 }
 
-// Rule implements Routing. Of several rules it returns a mark that is none of theirs, so that they are replaced by one.
+// Rule implements Routing. If there are several rules, or one with unexpected fields, it returns a mark that no rule has, so that SetRule
+// replaces them.
 func (l *Link) Rule(_ context.Context, six bool) (uint32, error) {
 	list, err := l.rules(six)
 	switch {
@@ -89,7 +90,7 @@ func (l *Link) SetRule(_ context.Context, six bool, mark uint32) error {
 	return nil
 }
 
-// route is the local route of an address in the table, without the device, which only AddRoute needs.
+// route returns the local route of an address in the table, without the device, which only AddRoute needs.
 func route(a netip.Addr) *netlink.Route {
 	return &netlink.Route{Table: RouteTable, Type: unix.RTN_LOCAL, Protocol: routeProtocol, Scope: netlink.SCOPE_HOST, Dst: netlink.NewIPNet(a.AsSlice())}
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of linux/netfilter/ipset/ip_set.h, which package unix lacks.
+// Constants of linux/netfilter/ipset/ip_set.h that package unix lacks.
 const (
 	setProtocol   = 6
 	setCmdList    = 7
@@ -27,8 +27,8 @@ type NodePort struct {
 	Port     uint16
 }
 
-// Sets names the ipsets of kube-proxy, and gives the NodePorts that they hold: of the virtual servers on the node's own addresses it keeps no
-// other account. A kernel without ipset has none. It asks in the network namespace of the calling thread.
+// Sets returns the names of kube-proxy's ipsets, and the NodePorts in them: kube-proxy keeps no other record of the virtual servers on
+// the node's own addresses. A kernel without ipset has none. It reads the network namespace of the calling thread.
 func Sets() (names []string, ports map[NodePort]bool, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
@@ -60,7 +60,7 @@ func Sets() (names []string, ports map[NodePort]bool, err error) {
 		if !isKubeProxys(name) {
 			continue
 		}
-		if len(names) == 0 || names[len(names)-1] != name { // a large one comes in several messages
+		if len(names) == 0 || names[len(names)-1] != name { // a large set is split into several messages
 			names = append(names, name)
 		}
 		for _, p := range members {
@@ -72,7 +72,7 @@ func Sets() (names []string, ports map[NodePort]bool, err error) {
 	return names, ports, nil
 }
 
-// protocolOf reports of which protocol's NodePorts a set is; 0 is of none.
+// protocolOf returns the protocol of the NodePorts in a set; 0 for a set of another kind.
 func protocolOf(set string) uint8 {
 	_, kind, _ := strings.Cut(set, "NODE-PORT-")
 	switch strings.TrimPrefix(kind, "LOCAL-") {
@@ -80,13 +80,13 @@ func protocolOf(set string) uint8 {
 		return unix.IPPROTO_TCP
 	case "UDP":
 		return unix.IPPROTO_UDP
-	case "SCTP-HASH", "SCTP-HAS": // of IPv6 cut (longestSet)
+	case "SCTP-HASH", "SCTP-HAS": // the name of IPv6 is truncated (longestSet)
 		return unix.IPPROTO_SCTP
 	}
 	return 0
 }
 
-// readSet reads one message of a list: the set's name, and the ports of its members.
+// readSet decodes one message of a list: the set's name, and the ports of its members.
 func readSet(body []byte) (name string, ports []uint16, err error) {
 	if len(body) < 4 {
 		return "", nil, fmt.Errorf("an answer of ipset has %d bytes", len(body))

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of linux/ip_vs.h, which package unix lacks.
+// Constants of linux/ip_vs.h that package unix lacks.
 const (
 	familyName = "IPVS"
 	version    = 1

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// put makes with one command, or if it is there changes with the other.
+// put creates an object with one command or, if it exists, updates it with the other.
 func (c *Conn) put(ctx context.Context, make, change uint8, fill func(m *message)) error {
 	err := c.do(ctx, make, fill)
 	if errors.Is(err, unix.EEXIST) {
@@ -56,7 +56,7 @@ func (c *Conn) DelReal(ctx context.Context, of VirtualKey, at netip.AddrPort) er
 // SetTimeouts implements Kernel.
 func (c *Conn) SetTimeouts(ctx context.Context, t Timeouts) error {
 	err := c.do(ctx, cmdSetConfig, func(m *message) {
-		m.u32(attrTCP, uint32(t.TCP/time.Second)) // the kernel leaves what is 0
+		m.u32(attrTCP, uint32(t.TCP/time.Second)) // the kernel ignores zeros
 		m.u32(attrTCPFin, uint32(t.TCPFin/time.Second))
 		m.u32(attrUDP, uint32(t.UDP/time.Second))
 	})

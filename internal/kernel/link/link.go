@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLost says that the subscription is broken and changes go unheard: the Conn
-// must be closed and another one opened.
+// ErrLost reports that the subscription has ended and changes are missed: the caller
+// must close the Conn and open another one.
 var ErrLost = errors.New("subscription to address changes is lost")
 
-// timeout bounds the wait for the kernel's answer to a list.
+// timeout bounds the wait for the kernel's answer to a list request.
 const timeout = 10 * time.Second
 
 // Addr is one address of one link.
@@ -26,7 +26,7 @@ type Addr struct {
 	Link   string       // device name
 }
 
-// Conn is a subscription to, and a view of, the addresses. See Open.
+// Conn lists the addresses and subscribes to their changes. See Open.
 type Conn struct {
 	handle  *netlink.Handle
 	changed chan struct{}
@@ -51,7 +51,7 @@ func Open() (*Conn, error) {
 	}
 	c := &Conn{
 		handle:  handle,
-		changed: make(chan struct{}, 1), // a bell
+		changed: make(chan struct{}, 1), // a notify channel of size 1
 		stop:    make(chan struct{}),
 	}
 	addrs := make(chan netlink.AddrUpdate)
@@ -60,7 +60,7 @@ func Open() (*Conn, error) {
 		handle.Close()
 		return nil, fmt.Errorf("subscribe to address changes: %w", err)
 	}
-	// A link that is renamed keeps its addresses, and nothing is said of them.
+	// The kernel sends no address notification when a link is renamed, so subscribe to links too.
 	links := make(chan netlink.LinkUpdate)
 	err = netlink.LinkSubscribeWithOptions(links, c.stop, netlink.LinkSubscribeOptions{ErrorCallback: c.fail})
 	if err != nil {
@@ -73,7 +73,7 @@ func Open() (*Conn, error) {
 	return c, nil
 }
 
-// forward turns notifications into rings of the bell until their channel is
+// forward converts notifications into values of the notify channel until updates is
 // closed, which the library does when the socket fails or stop is closed.
 func forward[T any](c *Conn, updates <-chan T) {
 	for range updates {
@@ -85,12 +85,12 @@ func forward[T any](c *Conn, updates <-chan T) {
 func (c *Conn) ring() {
 	select {
 	case c.changed <- struct{}{}:
-	default: // rung already
+	default: // a notification is pending already
 	}
 }
 
-// fail notes why the subscription ended. ENOBUFS, the kernel's word for "you were
-// too slow and have lost messages", comes this way, too.
+// fail records why the subscription ended. ENOBUFS, with which the kernel reports that
+// the reader was too slow and messages were lost, is handled here too.
 func (c *Conn) fail(err error) {
 	c.mu.Lock()
 	if c.err == nil || err != nil {
@@ -103,14 +103,14 @@ func (c *Conn) fail(err error) {
 	c.ring()
 }
 
-// Changed gets a value when addresses may have changed, or the subscription is
-// lost, which the next Addrs says.
+// Changed returns a channel that receives a value when addresses may have changed, or when the subscription
+// is lost, which the next Addrs reports.
 func (c *Conn) Changed() <-chan struct{} { return c.changed }
 
-// Addrs lists the addresses of all links, sorted by address, then link. An
-// address that the kernel found to be another host's (duplicate address
-// detection, RFC 4862) is left out. The error is ErrLost if the list cannot be
-// relied upon to be followed by word of changes.
+// Addrs returns the addresses of all links, sorted by address, then link. An
+// address that another host has, as found by duplicate address detection
+// (RFC 4862), is left out. The error is ErrLost if no further changes of the list
+// will be reported.
 func (c *Conn) Addrs() ([]Addr, error) {
 	c.mu.Lock()
 	err := c.err
@@ -128,7 +128,7 @@ func (c *Conn) Addrs() ([]Addr, error) {
 	}
 	list, err := c.handle.AddrList(nil, netlink.FAMILY_ALL)
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
-		c.ring() // something changed while we read: read again
+		c.ring() // the list changed during the dump: read again
 	} else if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
@@ -147,7 +147,7 @@ func (c *Conn) Addrs() ([]Addr, error) {
 	return slices.Compact(out), nil
 }
 
-// addrOf converts one address; not ok if it is of no use to anybody.
+// addrOf converts one address; not ok if its link is unknown or the address is unusable.
 func addrOf(a *netlink.Addr, names map[int]string) (Addr, bool) {
 	name, known := names[a.LinkIndex]
 	if !known || a.IPNet == nil || a.Flags&unix.IFA_F_DADFAILED != 0 {

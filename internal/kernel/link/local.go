@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// localProtocol marks our routes (rtm_protocol), so that a process without memory
-// knows them for ours.
+// localProtocol marks the agent's routes (rtm_protocol), so that a restarted process
+// recognizes them.
 const localProtocol = 250
 
-// Locals are addresses that this network namespace takes for its own without any link
-// having them: routes of type local by lo (Linux calls it AnyIP). Unlike addresses on
-// lo they carry a mark of whose they are, in both families, and nobody takes them for
-// addresses of the node. All need CAP_NET_ADMIN, except List.
+// Locals are addresses that are local to this network namespace although no link
+// has them: routes of type local by lo (Linux calls it AnyIP). Unlike addresses on
+// lo they carry a mark of their owner, in both families, and no program takes them for
+// addresses of the node. All methods need CAP_NET_ADMIN, except List.
 type Locals struct{ lo int }
 
-// OpenLocals finds lo in the network namespace of the calling thread. Every method must
+// OpenLocals looks up lo in the network namespace of the calling thread. Every method must
 // be called in that namespace.
 func OpenLocals() (*Locals, error) {
 	lo, err := netlink.LinkByName("lo")
@@ -36,7 +36,7 @@ func (l *Locals) route(a netip.Addr) *netlink.Route {
 		Scope: netlink.SCOPE_HOST, Dst: netlink.NewIPNet(a.AsSlice())}
 }
 
-// Add makes an address local; one that is ours already stays.
+// Add makes an address local. It is idempotent.
 func (l *Locals) Add(a netip.Addr) error {
 	if err := netlink.RouteReplace(l.route(a)); err != nil {
 		return fmt.Errorf("add local route %s: %w", a, err)
@@ -44,7 +44,7 @@ func (l *Locals) Add(a netip.Addr) error {
 	return nil
 }
 
-// Delete takes an address away again; one that is not there is no error.
+// Delete deletes the route of an address; a missing one is no error.
 func (l *Locals) Delete(a netip.Addr) error {
 	if err := netlink.RouteDel(l.route(a)); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("delete local route %s: %w", a, err)
@@ -52,7 +52,7 @@ func (l *Locals) Delete(a netip.Addr) error {
 	return nil
 }
 
-// List returns the addresses that are local by our routes.
+// List returns the addresses that are local by a route of the agent.
 func (l *Locals) List() (out []netip.Addr, err error) {
 	of := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: localProtocol, Type: unix.RTN_LOCAL}
 	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, of, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TYPE)
@@ -70,7 +70,7 @@ func (l *Locals) List() (out []netip.Addr, err error) {
 	return out, nil
 }
 
-// Has reports whether an address is local by a route of ours. It asks for that one alone.
+// Has reports whether an address is local by a route of the agent. It looks up that route only.
 func (l *Locals) Has(a netip.Addr) (bool, error) {
 	list, err := netlink.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
@@ -83,16 +83,16 @@ func (l *Locals) Has(a netip.Addr) (bool, error) {
 		if r.Dst == nil || r.Type != unix.RTN_LOCAL || r.Protocol != localProtocol {
 			return false
 		}
-		to, _ := netip.AddrFromSlice(r.Dst.IP) // else it is no address of ours
+		to, _ := netip.AddrFromSlice(r.Dst.IP) // an invalid address is not equal to a
 		ones, bits := r.Dst.Mask.Size()
 		return ones == bits && to.Unmap() == a
 	}), nil
 }
 
-// Watch calls changed when it has begun, and then after each of our routes that goes, no
-// matter who deletes it, until ctx ends. It may be called on any thread of the namespace.
+// Watch calls changed once it is subscribed, and then after each deletion of an agent's route, by
+// any program, until ctx ends. It may be called on any thread of the namespace.
 func (l *Locals) Watch(ctx context.Context, changed func()) error {
-	lost := make(chan error, 1) // size 1: the first error tells
+	lost := make(chan error, 1) // size 1: keeps the first error
 	updates := make(chan netlink.RouteUpdate)
 	err := netlink.RouteSubscribeWithOptions(updates, ctx.Done(), netlink.RouteSubscribeOptions{ErrorCallback: func(err error) {
 		select {

@@ -11,31 +11,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Ports writes: rules of this priority, behind the one for local addresses, that lead to this table.
+// The rules that Ports writes have this priority, after that of local addresses, and refer to this table.
 const (
 	portPriority = 252
 	portTable    = 1252
-	refuseTable  = 1253 // which the rules that refuse name and do not use: the library does not report a rule's action
+	refuseTable  = 1253 // the rules that refuse name this table but do not use it: the library does not report a rule's action
 )
 
-// Ports deliver packets to an address and port to this network namespace although the address is not one of its own: a routing rule for each
-// protocol, address and port leads to a table in which everything is local. All else that is sent to the address goes where the other routes
-// lead. Rules by ports are Linux 4.17's. All but List need CAP_NET_ADMIN.
+// Ports deliver packets to an address and port to this network namespace although the address is not local to it: a routing rule for each
+// protocol, address and port refers to a table in which every address is local. Other packets to the address follow the other
+// routes. Rules by ports need Linux 4.17. All methods but List need CAP_NET_ADMIN.
 //
-// The route of IPv4 has 127.0.0.1 as its preferred source, which programs of this namespace then connect from: the kernel sends nothing from
+// The route of IPv4 has 127.0.0.1 as its preferred source, from which programs of this namespace then connect: the kernel sends nothing from
 // an address that is in the table local neither as an address nor as a route.
 //
-// A port may be refused instead: senders get ICMP's host unreachable. Over IPv4 the kernel sends no reset and no port unreachable from a
+// A port may be refused instead: senders receive ICMP host unreachable. Over IPv4 the kernel sends no reset and no port unreachable from a
 // foreign address.
 type Ports struct{ lo int }
 
-// Port is one that is taken.
+// Port is one taken port.
 type Port struct {
 	Server
 	Refuse bool
 }
 
-// OpenPorts finds lo in the network namespace of the calling thread. Every method must be called in that namespace.
+// OpenPorts looks up lo in the network namespace of the calling thread. Every method must be called in that namespace.
 func OpenPorts() (*Ports, error) {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -55,7 +55,7 @@ func portRule(p Port) *netlink.Rule {
 	return out
 }
 
-// all is the only route of the table in a family.
+// all returns the only route of the table in a family.
 func (p *Ports) all(six bool) *netlink.Route {
 	out := &netlink.Route{LinkIndex: p.lo, Table: portTable, Type: unix.RTN_LOCAL, Protocol: localProtocol, Scope: netlink.SCOPE_HOST,
 		Dst: &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, Src: net.IPv4(127, 0, 0, 1)}
@@ -65,7 +65,7 @@ func (p *Ports) all(six bool) *netlink.Route {
 	return out
 }
 
-// Add delivers or refuses the packets to an address and port here; what is so already stays, and a rule of the other sort goes.
+// Add delivers packets to an address and port to this namespace, or refuses them. It is idempotent, and replaces a rule of the other kind.
 func (p *Ports) Add(port Port) error {
 	if err := netlink.RouteReplace(p.all(port.At.Addr().Is6())); err != nil {
 		return fmt.Errorf("add the route for packets to %s: %w", port.At, err)
@@ -76,7 +76,7 @@ func (p *Ports) Add(port Port) error {
 	return p.delete(Port{port.Server, !port.Refuse})
 }
 
-// Delete removes the rules of an address and port; ones that are not there are no error. The route of the table goes with Remove only: without
+// Delete removes the rules of an address and port; a missing rule is no error. Only Remove deletes the route of the table: without
 // a rule it has no effect.
 func (p *Ports) Delete(s Server) error {
 	return errors.Join(p.delete(Port{s, false}), p.delete(Port{s, true}))
@@ -89,7 +89,7 @@ func (p *Ports) delete(port Port) error {
 	return nil
 }
 
-// List returns the addresses and ports that have a rule; those that are delivered here only if their family has the route too.
+// List returns the addresses and ports that have a rule; delivered ones only if their family also has the route.
 func (p *Ports) List() (out []Port, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		rules, err := portRules(family)
@@ -118,7 +118,7 @@ func (p *Ports) List() (out []Port, err error) {
 	return out, nil
 }
 
-// portRules lists the rules of both sorts.
+// portRules returns the rules of both kinds.
 func portRules(family int) ([]netlink.Rule, error) {
 	deliver, err := ours(family, portTable)
 	if err != nil {
@@ -128,7 +128,7 @@ func portRules(family int) ([]netlink.Rule, error) {
 	return append(deliver, refuse...), err
 }
 
-// Remove removes all rules and routes, and returns how many rules there were.
+// Remove deletes all rules and routes, and returns the number of rules.
 func (p *Ports) Remove() (n int, err error) {
 	var problems []error
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
@@ -145,5 +145,5 @@ func (p *Ports) Remove() (n int, err error) {
 	return n, errors.Join(problems...)
 }
 
-// Watch calls changed when it has begun, and then after each of the agent's rules that goes, until ctx ends. Locals.Watch reports the route.
+// Watch calls changed once it is subscribed, and then after each deletion of an agent's rule, until ctx ends. Locals.Watch reports the route.
 func (p *Ports) Watch(ctx context.Context, changed func()) error { return watchRules(ctx, changed) }

@@ -14,30 +14,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Returns writes: rules of this priority, behind the one for local addresses, that lead
-// to this table, which takes everything in.
+// The rules that Returns writes have this priority, after that of local addresses, and refer
+// to this table, in which every address is local.
 const (
 	returnPriority = 250
 	returnTable    = 1250
 )
 
-// Returns lead what servers answer to this network namespace, although it is addressed to
-// somebody else: a rule of routing for each server, protocol, and a range of the clients'
-// ports. It is for sockets that speak in their clients' name (IP_TRANSPARENT). Rules by
-// ports are Linux 4.17's. All but List need CAP_NET_ADMIN.
+// Returns deliver the answers of servers to this network namespace, although they are addressed to
+// a client: a routing rule for each server, protocol, and a range of the clients'
+// ports. It is for sockets that use their clients' addresses (IP_TRANSPARENT). Rules by
+// ports need Linux 4.17. All methods but List need CAP_NET_ADMIN.
 type Returns struct {
 	lo          int
 	first, last uint16 // the clients' ports
 }
 
-// Server is where answers come from.
+// Server is the source of answers.
 type Server struct {
 	At       netip.AddrPort
 	Protocol uint8 // IPPROTO_TCP or IPPROTO_UDP
 }
 
-// OpenReturns finds lo in the network namespace of the calling thread. Every method must be
-// called in that namespace. Answers to ports from first to last are led here.
+// OpenReturns looks up lo in the network namespace of the calling thread. Every method must be
+// called in that namespace. It delivers answers to ports from first to last.
 func OpenReturns(first, last uint16) (*Returns, error) {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *Returns) rule(s Server) *netlink.Rule {
 	return out
 }
 
-// all is the only route of the table.
+// all returns the only route of the table in a family.
 func (r *Returns) all(v6 bool) *netlink.Route {
 	dst := &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
 	if v6 {
@@ -64,7 +64,7 @@ func (r *Returns) all(v6 bool) *netlink.Route {
 	return &netlink.Route{LinkIndex: r.lo, Table: returnTable, Type: unix.RTN_LOCAL, Protocol: localProtocol, Scope: netlink.SCOPE_HOST, Dst: dst}
 }
 
-// Add leads a server's answers here; what is so already stays.
+// Add delivers a server's answers to this namespace. It is idempotent.
 func (r *Returns) Add(s Server) error {
 	if err := netlink.RouteReplace(r.all(s.At.Addr().Is6())); err != nil {
 		return fmt.Errorf("add the route for answers of %s: %w", s.At, err)
@@ -75,8 +75,8 @@ func (r *Returns) Add(s Server) error {
 	return nil
 }
 
-// Delete lets a server's answers go where they are addressed to; a rule that is not there
-// is no error. With the last rule of a family its route goes, too.
+// Delete lets a server's answers follow the other routes again; a missing rule
+// is no error. With the last rule of a family it deletes the family's route, too.
 func (r *Returns) Delete(s Server) error {
 	if err := netlink.RuleDel(r.rule(s)); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("delete the rule for answers of %s: %w", s.At, err)
@@ -95,8 +95,8 @@ func (r *Returns) Delete(s Server) error {
 	return nil
 }
 
-// List returns the servers whose answers are led here: who has the rule, but not the route
-// behind it, is none of them.
+// List returns the servers whose answers are delivered here: those of a family whose
+// route exists, too.
 func (r *Returns) List() (out []Server, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		list, err := r.rules(family)
@@ -118,8 +118,8 @@ func (r *Returns) List() (out []Server, err error) {
 	return out, nil
 }
 
-// Remove takes away everything of ours, whatever ports it is for, and says how many rules
-// there were.
+// Remove deletes all rules and routes of the agent's Returns, for any range of ports, and returns the
+// number of rules.
 func (r *Returns) Remove() (n int, err error) {
 	var problems []error
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
@@ -136,11 +136,11 @@ func (r *Returns) Remove() (n int, err error) {
 	return n, errors.Join(problems...)
 }
 
-// Watch calls changed when it has begun, and then after each of our rules that goes, no
-// matter who deletes it, until ctx ends. Locals.Watch tells of the route.
+// Watch calls changed once it is subscribed, and then after each deletion of an agent's rule, by
+// any program, until ctx ends. Locals.Watch reports the route.
 func (r *Returns) Watch(ctx context.Context, changed func()) error { return watchRules(ctx, changed) }
 
-// watchRules calls changed when it has begun, and after each rule of the agent's that goes, of Returns and of Ports, until ctx ends.
+// watchRules calls changed once it is subscribed, and after each deletion of an agent's rule, of Returns or of Ports, until ctx ends.
 func watchRules(ctx context.Context, changed func()) error {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE)
 	if err != nil {
@@ -163,7 +163,7 @@ func watchRules(ctx context.Context, changed func()) error {
 	}
 }
 
-// goes reports whether a message is of a rule of ours that has gone.
+// goes reports whether a message is the deletion of an agent's rule.
 func goes(m syscall.NetlinkMessage) bool {
 	if m.Header.Type != unix.RTM_DELRULE || len(m.Data) < unix.SizeofRtMsg {
 		return false
@@ -174,7 +174,7 @@ func goes(m syscall.NetlinkMessage) bool {
 	})
 }
 
-// rules returns the servers of one family that have a rule for just our ports.
+// rules returns the servers of one family that have a rule for exactly this range of ports.
 func (r *Returns) rules(family int) (out []Server, err error) {
 	list, err := ours(family, returnTable)
 	for i := range list {

@@ -6,7 +6,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Device returns the name of the link by which packets to an address leave the network
+// Device returns the name of the link through which packets to an address leave the network
 // namespace of the calling thread; "" if there is no route.
 func Device(a netip.Addr) string {
 	routes, err := netlink.RouteGet(a.AsSlice())

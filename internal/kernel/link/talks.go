@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Talk is a TCP connection, or a UDP socket that has a peer.
+// Talk is a TCP connection, or a connected UDP socket.
 type Talk struct {
 	Own, Peer netip.AddrPort
 	Protocol  uint8 // IPPROTO_TCP or IPPROTO_UDP
 }
 
-// Talks returns those of the calling thread's network namespace for which packets still have to come in, no matter whose
-// they are: also those that a process has closed, while the kernel brings their last bytes to the peer. It needs no
+// Talks returns the connections of the calling thread's network namespace for which packets may still arrive, of all
+// processes: also those that a process has closed, while the kernel delivers their last bytes to the peer. It needs no
 // capability, but the kernel's INET_DIAG, which may be a module. Its cost grows with the number of sockets.
 func Talks() (out []Talk, err error) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
@@ -39,7 +39,7 @@ func Talks() (out []Talk, err error) {
 	return out, nil
 }
 
-// talk leaves out who has no peer, and who has nothing more to hear from it.
+// talk converts a socket; not ok if the socket has no peer, or expects no more packets from it.
 func talk(s *netlink.Socket) (t Talk, ok bool) {
 	if s.ID.DestinationPort == 0 || s.State == netlink.TCP_TIME_WAIT || s.State == netlink.TCP_CLOSE {
 		return t, false

@@ -13,21 +13,21 @@ import (
 // Link is a network device that is up.
 type Link struct {
 	Name  string
-	Index int // of this device alone: a later one of the name has another
+	Index int // unique: a later device of the same name has another
 	MTU   int // bytes
 }
 
-// Up lists the links that are up in the network namespace of the calling thread, by name.
+// Up returns the links that are up in the network namespace of the calling thread, sorted by name.
 func Up() ([]Link, error) {
 	list, err := netlink.LinkList()
 	return upOf(list, err)
 }
 
-// Up is the same in the namespace of the Conn.
+// Up is the function Up in the namespace of the Conn.
 func (c *Conn) Up() ([]Link, error) {
 	list, err := c.handle.LinkList()
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
-		c.ring() // something changed while we read: read again
+		c.ring() // the list changed during the dump: read again
 	}
 	return upOf(list, err)
 }

@@ -1,5 +1,5 @@
-// Package netnstest gives tests network namespaces of their own: it owns their
-// making and their end. Tests of anything that touches the kernel call it, on
-// their own goroutine. Nothing that it runs ever runs in the namespace that the
-// test process was started in: where no namespace can be made, the test fails.
+// Package netnstest provides tests with separate network namespaces and owns their
+// creation and deletion. Tests of anything that uses the kernel call it, on
+// their own goroutine. It never runs anything in the namespace in which the
+// test process was started: where no namespace can be created, the test fails.
 package netnstest

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main runs all tests of a package in a network namespace of their own, whose
-// loopback device is up, and gives the exit status. It is for tests whose code runs
-// on goroutines that cannot be moved into a namespace one by one.
+// Main runs all tests of a package in a separate network namespace, whose
+// loopback device is up, and returns the exit status. It is for tests whose code runs
+// on goroutines that cannot be moved into a namespace individually.
 func Main(m *testing.M) int {
 	const inside = "FAIRLEAD_TEST_IN_NETNS" // "new", then the namespace that is ready
 	here, err := os.Readlink("/proc/self/ns/net")
@@ -24,7 +24,7 @@ func Main(m *testing.M) int {
 	switch os.Getenv(inside) {
 	case "":
 		return again(inside + "=new")
-	case here: // a worker of -fuzz, which the process in the namespace has started
+	case here: // a worker of -fuzz, started by the process in the namespace
 		return m.Run()
 	}
 	if err := loopbackUp(); err != nil {
@@ -44,7 +44,7 @@ func again(env string) int {
 	cmd.Env = append(os.Environ(), env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if os.Getuid() != 0 { // a user namespace gives the right to make a network namespace
+	if os.Getuid() != 0 { // in a user namespace the process may create a network namespace
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
@@ -56,7 +56,7 @@ func again(env string) int {
 	return 0
 }
 
-// loopbackUp fails if the device is up already: then this is not a new namespace.
+// loopbackUp sets the loopback device up. It fails if the device is up already: then this is not a new namespace.
 func loopbackUp() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace of a test's own, without a route outside. It
+// Namespace is a separate network namespace of a test, without a route outside. It
 // ends with the test.
 type Namespace struct{ fd int }
 
-// Enter makes a Namespace and moves the calling goroutine into it for good.
+// Enter creates a Namespace and moves the calling goroutine into it permanently.
 // Programs that the goroutine starts run there too.
 func Enter(t testing.TB) *Namespace {
 	t.Helper()
@@ -26,7 +26,7 @@ func Enter(t testing.TB) *Namespace {
 	return n
 }
 
-// New makes a Namespace and leaves the calling goroutine where it is.
+// New creates a Namespace; the calling goroutine stays in its own.
 func New(t testing.TB) *Namespace {
 	t.Helper()
 	var n *Namespace
@@ -44,10 +44,10 @@ func New(t testing.TB) *Namespace {
 	return n
 }
 
-// FD is the open namespace, for sockets that are to be made in it.
+// FD returns the descriptor of the namespace, for opening sockets in it.
 func (n *Namespace) FD() int { return n.fd }
 
-// Do runs do in the namespace, on a thread of its own, and waits for it.
+// Do runs do in the namespace, on a separate thread, and waits for it.
 func (n *Namespace) Do(do func() error) error {
 	done := make(chan error)
 	go func() {
@@ -61,7 +61,7 @@ func (n *Namespace) Do(do func() error) error {
 	return <-done
 }
 
-// enter moves the calling thread.
+// enter creates a namespace and moves the calling thread into it.
 func enter() (*Namespace, error) {
 	const self = "/proc/thread-self/ns/net"
 	before, err := os.Readlink(self)

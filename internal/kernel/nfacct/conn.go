@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// Names and values of linux/netfilter/nfnetlink_acct.h; x/sys/unix has none of
-// them. The high byte of a message's type is NFNL_SUBSYS_ACCT.
+// Names and values of linux/netfilter/nfnetlink_acct.h, which x/sys/unix
+// lacks. The high byte of a message's type is NFNL_SUBSYS_ACCT.
 const (
 	msgNew    = 7 << 8
 	msgGet    = 7<<8 | 1
@@ -24,26 +24,26 @@ const (
 	attrBytes   = 3
 )
 
-// nfgenLen is the header of nfnetlink, before the attributes.
+// nfgenLen is the length of nfnetlink's header, before the attributes.
 const nfgenLen = 4
 
 // Config configures a Conn.
 type Config struct {
 	NetNS int // file descriptor of a network namespace; 0 = the calling thread's
-	// Wrap puts something in front of each socket. It is for tests.
+	// Wrap, unless it is nil, wraps each socket. It is for tests.
 	Wrap func(netlink.Wire) netlink.Wire
 }
 
-// Conn is the real Table.
+// Conn is the Table of the real kernel.
 type Conn struct {
-	mu sync.Mutex // one question at a time
+	mu sync.Mutex // one request at a time
 	nl *netlink.Conn
 }
 
 var _ Table = (*Conn)(nil)
 
-// Open opens a netlink socket. The kernel may lack the counters all the same:
-// Ensure tells.
+// Open returns a Conn. It succeeds also if the kernel lacks the counters:
+// Ensure returns ErrUnsupported then.
 func Open(c Config) (*Conn, error) {
 	nl, err := netlink.Open(netlink.Config{NetNS: c.NetNS, Wrap: c.Wrap})
 	if err != nil {
@@ -64,9 +64,9 @@ func (c *Conn) Ensure(name string) error {
 	return nil
 }
 
-// Read implements Table. It reads all counters, which are few: the answer to a
-// question about one is marked as part of several and ends with nothing (seen on
-// 6.18), so that a reader would wait for ever.
+// Read implements Table. It reads all counters, which are few: the kernel marks the answer to a
+// request for one counter as a part of several and sends no end (seen on
+// 6.18), so a reader would wait forever.
 func (c *Conn) Read(name string) (Count, error) {
 	list, err := c.list()
 	if err == nil {
@@ -101,7 +101,7 @@ func (c *Conn) List() ([]Count, error) {
 	return list, nil
 }
 
-// ask sends a message about one counter, and waits until it is acknowledged.
+// ask sends a request about one counter, and waits for its acknowledgement.
 func (c *Conn) ask(typ, flags uint16, name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (c *Conn) list() (list []Count, err error) {
 	return list, err
 }
 
-// execute asks one question and hands the attributes of each counter in the answer to counter.
+// execute sends one request and calls counter with the attributes of each counter in the answer.
 func (c *Conn) execute(typ, flags uint16, attrs []byte, counter func(attrs []byte) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *Conn) execute(typ, flags uint16, attrs []byte, counter func(attrs []byt
 	err := c.nl.Ask(netlink.Question{First: seq, Last: seq, Data: [][]byte{header(typ, flags, seq, len(attrs)), attrs}}, func(m netlink.Message) bool {
 		switch {
 		case m.Type == unix.NLMSG_ERROR || m.Type == unix.NLMSG_DONE:
-			if no := m.Errno(); no == unix.EINVAL { // nfnetlink's answer for a part that is not there; our requests are well-formed
+			if no := m.Errno(); no == unix.EINVAL { // nfnetlink's answer for a missing subsystem; the requests of this package are well-formed
 				answer = ErrUnsupported
 			} else if no != 0 {
 				answer = no
@@ -147,7 +147,7 @@ func (c *Conn) execute(typ, flags uint16, attrs []byte, counter func(attrs []byt
 	return errors.Join(err, answer)
 }
 
-// header is what comes before so many bytes of attributes.
+// header returns the headers of a message with attrs bytes of attributes.
 func header(typ, flags uint16, seq uint32, attrs int) []byte {
 	b := binary.NativeEndian.AppendUint32(nil, uint32(netlink.HeaderLen+nfgenLen+attrs))
 	b = binary.NativeEndian.AppendUint16(b, typ)

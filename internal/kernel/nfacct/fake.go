@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Fake is a Table in memory. Any goroutine may use it.
+// Fake is a Table in memory. It is safe for concurrent use.
 type Fake struct {
 	mu     sync.Mutex
 	counts map[string]Count
@@ -16,7 +16,7 @@ type Fake struct {
 
 var _ Table = (*Fake)(nil)
 
-// NewFake makes an empty Table.
+// NewFake returns an empty Fake.
 func NewFake() *Fake { return &Fake{counts: map[string]Count{}, inUse: map[string]bool{}} }
 
 // Count adds packets to a counter, as a rule does.
@@ -27,7 +27,7 @@ func (f *Fake) Count(name string, packets, bytes uint64) {
 	f.counts[name] = Count{name, x.Packets + packets, x.Bytes + bytes}
 }
 
-// Use says whether a rule counts with a counter, which then cannot be deleted.
+// Use sets whether a rule uses a counter, which then cannot be deleted.
 func (f *Fake) Use(name string, yes bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,11 +78,11 @@ func (f *Fake) List() ([]Count, error) {
 // Close implements Table.
 func (f *Fake) Close() error { return nil }
 
-// Counter counts what goes through to a Table, and fails calls on demand.
+// Counter wraps a Table, counts the calls and injects errors on demand.
 type Counter struct {
 	Table
-	// Fail, if set, is asked before each call ("ensure", "read", "delete", "list");
-	// its error is given back instead of the call.
+	// Fail, if set, is called before each call ("ensure", "read", "delete", "list");
+	// the call returns its error instead.
 	Fail func(call string) error
 
 	mu    sync.Mutex
@@ -91,7 +91,7 @@ type Counter struct {
 
 var _ Table = (*Counter)(nil)
 
-// Calls returns how often each method was called so far.
+// Calls returns the number of calls of each method so far.
 func (c *Counter) Calls() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

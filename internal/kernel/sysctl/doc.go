@@ -1,8 +1,8 @@
-// Package sysctl is the narrow seam to /proc/sys of the network namespace that
-// the calling thread is in, and the few settings that a Service proxy makes
+// Package sysctl is the kernel client for /proc/sys of the calling thread's network
+// namespace, and for the few settings that a Service proxy makes
 // there: route_localnet and conntrack's limits.
 //
-// app calls it once at start, on its own goroutine. What cannot be set is
+// The package app calls it once at start, on its own goroutine. A setting that cannot be made is
 // reported and never fatal: in a user namespace, or where /proc/sys is mounted
-// read-only, Services work without it (kube-proxy ends there, kubernetes#92863).
+// read-only, Services work without it (kube-proxy exits there, kubernetes#92863).
 package sysctl

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// Fake is a kernel in memory, for tests. Like the real one it refuses names that
-// it does not have and those that are read-only here.
+// Fake is a Sysctl in memory, for tests. Like the kernel it rejects unknown names
+// and writes to those that are read-only here.
 type Fake struct {
 	Values   map[string]string
 	ReadOnly map[string]bool

@@ -1,11 +1,11 @@
 package sysctl
 
-// IPVS makes the settings of ipvs mode (features.md 2f) and gives those that had to change. newer: the kernel is 5.9 or later.
+// IPVS ensures the settings of ipvs mode (features.md 2f) and returns those that differed. newer: the kernel is 5.9 or later.
 //
-// conn_reuse_mode decides what becomes of a client that uses a port again while IPVS remembers its last connection
-// (kubernetes#81775). Before 5.9 mode 1 loses the first packet, and so a second, for want of a new flow
-// in conntrack; with mode 0 and expire_nodest_conn only an endpoint that is still there is used again. From 5.9 on mode 1
-// chooses anew, also if the old endpoint gets no new connections: kube-proxy of 2019 left 0 behind.
+// conn_reuse_mode controls how IPVS handles a client that reuses a port while IPVS still tracks its last connection
+// (kubernetes#81775). Before 5.9, mode 1 loses the first packet, which delays the connection by a second, because there is no new flow
+// in conntrack; with mode 0 and expire_nodest_conn the old endpoint is reused only if it still exists. From 5.9 on, mode 1
+// selects an endpoint again, also if the old endpoint gets no new connections: kube-proxy of 2019 left 0 behind.
 func IPVS(s Sysctl, newer, strictARP bool) []Change {
 	reuse := 0
 	if newer {

@@ -17,12 +17,12 @@ type Sysctl interface {
 	Set(name, value string) error
 }
 
-// Proc is the kernel.
+// Proc is the Sysctl of the real kernel.
 type Proc struct{ sys, modules string }
 
 var _ Sysctl = (*Proc)(nil)
 
-// New returns the kernel's settings. Names below net/ mean the network namespace
+// New returns the kernel's settings. Names below net/ refer to the network namespace
 // of the calling thread.
 func New() *Proc { return &Proc{sys: "/proc/sys", modules: "/sys/module"} }
 
@@ -42,8 +42,8 @@ func (p *Proc) Get(name string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// Set writes the value. The file must exist: a name that the kernel does not
-// have is an error, not a new file.
+// Set writes the value. The file must exist: an unknown
+// name is an error, and creates no file.
 func (p *Proc) Set(name, value string) error {
 	f, err := os.OpenFile(p.path(name), os.O_WRONLY, 0)
 	if err != nil {

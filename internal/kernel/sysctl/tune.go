@@ -17,13 +17,13 @@ const (
 	udpStream      = "net/netfilter/nf_conntrack_udp_timeout_stream"
 )
 
-// maxEntries is where kube-proxy stops scaling with the number of CPUs: a full
-// table of a million flows takes some 300 MB.
+// maxEntries is the limit of the scaling with the number of CPUs, as in kube-proxy: a full
+// table of a million flows takes about 300 MB.
 const maxEntries = 1 << 20
 
-// Conntrack is what to set; 0 leaves a value as it is.
+// Conntrack is the desired state of conntrack's settings; 0 keeps the actual value.
 type Conntrack struct {
-	MaxPerCore     int // 0 leaves the limit as it is, whatever Min says
+	MaxPerCore     int // 0 keeps the actual limit, whatever Min is
 	Min            int
 	TCPEstablished time.Duration
 	TCPCloseWait   time.Duration
@@ -32,14 +32,14 @@ type Conntrack struct {
 	UDPStream      time.Duration
 }
 
-// Change is one setting that differed from what was wanted. Err says why it
-// still does; the caller logs it and goes on.
+// Change is one setting whose actual value differed from the desired one. Err is the reason
+// if it still does; the caller logs it and continues.
 type Change struct {
 	Name, From, To string
 	Err            error
 }
 
-// ApplyConntrack makes the settings and gives those that had to change. It is
+// ApplyConntrack ensures the settings and returns those that differed. It is
 // idempotent. cores is the number of the node's CPUs.
 func ApplyConntrack(s Sysctl, c Conntrack, cores int) []Change {
 	var changes []Change
@@ -71,8 +71,8 @@ func ApplyConntrack(s Sysctl, c Conntrack, cores int) []Change {
 	return changes
 }
 
-// limit is the number of flows to allow: max(Min, MaxPerCore x cores), where
-// the product alone is capped, as in kube-proxy.
+// limit returns the maximum number of flows: max(Min, MaxPerCore x cores), where
+// only the product is capped, as in kube-proxy.
 func (c Conntrack) limit(cores int) int {
 	if c.MaxPerCore <= 0 {
 		return 0
@@ -85,7 +85,7 @@ func (c Conntrack) limit(cores int) int {
 }
 
 // EnsureRouteLocalnet lets packets to 127.0.0.0/8 be redirected to other hosts:
-// without it the kernel drops NodePort traffic to 127.0.0.1 as martian. It gives
+// without it the kernel drops NodePort traffic to 127.0.0.1 as martian. It returns
 // the change made, nil if none was needed.
 func EnsureRouteLocalnet(s Sysctl) *Change {
 	if ch, differs := ensure(s, routeLocalnet, 1); differs {
@@ -95,7 +95,7 @@ func EnsureRouteLocalnet(s Sysctl) *Change {
 }
 
 // CountFlows lets conntrack count the packets of flows; flows from before are not counted.
-// It gives the change made, nil if none was needed.
+// It returns the change made, nil if none was needed.
 func CountFlows(s Sysctl) *Change {
 	if ch, differs := ensure(s, conntrackAcct, 1); differs {
 		return &ch
@@ -103,8 +103,8 @@ func CountFlows(s Sysctl) *Change {
 	return nil
 }
 
-// CloseRouteLocalnet undoes EnsureRouteLocalnet: with it, and without a rule of ours,
-// everybody on the link reaches what listens on loopback only. It gives the change
+// CloseRouteLocalnet undoes EnsureRouteLocalnet: with it, and without a rule of the agent,
+// every host on the link can reach programs that listen on loopback only. It returns the change
 // made, nil if none was needed or the setting cannot be read.
 func CloseRouteLocalnet(s Sysctl) *Change {
 	if ch, differs := ensure(s, routeLocalnet, 0); differs && ch.From != "" {
@@ -113,7 +113,7 @@ func CloseRouteLocalnet(s Sysctl) *Change {
 	return nil
 }
 
-// ensure writes only what differs: in a container the files are often read-only
+// ensure writes only a value that differs: in a container the files are often read-only
 // and the administrator has set them already.
 func ensure(s Sysctl, name string, to int) (Change, bool) {
 	ch := Change{Name: name, To: strconv.Itoa(to)}
@@ -124,7 +124,7 @@ func ensure(s Sysctl, name string, to int) (Change, bool) {
 	return ch, ch.Err != nil || ch.From != ch.To
 }
 
-// raise is ensure for a value that may already be greater.
+// raise is ensure for a setting whose actual value may be greater than the desired one.
 func raise(s Sysctl, name string, to int) (Change, bool) {
 	from, err := s.Get(name)
 	if n, nerr := strconv.Atoi(from); err == nil && nerr == nil && n >= to {

@@ -1,12 +1,12 @@
-// Package xt turns the binary matches and targets of x_tables, which nf_tables carries
-// too, into the words that iptables-save prints for them.
+// Package xt prints the binary matches and targets of x_tables, which nf_tables can wrap
+// too, as iptables-save prints them.
 //
-// It knows the kinds that the data plane writes and those near to them, and says of
-// everything else that it does not know it, also of a single revision, flag or value:
-// whoever reads then asks the programs. The layouts are those of the kernel's headers
-// (include/uapi/linux/netfilter/xt_*.h, x_tables.h, nf_nat.h); the words are what
-// iptables 1.8.9 was seen to print, and the tests hold them against the programs.
+// It supports the kinds that the data plane writes and related ones. For everything else,
+// including a single unsupported revision, flag or value, it returns false:
+// the caller must then run the programs. The layouts are those of the kernel's headers
+// (include/uapi/linux/netfilter/xt_*.h, x_tables.h, nf_nat.h). The text is the observed
+// output of iptables 1.8.9, and the tests compare it with the programs' output.
 //
-// All functions append to a buffer of the caller's and keep nothing, so that any
-// goroutine may call them.
+// All functions append to a buffer of the caller and keep no state, so they
+// are safe for concurrent use.
 package xt

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// What iptables-save prints in front of the matches, in this order: AppendAddress for 's'
+// The head of a rule, which iptables-save prints before the matches, in this order: AppendAddress for 's'
 // and 'd', AppendInterface for 'i' and 'o', AppendProtocol.
 
 // Address is a test of an address. Both parts have 4 or 16 bytes.
@@ -17,8 +17,8 @@ type Address struct {
 }
 
 // AppendAddress appends " -s 10.0.0.0/8" for the letter 's', or " ! -s 10.0.0.0/8". A mask
-// of zeros is no test and appends nothing. It is false for a mask with holes, and for what
-// the programs print in other words.
+// of zeros is no test and appends nothing. It returns false for a mask with holes, and for an address
+// that the programs print in another notation.
 func AppendAddress(dst []byte, letter byte, t Address) ([]byte, bool) {
 	addr, mask, invert := t.Addr, t.Mask, t.Invert
 	length, ok := prefixLength(mask)
@@ -33,7 +33,7 @@ func AppendAddress(dst []byte, letter byte, t Address) ([]byte, bool) {
 	return number(append(dst, '/'), uint64(length)), true
 }
 
-// embeds: glibc prints the last half of ::192.0.2.1 with dots, and we do not.
+// embeds reports whether glibc prints the last half of an address with dots, as in ::192.0.2.1; netip does not.
 func embeds(addr []byte) bool {
 	return len(addr) == 16 && bytes.Equal(addr[:12], make([]byte, 12)) && addr[12]|addr[13] != 0
 }
@@ -63,7 +63,7 @@ func prefixLength(mask []byte) (int, bool) {
 // Interface is a test of an interface's name.
 type Interface struct {
 	Name   []byte
-	Begins bool // any name that begins so
+	Begins bool // Name is a prefix
 	Invert bool
 }
 
@@ -84,8 +84,8 @@ func AppendInterface(dst []byte, letter byte, t Interface) ([]byte, bool) {
 	return dst, true
 }
 
-// AppendProtocol appends " -p tcp". The programs take names from /etc/protocols, so only
-// those that are the same everywhere are known.
+// AppendProtocol appends " -p tcp". The programs take names from /etc/protocols, so it supports only
+// those that are the same on every host.
 func AppendProtocol(dst []byte, protocol uint16, invert bool) ([]byte, bool) {
 	name := ""
 	switch protocol {
@@ -111,8 +111,8 @@ func flag(dst []byte, letter byte, invert bool) []byte {
 	return append(dst, ' ', '-', letter, ' ')
 }
 
-// The verdicts of a rule without a target, as the kernel numbers them (NF_DROP and its
-// like, XT_RETURN).
+// The verdicts of a rule without a target, in the kernel's numbering (NF_DROP and the
+// others, XT_RETURN).
 const (
 	Drop   = -0 - 1
 	Accept = -1 - 1
@@ -132,7 +132,7 @@ func AppendVerdict(dst []byte, verdict int32) ([]byte, bool) {
 	return dst, false
 }
 
-// AppendJump appends " -j CHAIN", or " -g CHAIN" where packets do not come back.
+// AppendJump appends " -j CHAIN", or " -g CHAIN" for a goto, from which packets do not return.
 func AppendJump(dst []byte, chain string, goTo bool) []byte {
 	word := " -j "
 	if goTo {

@@ -24,8 +24,8 @@ func mark(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	return dst, true
 }
 
-// struct xt_statistic_info: mode, flags, and for the mode 0, which draws, the share of
-// packets in parts of 2^31. The rest is the kernel's own.
+// struct xt_statistic_info: mode, flags, and for mode 0, random, the share of
+// packets in units of 2^-31. The rest is private to the kernel.
 func statistic(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	if revision != 0 || !holds(info, 24) {
 		return dst, false
@@ -38,8 +38,8 @@ func statistic(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	return share(option(dst, flags == 1, "probability"), parts), true
 }
 
-// share appends parts of 2^31 with eleven digits behind the point, rounded half to even
-// as printf does: what is rounded is exact, for 2^31 is a power of two.
+// share appends parts/2^31 with eleven digits after the point, rounded half to even
+// as by printf. The rounded value is exact, because 2^31 is a power of two.
 func share(dst []byte, parts uint32) []byte {
 	const scale, shift = 100_000_000_000, 31
 	high, low := bits.Mul64(uint64(parts), scale)
@@ -73,10 +73,10 @@ func addrtype(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	return dst, true
 }
 
-// addressTypes by their bits (XT_ADDRTYPE_UNSPEC and on).
+// addressTypes is indexed by bit (XT_ADDRTYPE_UNSPEC and on).
 var addressTypes = [...]string{"UNSPEC", "UNICAST", "LOCAL", "BROADCAST", "ANYCAST", "MULTICAST", "BLACKHOLE", "UNREACHABLE", "PROHIBIT", "THROW", "NAT", "XRESOLVE"}
 
-// listed appends the names of the bits that are set, with commas between.
+// listed appends the names of the bits that are set, separated by commas.
 func listed(dst []byte, set uint32, names []string) []byte {
 	some := false
 	for bit, name := range names {
@@ -93,7 +93,7 @@ func listed(dst []byte, set uint32, names []string) []byte {
 }
 
 // struct xt_conntrack_mtinfo3: eight addresses, then fields of which only the state is
-// known here: match_flags, invert_flags and state_mask.
+// supported: match_flags, invert_flags and state_mask.
 func conntrack(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	const size, flagsAt, state, known = 164, 146, 1, 1<<7 | 1<<6 | 15
 	if revision != 3 || !holds(info, size) {
@@ -130,9 +130,9 @@ func cluster(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	return hex8(option(dst, false, "cluster-hash-seed"), u32(info[8:])), true
 }
 
-// struct xt_nfacct_match_info, and that of revision 1: the name of the counter, and a place
-// of the kernel's own.
-// iptables-save prints two blanks in front of the name.
+// struct xt_nfacct_match_info, and that of revision 1: the name of the counter, and a field
+// private to the kernel.
+// iptables-save prints two blanks before the name.
 func nfacct(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	if revision > 1 || !holds(info, 40) {
 		return dst, false

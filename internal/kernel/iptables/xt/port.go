@@ -6,8 +6,8 @@ const (
 	invertDest   = 2
 )
 
-// struct xt_tcp: source ports, destination ports, an option, two bytes of flags, what is
-// inverted. Options and flags are not known here.
+// struct xt_tcp: source ports, destination ports, an option, two bytes of flags, flags of
+// inverted tests. Tests of the option and of flags are not supported.
 func tcp(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	if revision != 0 || !holds(info, 12) || info[8]|info[9]|info[10] != 0 {
 		return dst, false
@@ -15,7 +15,7 @@ func tcp(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	return ports(dst, info, info[11])
 }
 
-// struct xt_udp: source ports, destination ports, what is inverted.
+// struct xt_udp: source ports, destination ports, flags of inverted tests.
 func udp(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	if revision != 0 || !holds(info, 10) {
 		return dst, false
@@ -23,7 +23,7 @@ func udp(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	return ports(dst, info, info[8])
 }
 
-// ports appends those of the two ranges at the begin of info that leave anything out.
+// ports appends those of the two ranges at the begin of info that do not contain all ports.
 func ports(dst, info []byte, invert byte) ([]byte, bool) {
 	if invert&^(invertSource|invertDest) != 0 {
 		return dst, false
@@ -46,8 +46,8 @@ func ports(dst, info []byte, invert byte) ([]byte, bool) {
 }
 
 // struct xt_sctp_info: destination ports, source ports, a map of chunks of 64 numbers, how
-// it is matched, 12 bytes and a number about chunks' flags, which tests are made, which are
-// inverted. Chunks are not known here.
+// it is matched, 12 bytes and a number about chunks' flags, flags of enabled tests, flags of
+// inverted tests. Tests of chunks are not supported.
 func sctp(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	const flagsAt, source, dest = 284, 1, 2
 	if revision != 0 || !holds(info, 292) {

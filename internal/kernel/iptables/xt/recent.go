@@ -27,7 +27,7 @@ func recent(dst []byte, f Family, revision uint8, info []byte) ([]byte, bool) {
 	return append(dst, " --rdest"...), true
 }
 
-// remembers appends what is done with the list, and when: check_set is a verb and two
+// remembers appends the operation on the list and its conditions: check_set is a verb and two
 // flags.
 func remembers(dst, info []byte) ([]byte, bool) {
 	const byTTL, reap = 16, 32 // XT_RECENT_TTL, XT_RECENT_REAP

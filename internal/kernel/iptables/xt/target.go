@@ -21,7 +21,7 @@ type natRange struct {
 	ports       [2]uint16
 }
 
-// oldRange reads struct nf_nat_ipv4_multi_range_compat with one range: rangesize, flags,
+// oldRange decodes struct nf_nat_ipv4_multi_range_compat with one range: rangesize, flags,
 // min_ip, max_ip, min, max.
 func oldRange(info []byte) (natRange, bool) {
 	if !holds(info, 20) || u32(info) != 1 {
@@ -33,7 +33,7 @@ func oldRange(info []byte) (natRange, bool) {
 	}, true
 }
 
-// newRange reads struct nf_nat_range: flags, min_addr, max_addr, min_proto, max_proto.
+// newRange decodes struct nf_nat_range: flags, min_addr, max_addr, min_proto, max_proto.
 func newRange(f Family, info []byte) natRange {
 	r := natRange{flags: u32(info), ports: [2]uint16{binary.BigEndian.Uint16(info[36:]), binary.BigEndian.Uint16(info[38:])}}
 	if f == IPv4 {
@@ -44,8 +44,8 @@ func newRange(f Family, info []byte) natRange {
 	return r
 }
 
-// readRange reads the range of any revision: 0 is the older struct in IPv4; 2 has a base
-// port behind it (struct nf_nat_range2), which only the flag PROTO_OFFSET asks for.
+// readRange decodes the range of any revision: 0 is the older struct in IPv4; 2 has a base
+// port after it (struct nf_nat_range2), which is used only with the flag PROTO_OFFSET.
 func readRange(f Family, revision uint8, info []byte) (natRange, bool) {
 	switch {
 	case revision == 0 && f == IPv4:
@@ -56,10 +56,10 @@ func readRange(f Family, revision uint8, info []byte) (natRange, bool) {
 	return natRange{}, false
 }
 
-// dnat goes to one address, to one port or the one that was asked for.
+// dnat supports a single address, with one port or the packet's original one.
 func dnat(dst []byte, f Family, revision uint8, info []byte) ([]byte, bool) {
 	if revision == 0 && f == IPv6 {
-		return dst, false // its first revision there is 1
+		return dst, false // the first revision of IPv6 is 1
 	}
 	r, ok := readRange(f, revision, info)
 	if !ok || r.flags&^mapsPort != mapsAddress || r.first != r.last || r.ports[0] != r.ports[1] {
@@ -98,7 +98,7 @@ func setMark(dst []byte, revision uint8, info []byte) ([]byte, bool) {
 	return hex(append(dst, '/'), u32(info[4:])), true
 }
 
-// Answers by their numbers (enum ipt_reject_with, enum ip6t_reject_with); "" are those
+// Answers by number (enum ipt_reject_with, enum ip6t_reject_with); "" for those
 // that the programs do not name.
 var (
 	rejects4 = [...]string{

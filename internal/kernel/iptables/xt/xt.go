@@ -15,15 +15,15 @@ const (
 	IPv6 Family = 6
 )
 
-// Extension is a match or a target as the kernel keeps it.
+// Extension is a match or a target in the kernel's binary form.
 type Extension struct {
 	Family   Family
 	Name     string
 	Revision uint8
-	Info     []byte // the struct behind xt_entry_match or xt_entry_target, or what NFTA_MATCH_INFO or NFTA_TARGET_INFO carries
+	Info     []byte // the struct after xt_entry_match or xt_entry_target, or the value of NFTA_MATCH_INFO or NFTA_TARGET_INFO
 }
 
-// Name returns the name of a match or target that is known here, without making a string for each rule; "" for another.
+// Name returns the name of a supported match or target, without allocating a string for each rule; "" for another.
 func Name(kernels []byte) string {
 	for _, k := range [...]string{"DNAT", "statistic", "comment", "recent", "MARK", "MASQUERADE", "REJECT", "conntrack", "addrtype",
 		"sctp", "cluster", "nfacct", "mark", "tcp", "udp"} {
@@ -34,8 +34,8 @@ func Name(kernels []byte) string {
 	return ""
 }
 
-// AppendMatch appends " -m NAME ...". It is false, and dst as long as it was, for all that
-// is not known in full.
+// AppendMatch appends " -m NAME ...". It returns false, and dst unchanged, for a match
+// that is not fully supported.
 func AppendMatch(dst []byte, e *Extension) ([]byte, bool) {
 	begin, revision, info := len(dst), e.Revision, e.Info
 	dst = append(append(dst, " -m "...), e.Name...)
@@ -70,7 +70,7 @@ func AppendMatch(dst []byte, e *Extension) ([]byte, bool) {
 	return dst, true
 }
 
-// AppendTarget appends " -j NAME ...", as AppendMatch does. Verdicts and jumps are no
+// AppendTarget appends " -j NAME ...", as AppendMatch does. Verdicts and jumps are not
 // targets here: see AppendVerdict and AppendJump.
 func AppendTarget(dst []byte, e *Extension) ([]byte, bool) {
 	begin, f, revision, info := len(dst), e.Family, e.Revision, e.Info
@@ -96,11 +96,11 @@ func u16(b []byte) uint16 { return binary.NativeEndian.Uint16(b) }
 
 func u32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
 
-// holds reports whether info is a struct of that size, with or without the bytes that make
-// it end at a multiple of eight (XT_ALIGN).
+// holds reports whether info is a struct of that size, with or without the padding to
+// a multiple of eight (XT_ALIGN).
 func holds(info []byte, size int) bool { return len(info) == size || len(info) == (size+7)&^7 }
 
-// word returns the text in a field, which ends at the first NUL. It is false for text that
+// word returns the text in a field, up to the first NUL. It returns false for text that
 // fills the field or has control characters: a line feed would begin another line.
 func word(field []byte) ([]byte, bool) {
 	end := bytes.IndexByte(field, 0)
@@ -115,7 +115,7 @@ func word(field []byte) ([]byte, bool) {
 	return field[:end], true
 }
 
-// quoted appends text as iptables-save does: in quotes if anything is in it but letters,
+// quoted appends text as iptables-save does: in quotes if it contains characters other than letters,
 // digits, '_' and '-'.
 func quoted(dst, text []byte) []byte {
 	if plain(text) {
