@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// answer collects what the kernel says about one batch.
+// answer collects the kernel's answer to one batch.
 type answer struct {
 	first, own, last uint32 // sequence numbers: of the batch's begin, of its first own message, of its last
 	batch            *Batch
@@ -21,10 +21,10 @@ type answer struct {
 	errs             []OpError
 }
 
-// result is the outcome of the batch, given how the question went.
+// result returns the outcome of the batch. asked is the error of the request.
 func (a *answer) result(asked error) error {
 	switch {
-	case len(a.errs) > 0: // and if more were lost: the batch is refused all the same
+	case len(a.errs) > 0: // even if some errors were lost: the batch is rejected
 		return a.batchError()
 	case a.fatal == unix.ERESTART:
 		return ErrGeneration
@@ -41,7 +41,7 @@ func (a *answer) result(asked error) error {
 	return nil
 }
 
-// take notes one message. Nothing follows the acknowledgement of the last operation, nor a refusal of the whole.
+// take handles one message. It reports done after the acknowledgement of the last operation, or the rejection of the batch.
 func (a *answer) take(msg netlink.Message) (done bool) {
 	m := nlmsg{msg}
 	switch {
@@ -61,7 +61,7 @@ func (a *answer) take(msg netlink.Message) (done bool) {
 
 func (a *answer) opError(m nlmsg, e unix.Errno) OpError {
 	x := m.ack()
-	i := 0 // the NEWTABLE that we put in front stands for the first operation
+	i := 0 // an error of the NEWTABLE that appendBegin adds is attributed to the first operation
 	if m.Seq-a.first > a.own-a.first {
 		i = int(m.Seq - a.own)
 	}
@@ -80,7 +80,7 @@ func (a *answer) batchError() error {
 	return e
 }
 
-// tags are the tags of message i, or the one of the attribute at offset if that lies among its elements.
+// tags returns the tags of message i, or only the tag of the element at offset if offset is within the message's elements.
 func (b *Batch) tags(i, offset int) []int {
 	m := b.msgs[i]
 	end := len(b.buf)

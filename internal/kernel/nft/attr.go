@@ -3,7 +3,7 @@ package nft
 import "encoding/binary"
 
 // Attributes are appended without NLA_F_NESTED because the kernel dumps them so, and a rule read back must equal the rule
-// written. The kernel does not ask for the flag in nfnetlink.
+// written. In nfnetlink the kernel does not require the flag.
 
 const (
 	attrHdrLen  = 4
@@ -31,7 +31,7 @@ func appendBytes(b []byte, typ uint16, data []byte) []byte {
 	return appendPad(b, len(data))
 }
 
-// appendString writes a NUL-terminated string, as the kernel does.
+// appendString appends a NUL-terminated string, as the kernel does.
 func appendString(b []byte, typ uint16, s string) []byte {
 	b = append(appendHdr(b, typ, len(s)+1), s...)
 	b = append(b, 0)
@@ -73,7 +73,7 @@ func be64(d []byte) uint64 {
 	return binary.BigEndian.Uint64(d)
 }
 
-// cstr is a string attribute without its terminator.
+// cstr returns a string attribute without its terminator.
 func cstr(d []byte) []byte {
 	for i, c := range d {
 		if c == 0 {

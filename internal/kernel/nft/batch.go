@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpKind is what an operation of a batch does.
+// OpKind is the kind of an operation of a batch.
 type OpKind uint8
 
 // Operation kinds.
@@ -26,25 +26,25 @@ const (
 	OpDelElement
 	OpNewFlowtable
 	OpDelFlowtable
-	opKinds // how many there are
+	opKinds // number of kinds
 )
 
-// String names the kind as nft would.
+// String returns nft's name of the kind.
 func (k OpKind) String() string {
 	return [opKinds]string{"add table", "delete table", "add set", "delete set", "flush set", "add chain", "delete chain",
 		"flush chain", "add rule", "delete rule", "add element", "delete element", "add flowtable", "delete flowtable"}[k]
 }
 
 // Batch is one transaction under construction, encoded as it grows: an element costs its bytes and no allocation. The zero
-// value is ready. Operations take effect in order; adding what exists unchanged is no error, deleting what is absent is.
-// A Batch belongs to one goroutine.
+// value is ready. Operations take effect in order; adding an object that exists unchanged is no error, deleting a missing one is.
+// A Batch must be used by one goroutine.
 type Batch struct {
 	// Expect, if not 0, makes Commit fail with ErrGeneration unless it is still the current generation.
 	Expect Generation
 
 	buf   []byte // the messages, without the begin and end of the batch
 	msgs  []message
-	marks []mark // which tag the bytes from an offset on belong to; a new one at each message and each change of tag
+	marks []mark // the tags of the bytes from an offset on; a new mark at each message and each change of tag
 	count [opKinds]int
 	tag   int
 	setID uint32
@@ -60,7 +60,7 @@ type message struct {
 
 type mark struct{ off, tag int }
 
-// openList is the element list that further elements of the same set may join.
+// openList is the element list to which further elements of the same set are appended.
 type openList struct {
 	set  SetRef
 	kind OpKind
@@ -70,19 +70,19 @@ type openList struct {
 // Tag sets the caller's tag for the operations that follow, so that an error names them.
 func (b *Batch) Tag(tag int) { b.tag = tag }
 
-// Reset empties b and keeps its memory.
+// Reset empties b and retains its memory.
 func (b *Batch) Reset() {
 	*b = Batch{buf: b.buf[:0], msgs: b.msgs[:0], marks: b.marks[:0]}
 }
 
-// Grow makes room for n more bytes: about 60 for a map element of IPv4, 90 of IPv6.
+// Grow reserves n more bytes: about 60 for a map element of IPv4, 90 of IPv6.
 func (b *Batch) Grow(n int) {
 	if cap(b.buf)-len(b.buf) < n {
 		b.buf = append(make([]byte, 0, len(b.buf)+n), b.buf...)
 	}
 }
 
-// Len is the number of operations: an element counts as one.
+// Len returns the number of operations: an element counts as one.
 func (b *Batch) Len() int {
 	n := 0
 	for _, c := range b.count {
@@ -91,13 +91,13 @@ func (b *Batch) Len() int {
 	return n
 }
 
-// Count is the number of operations of one kind.
+// Count returns the number of operations of one kind.
 func (b *Batch) Count(k OpKind) int { return b.count[k] }
 
-// Bytes is the size of the encoded messages.
+// Bytes returns the size of the encoded messages.
 func (b *Batch) Bytes() int { return len(b.buf) }
 
-// msgType and flags of each kind.
+// wire holds the message type and flags of each kind.
 var wire = [opKinds]struct{ typ, flags uint16 }{
 	OpNewTable:     {unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE},
 	OpDelTable:     {unix.NFT_MSG_DELTABLE, 0},
@@ -115,7 +115,7 @@ var wire = [opKinds]struct{ typ, flags uint16 }{
 	OpDelFlowtable: {unix.NFT_MSG_DELFLOWTABLE, 0},
 }
 
-// begin opens a message; end closes it by writing its length. The sequence number is Commit's.
+// begin opens a message; end closes it by writing its length. Commit sets the sequence number.
 func (b *Batch) begin(k OpKind, f Family) {
 	b.closeList()
 	b.msgs = append(b.msgs, message{off: len(b.buf), kind: k})

@@ -23,7 +23,7 @@ const (
 // Policy of a base chain.
 type Policy uint32
 
-// PolicyAccept is the one that we use; PolicyDrop others.
+// PolicyAccept is the policy that the agent uses; other programs also use PolicyDrop.
 const (
 	PolicyDrop   Policy = 0
 	PolicyAccept Policy = 1
@@ -38,7 +38,7 @@ type Hook struct {
 	Device   string // netdev family only
 }
 
-// ChainSpec declares a chain; without Hook one that only other chains and maps reach.
+// ChainSpec declares a chain; without Hook one that is reached only from other chains and maps.
 type ChainSpec struct {
 	Ref      ChainRef
 	Hook     *Hook
@@ -88,7 +88,7 @@ func (r *RuleSpec) append(b []byte) []byte {
 	return b
 }
 
-// Matches says whether the dumped row is the chain that c declares.
+// Matches reports whether the dumped row is the chain that c declares.
 func (c *ChainSpec) Matches(row Chain) bool {
 	if c.Ref != row.Ref || (c.Hook == nil) != (row.Hook == nil) || string(c.UserData) != string(row.UserData) {
 		return false
@@ -96,7 +96,7 @@ func (c *ChainSpec) Matches(row Chain) bool {
 	return c.Hook == nil || *c.Hook == *row.Hook
 }
 
-// Matches says whether the dumped row is the rule that r declares, counters aside.
+// Matches reports whether the dumped row is the rule that r declares, regardless of counters.
 func (r *RuleSpec) Matches(row Rule) bool {
 	if r.Chain != row.Chain || string(r.UserData) != string(row.UserData) {
 		return false
@@ -108,7 +108,7 @@ func (r *RuleSpec) Matches(row Rule) bool {
 	return string(want) == string(NormalizeExprs(row.Exprs))
 }
 
-// NormalizeExprs copies raw with every counter at zero, as it was written.
+// NormalizeExprs returns a copy of raw with every counter reset to zero, as it was written.
 func NormalizeExprs(raw []byte) []byte {
 	out := append([]byte(nil), raw...)
 	eachExpr(out, func(name string, data []byte) {
@@ -124,7 +124,7 @@ func NormalizeExprs(raw []byte) []byte {
 	return out
 }
 
-// Counted is what the counters of a dumped rule say, all together.
+// Counted returns the sum of the packet counters of a dumped rule.
 func (r *Rule) Counted() (packets uint64) {
 	eachExpr(r.Exprs, func(name string, data []byte) {
 		netlink.EachAttr(data, func(typ uint16, d []byte) {

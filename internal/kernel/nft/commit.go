@@ -9,10 +9,10 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// Commit implements Kernel. How it learns its own generation: the kernel reports a commit's NEWGEN on the committing socket if
-// the FIRST message carries NLM_F_ECHO (checked on 6.1, 6.12 and 6.18), and reports none if the batch changed nothing, so
-// neither a guess (given + 1, wrong for a batch without effect) nor a racy second look is needed. The acknowledgement is asked
-// for on the last message only: one per message overflows the receive buffer from about 240 on.
+// Commit implements Kernel. It learns its own generation as follows: the kernel reports a commit's NEWGEN on the committing socket if
+// the FIRST message carries NLM_F_ECHO (checked on 6.1, 6.12 and 6.18), and reports none if the batch changed nothing. So
+// neither a guess (Expect + 1, wrong for a batch without effect) nor a racy second read is needed. Only the last message
+// requests an acknowledgement: one per message overflows the receive buffer from about 240 on.
 func (c *Conn) Commit(ctx context.Context, b *Batch) (Generation, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -44,7 +44,7 @@ func (c *Conn) Commit(ctx context.Context, b *Batch) (Generation, error) {
 	return a.gen, nil
 }
 
-// commitNothing is the outcome of a batch without effect.
+// commitNothing returns the result of a batch without effect.
 func (c *Conn) commitNothing(ctx context.Context, expect Generation) (Generation, error) {
 	g, err := c.Generation(ctx)
 	if err == nil && expect != 0 && g != expect {
@@ -53,8 +53,8 @@ func (c *Conn) commitNothing(ctx context.Context, expect Generation) (Generation
 	return g, err
 }
 
-// appendBegin writes the start of the batch, and for a batch that starts with elements an idempotent NEWTABLE to carry the
-// echo: on the element list itself it would echo every element. It returns the number of messages written.
+// appendBegin appends the begin of the batch, and for a batch that starts with elements an idempotent NEWTABLE that requests the
+// echo: on the element list itself NLM_F_ECHO would echo every element. It returns the number of messages appended.
 func (b *Batch) appendBegin(h []byte) ([]byte, int) {
 	off := len(h)
 	h = appendMsgHdr(h, batchBegin, unix.NLM_F_REQUEST)
@@ -84,7 +84,7 @@ func (b *Batch) orFlag(i int, f uint16) {
 	binary.NativeEndian.PutUint16(b.buf[off:], binary.NativeEndian.Uint16(b.buf[off:])|f)
 }
 
-// seal numbers the messages from seq on and asks for the last one's acknowledgement; it returns the last number.
+// seal numbers the messages from seq on and requests the last one's acknowledgement; it returns the last number.
 func (b *Batch) seal(seq uint32) uint32 {
 	for i, m := range b.msgs {
 		binary.NativeEndian.PutUint32(b.buf[m.off+8:], seq+uint32(i))
@@ -93,7 +93,7 @@ func (b *Batch) seal(seq uint32) uint32 {
 	return seq + uint32(len(b.msgs)) - 1
 }
 
-// numberMsgs numbers the few messages around a batch.
+// numberMsgs numbers the messages before and after a batch's own.
 func numberMsgs(h []byte, seq uint32) {
 	for ; len(h) > 0; seq++ {
 		binary.NativeEndian.PutUint32(h[8:], seq)

@@ -15,32 +15,32 @@ import (
 // answerBytes is the receive buffer of the socket for everything but Watch.
 const answerBytes = 1 << 20
 
-// Config says where Open opens its sockets.
+// Config configures a Conn.
 type Config struct {
 	NetNS int // file descriptor of a network namespace; 0: the calling thread's
-	// WrapCommands and WrapEvents put something in front of each socket for everything but Watch, and of each one of Watch:
-	// netlink.Gently, or what a test needs.
+	// WrapCommands and WrapEvents, unless they are nil, wrap each socket for everything but Watch, and each socket of Watch:
+	// netlink.Gently, or a wrapper of a test.
 	WrapCommands, WrapEvents func(netlink.Wire) netlink.Wire
 }
 
-// Conn is the real Kernel. Its sockets, one for everything and one for Watch, belong to one network namespace for life. Each
-// is replaced when it fails, whatever thread notices.
+// Conn is the Kernel that talks to the real kernel. Its sockets, one for everything and one for Watch, stay in one network
+// namespace. A failed socket is replaced, on whichever thread the failure is detected.
 type Conn struct {
 	cmd      *netlink.Conn
 	watching sync.Mutex
-	failed   bool       // the last Watch did, by no wish of ours; guarded by watching
+	failed   bool       // the last Watch failed, other than by its ctx; guarded by watching
 	head     []byte     // scratch: the messages before and after a batch's own
-	inPlace  Generation // the last one of which all was in place; 0: none yet
+	inPlace  Generation // the last generation that is completely applied; 0: none yet
 	wrap     func(netlink.Wire) netlink.Wire
 
-	changing sync.Mutex // guards what is below
+	changing sync.Mutex // guards the fields below
 	events   *netlink.Socket
-	own      uint32 // the port of cmd's socket: Watch does not tell what it commits
+	own      uint32 // the port of cmd's socket: Watch drops the notifications of its commits
 }
 
 var _ Kernel = (*Conn)(nil)
 
-// Open opens a Conn. It needs CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN to enter one given by descriptor.
+// Open returns a Conn. It needs CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN to enter a namespace passed by descriptor.
 func Open(cfg Config) (*Conn, error) {
 	c := &Conn{wrap: cfg.WrapEvents}
 	if c.wrap == nil {
@@ -63,18 +63,18 @@ func Open(cfg Config) (*Conn, error) {
 
 // Close closes the sockets; a running Watch ends with an error.
 func (c *Conn) Close() error {
-	err := c.cmd.Close() // from here on nothing is opened again
+	err := c.cmd.Close() // from here on no socket is reopened
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	return errors.Join(err, c.events.Close())
 }
 
-// reopened is told of the socket that comes in place of cmd's.
+// reopened is called with the socket that replaces cmd's.
 func (c *Conn) reopened(s *netlink.Socket) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	c.own = s.Port()
-	// Where this fails, the socket for events has failed too, and the next Watch sets the filter on another one.
+	// If this fails, the socket for events has failed too, and the next Watch sets the filter on a new one.
 	_ = c.events.DropFrom(c.own)
 	return nil
 }
@@ -90,7 +90,7 @@ func (c *Conn) Generation(ctx context.Context) (Generation, error) {
 	return c.present()
 }
 
-// present is the generation, perhaps of a commit that is still at work.
+// present returns the generation, possibly that of a commit still in progress.
 func (c *Conn) present() (g Generation, _ error) {
 	err := c.request(unix.NFT_MSG_GETGEN, 0, nil, func(m nlmsg) error {
 		if m.isNft(unix.NFT_MSG_NEWGEN) {
@@ -124,7 +124,7 @@ func genOf(m nlmsg) Generation {
 	return g
 }
 
-// request sends one message and hands its answer, one message, to f.
+// request sends one message and calls f with its answer, one message.
 func (c *Conn) request(typ, flags uint16, body []byte, f func(nlmsg) error) error {
 	var answer error
 	err := c.cmd.Ask(c.question(typ, flags, body), func(m netlink.Message) bool {
@@ -140,8 +140,8 @@ func (c *Conn) request(typ, flags uint16, body []byte, f func(nlmsg) error) erro
 	return errors.Join(err, answer)
 }
 
-// question is one nftables message: body is its family byte, the rest of nfgenmsg and the attributes; nil asks for no family
-// in particular.
+// question returns a request of one nftables message: body is its family byte, the rest of nfgenmsg and the attributes; nil means
+// an unspecified family.
 func (c *Conn) question(typ, flags uint16, body []byte) netlink.Question {
 	seq := c.cmd.Reserve(1)
 	c.head = appendQuestion(c.head[:0], typ, flags, body)

@@ -17,7 +17,7 @@ const (
 	nftaElemKeyEnd = 10
 
 	nftDynsetOpDelete = 2
-	nftDynsetExpr     = 1 << 1 // NFT_DYNSET_F_EXPR: elements bring expressions
+	nftDynsetExpr     = 1 << 1 // NFT_DYNSET_F_EXPR: elements have expressions
 
 	nftaBitwiseOp  = 6
 	nftaFlowTable  = 1 // NFTA_FLOW_TABLE_NAME

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Counts is what a Counter saw.
+// Counts is a snapshot of a Counter.
 type Counts struct {
 	Reads      uint64 // Generation excluded
 	Generation uint64 // Generation calls
@@ -14,10 +14,10 @@ type Counts struct {
 	Operations uint64 // in all commits; an element counts as one
 	Elements   uint64 // element operations among them
 	Bytes      uint64 // of all batches
-	Rows       uint64 // elements that dumps delivered
+	Rows       uint64 // elements that dumps returned
 }
 
-// Counter wraps a Kernel and counts what it is asked. Counts may be read from any goroutine.
+// Counter wraps a Kernel and counts the calls. Counts may be called from any goroutine.
 type Counter struct {
 	Kernel
 	reads, generation, commits, refused, operations, elements, bytes, rows atomic.Uint64

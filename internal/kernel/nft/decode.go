@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// The decoders read the kernel's dumps and, because the formats are one, the messages of a Batch (for the Fake).
+// The decoders read the kernel's dumps and also, because the formats are the same, the messages of a Batch (for the Fake).
 
 func decodeTable(f Family, attrs []byte) Table {
 	t := Table{Ref: TableRef{Family: f}}
@@ -144,5 +144,5 @@ func decodeRule(f Family, attrs []byte) Rule {
 	return r
 }
 
-// duration is a 64-bit count of milliseconds.
+// duration decodes a 64-bit count of milliseconds.
 func duration(d []byte) time.Duration { return time.Duration(be64(d)) * time.Millisecond }

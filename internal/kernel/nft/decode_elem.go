@@ -13,11 +13,11 @@ import (
 type elementDecoder struct {
 	chains map[string]string
 	e      Element
-	bytes  []byte // of the last verdict, which many elements have
+	bytes  []byte // of the last verdict: a cache, because many elements have the same
 	last   Verdict
 }
 
-// list emits the elements of one message; their slices lie in it.
+// list emits the elements of one message; their slices point into it.
 func (d *elementDecoder) list(attrs []byte, emit func(*Element) error) error {
 	for list := (netlink.Attrs{Rest: attrs}); list.Next(); {
 		if list.Type != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
@@ -61,7 +61,7 @@ func (d *elementDecoder) element(attrs []byte) {
 	}
 }
 
-// countedPackets reads the expression of an element, which is a counter where we put one.
+// countedPackets decodes the expression of an element, which is a counter if Update created it with one.
 func countedPackets(expr []byte) (n uint64) {
 	netlink.EachAttr(expr, func(typ uint16, data []byte) {
 		if typ != unix.NFTA_EXPR_DATA {
@@ -77,7 +77,7 @@ func countedPackets(expr []byte) (n uint64) {
 }
 
 func dataValue(d []byte) (value []byte) {
-	if u := (netlink.Attrs{Rest: d}); u.Next() && u.Type == unix.NFTA_DATA_VALUE && len(u.Rest) == 0 { // mostly
+	if u := (netlink.Attrs{Rest: d}); u.Next() && u.Type == unix.NFTA_DATA_VALUE && len(u.Rest) == 0 { // the usual case
 		return u.Data
 	}
 	for a := (netlink.Attrs{Rest: d}); a.Next(); {

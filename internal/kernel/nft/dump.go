@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// dumpRequest is the body of a dump request: family, and up to two names in attributes 1 and 2 (table, then set or chain).
+// dumpRequest returns the body of a dump request: family, and up to two names in attributes 1 and 2 (table, then set or chain).
 func dumpRequest(f Family, names ...string) []byte {
 	b := []byte{byte(f), 0, 0, 0}
 	for i, n := range names {
@@ -20,10 +20,10 @@ func dumpRequest(f Family, names ...string) []byte {
 	return b
 }
 
-// dump sends a dump request and hands its rows, messages of the type before it (NEW comes before GET), to f. It reads on to the
-// end even when f fails, because the socket would refuse another dump with EBUSY; it reports ErrInterrupted if the kernel says
-// so or if the rows come from different generations: nfgenmsg.res_id carries the low 16 bits of the generation, also where the
-// kernel does not flag.
+// dump sends a dump request and calls f with its rows, messages of type get - 1 (NEW is GET - 1). It reads to the
+// end even when f fails, because the socket would reject another dump with EBUSY. It returns ErrInterrupted if the kernel reports
+// that, or if the rows are of different generations: nfgenmsg.res_id carries the low 16 bits of the generation, also where the
+// kernel sets no flag.
 func (c *Conn) dump(ctx context.Context, get uint16, body []byte, f func(nlmsg) error) error {
 	return c.run(&dumping{ctx: ctx, row: get - 1, f: f}, body)
 }
@@ -45,8 +45,8 @@ type dumping struct {
 	ctx         context.Context
 	row         uint16
 	f           func(nlmsg) error
-	gen         uint16 // the low bits of the generation of what comes
-	known       bool   // gen is
+	gen         uint16 // the low 16 bits of the rows' generation
+	known       bool   // gen is set
 	interrupted bool
 	err         error // the first one
 }
@@ -74,21 +74,21 @@ func (d *dumping) take(msg netlink.Message) (done bool) {
 	return false
 }
 
-// quietTries bounds how often a short dump is repeated for being interrupted: one takes less than a millisecond.
+// quietTries bounds the retries of a short dump that was interrupted: one takes less than a millisecond.
 const quietTries = 16
 
-// asked is a dump.
+// asked is a dump request.
 type asked struct {
 	get  uint16
 	body []byte
-	// short: what is listed is little, and nothing else relies on the wait before it. So if it is of the generation for which an
-	// earlier one has waited, none is needed.
+	// short: the list is short, and no other read relies on the wait before it. So if its generation is one for which an
+	// earlier dump has waited, no wait is needed.
 	short bool
 }
 
-// settled returns the rows of a dump that are to be had, of what was there before it, whole: nothing is missing that somebody's
-// commit does not delete (netlink.Conn.Settle). It repeats the dump if it is interrupted, as one that goes by position in
-// a list of all tables' objects is by anybody's commit.
+// settled returns the requested rows of a dump. They are complete: of the objects that existed before the dump, only those are
+// missing that a commit deletes (netlink.Conn.Settle). It repeats the dump if it is interrupted. A dump that proceeds by position in
+// a list of all tables' objects is interrupted by every commit.
 func settled[T any](ctx context.Context, c *Conn, q asked, row func(nlmsg) (T, bool)) (out []T, err error) {
 	for n := 0; n < quietTries && (n == 0 || errors.Is(err, ErrInterrupted)); n++ {
 		if n > 0 || !q.short || c.inPlace == 0 {
@@ -107,7 +107,7 @@ func settled[T any](ctx context.Context, c *Conn, q asked, row func(nlmsg) (T, b
 	return out, err
 }
 
-// await waits until all of the present generation is in place.
+// await waits until the present generation is completely applied.
 func (c *Conn) await() (err error) {
 	if c.inPlace, err = c.present(); err != nil {
 		return err

@@ -11,18 +11,18 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// Effect is what a rule of anybody can do to a packet, as far as it can be read without
-// knowing everything that its author's program can write.
+// Effect is the effect of a rule, of any program, on a packet, as far as it can be decoded without
+// supporting every expression that the program can write.
 type Effect struct {
 	Ends  string        // "drop", "reject", "dnat", "redirect", "tproxy" or "queue"; "" if none of these
-	Stops string        // "accept" or "return": it ends the way through this chain, "" if neither
-	Jumps []string      // chains that it leads to
-	Daddr *netip.Prefix // the one destination that it is for; nil: any, or it cannot be told
-	Saddr *netip.Prefix // the one source
-	Dport uint16        // the one destination port; 0: any, or it cannot be told
+	Stops string        // "accept" or "return": it ends the evaluation of this chain, "" if neither
+	Jumps []string      // chains that it jumps to
+	Daddr *netip.Prefix // the one destination that it matches; nil: any, or unknown
+	Saddr *netip.Prefix // the one source that it matches; nil: any, or unknown
+	Dport uint16        // the one destination port that it matches; 0: any, or unknown
 }
 
-// EffectOf reads a rule.
+// EffectOf decodes a rule.
 func EffectOf(r *Rule) Effect {
 	e := effects{regs: map[uint32]field{}}
 	netlink.EachAttr(r.Exprs, func(_ uint16, expr []byte) {
@@ -41,7 +41,7 @@ func EffectOf(r *Rule) Effect {
 	return e.out
 }
 
-// field is what a register holds of a packet.
+// field is the part of a packet that a register holds.
 type field struct {
 	base, offset, length uint32
 	mask                 []byte
@@ -62,7 +62,7 @@ func (e *effects) expr(name string, data []byte) {
 		f := e.regs[be32(at[unix.NFTA_BITWISE_SREG])]
 		f.mask = slices.Clone(dataValue(at[unix.NFTA_BITWISE_MASK]))
 		e.regs[be32(at[unix.NFTA_BITWISE_DREG])] = f
-	case "meta", "ct", "fib", "rt", "numgen": // the first attribute of each names the register that it loads
+	case "meta", "ct", "fib", "rt", "numgen": // the first attribute of each is the register that it loads
 		delete(e.regs, be32(at[1]))
 	case "hash", "socket":
 		delete(e.regs, be32(at[2]))
@@ -82,7 +82,7 @@ func (e *effects) expr(name string, data []byte) {
 		if be32(at[unix.NFTA_NAT_TYPE]) == unix.NFT_NAT_DNAT {
 			e.out.Ends = "dnat"
 		}
-	case "target": // of iptables, in its own form
+	case "target": // a target of iptables, wrapped
 		e.out.Target(string(cstr(at[unix.NFTA_TARGET_NAME])))
 	}
 }
@@ -100,7 +100,7 @@ func (e *effects) verdict(v Verdict) {
 	}
 }
 
-// Target notes a target of iptables; false: it is none that ends anything, or a chain.
+// Target records a target of iptables; it returns false for a chain, or a target that does not end the evaluation.
 func (e *Effect) Target(name string) bool {
 	switch name {
 	case "DROP", "REJECT", "DNAT", "REDIRECT", "TPROXY":
@@ -115,7 +115,7 @@ func (e *Effect) Target(name string) bool {
 	return true
 }
 
-// equals notes a comparison of an address or a port.
+// equals records a comparison of an address or a port.
 func (e *effects) equals(f field, value []byte) {
 	switch {
 	case f.base == unix.NFT_PAYLOAD_TRANSPORT_HEADER && f.offset == 2 && f.length == 2 && len(value) == 2:
@@ -128,8 +128,8 @@ func (e *effects) equals(f field, value []byte) {
 	}
 }
 
-// prefixOf reads an address of which some bits, or the first bytes, are compared; nil if
-// they are no prefix.
+// prefixOf decodes an address of which some bits, or the first bytes, are compared; nil if
+// they do not form a prefix.
 func prefixOf(f field, value []byte) *netip.Prefix {
 	size := 4
 	if f.offset == 24 || f.offset == 8 {

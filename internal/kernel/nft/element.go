@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Finder looks single objects up by their names and keys, without a dump of others'. It is no part of Kernel, because what
-// writes needs it not: it is for explaining what the kernel would do with a packet. What is missing is not found, also where
-// the set or table is missing that it would be in.
+// Finder looks up single objects by their names and keys, without a dump of others. It is not a part of Kernel, because
+// writers do not need it: it is for explaining the kernel's handling of a packet. A missing object is not found, also if
+// its set or table is missing.
 type Finder interface {
-	// Element finds the element of a key; in a set of intervals it is the one that begins there, or, with that flag, ends.
+	// Element returns the element of a key; in a set of intervals the one that begins there or, with ElementIntervalEnd, ends.
 	Element(ctx context.Context, s SetRef, want *Element) (e Element, found bool, err error)
 	Table(ctx context.Context, t TableRef) (row Table, found bool, err error)
 	Set(ctx context.Context, s SetRef) (row Set, found bool, err error)
 	Chain(ctx context.Context, c ChainRef) (row Chain, found bool, err error)
-	// Elements is Kernel's.
+	// Elements is the method of Kernel.
 	Elements(ctx context.Context, s SetRef, emit func(*Element) error) error
 	// ChainRules returns the rules of one chain, in their order.
 	ChainRules(ctx context.Context, c ChainRef) ([]Rule, error)
@@ -83,7 +83,7 @@ func (c *Conn) Chain(ctx context.Context, ref ChainRef) (row Chain, found bool, 
 	return row, found, nil
 }
 
-// ChainRules implements Finder: the kernel dumps the rules of that chain alone.
+// ChainRules implements Finder: the kernel dumps only the rules of that chain.
 func (c *Conn) ChainRules(ctx context.Context, ref ChainRef) ([]Rule, error) {
 	q := asked{get: unix.NFT_MSG_GETRULE, body: dumpRequest(ref.Table.Family, ref.Table.Name, ref.Name), short: true}
 	out, err := settled(ctx, c, q, func(m nlmsg) (Rule, bool) {
@@ -96,7 +96,7 @@ func (c *Conn) ChainRules(ctx context.Context, ref ChainRef) ([]Rule, error) {
 	return out, nil
 }
 
-// find asks for one object and hands it to f; what is absent is not found. Messages of a type, NEW, come before GET.
+// find requests one object and calls f with it; a missing object is not found. Answers have type get - 1 (NEW is GET - 1).
 func (c *Conn) find(ctx context.Context, get uint16, body []byte, f func(nlmsg) error) (found bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -114,7 +114,7 @@ func (c *Conn) find(ctx context.Context, get uint16, body []byte, f func(nlmsg) 
 	return found, err
 }
 
-// clone copies what lies in the message that it came in.
+// clone returns a copy whose slices do not point into the received message.
 func (e *Element) clone() Element {
 	c := *e
 	c.Key, c.KeyEnd, c.Data, c.UserData = bytes.Clone(e.Key), bytes.Clone(e.KeyEnd), bytes.Clone(e.Data), bytes.Clone(e.UserData)

@@ -25,11 +25,11 @@ func (b *Batch) element(k OpKind, s SetRef, e *Element) {
 	b.buf = appendElement(b.buf, e)
 }
 
-// EndList makes the next element open a message of its own, so that a kernel that does not name a refused element names the
+// EndList makes the next element open a separate message, so that a kernel that does not name a rejected element names the
 // operations of fewer tags.
 func (b *Batch) EndList() { b.closeList() }
 
-// closeList writes the lengths of an open element list. Called by whatever needs the messages complete.
+// closeList writes the lengths of an open element list. Every function that needs complete messages calls it.
 func (b *Batch) closeList() {
 	if b.open.nest == 0 {
 		return
@@ -39,7 +39,7 @@ func (b *Batch) closeList() {
 	b.end()
 }
 
-// elementBytes is an upper bound of e's encoded size.
+// elementBytes returns an upper bound of e's encoded size.
 func elementBytes(e *Element) int {
 	return 96 + len(e.Key) + len(e.KeyEnd) + len(e.Data) + len(e.Verdict.Chain) + len(e.UserData)
 }
@@ -69,7 +69,7 @@ func appendElement(b []byte, e *Element) []byte {
 	return b
 }
 
-// appendData writes a value as NFTA_DATA_VALUE inside typ. A catch-all element has no key.
+// appendData appends a value as NFTA_DATA_VALUE inside typ. A catch-all element has no key.
 func appendData(b []byte, typ uint16, v []byte) []byte {
 	if len(v) == 0 {
 		return b

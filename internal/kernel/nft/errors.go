@@ -9,28 +9,28 @@ import (
 )
 
 var (
-	// ErrGeneration says that somebody else wrote since Batch.Expect was read. Nothing was applied: read, compare, retry.
+	// ErrGeneration: another program wrote since Batch.Expect was read. Nothing was applied: read, compare, retry.
 	ErrGeneration = errors.New("rule set generation moved")
-	// ErrInterrupted says that a dump overlapped a commit of somebody. If that commit did nothing in the table that was dumped
-	// (Watch tells), the rows are complete all the same: the kernel goes on by position within the table or set, and its hash
-	// sets of a fixed size keep their order while they are not written. Else dump again.
+	// ErrInterrupted: a dump overlapped another program's commit. If that commit wrote nothing in the dumped table
+	// (Watch reports that), the rows are complete nevertheless: the kernel continues by position within the table or set, and its hash
+	// sets of a fixed size keep their order while they are not written. Otherwise dump again.
 	ErrInterrupted = errors.New("dump interrupted by a commit")
-	// ErrNoAnswer says that a commit's fate is unknown because the kernel's answer was lost: read the kernel again.
+	// ErrNoAnswer: the outcome of a commit is unknown because the kernel's answer was lost: read the kernel's state again.
 	ErrNoAnswer = errors.New("commit answer lost")
 )
 
-// BatchError is a transaction that the kernel refused as a whole, with what it disliked. It unwraps to the first errno.
+// BatchError is the rejection of a whole transaction, with the reasons. It unwraps to the first errno.
 type BatchError struct {
 	Errno  unix.Errno // of the first failing operation
 	Tags   []int      // distinct tags of the failing operations, in order
-	Errors []OpError  // every refusal that the kernel reported
+	Errors []OpError  // every rejected operation that the kernel reported
 }
 
-// OpError is one refused operation.
+// OpError is one rejected operation.
 type OpError struct {
 	Errno unix.Errno
 	Kind  OpKind
-	Tags  []int  // one tag if the kernel named the element or the message holds one; else all that the message carries
+	Tags  []int  // one tag if the kernel named the element or the message holds one; otherwise all tags of the message
 	Msg   string // the kernel's extended message, often empty
 }
 
@@ -51,5 +51,5 @@ func (e *BatchError) Error() string {
 	return b.String()
 }
 
-// Unwrap makes errors.Is(err, unix.EEXIST) work.
+// Unwrap returns the first errno, so that errors.Is(err, unix.EEXIST) works.
 func (e *BatchError) Unwrap() error { return e.Errno }

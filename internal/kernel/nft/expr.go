@@ -13,10 +13,10 @@ type Expr []byte
 // Reg is a register number as the kernel dumps it.
 type Reg uint32
 
-// VerdictReg takes the result of a verdict map.
+// VerdictReg receives the result of a verdict map.
 const VerdictReg Reg = 0
 
-// Word is the data register that starts at 32-bit word n (0 to 15): keys of several parts take consecutive words, an IPv6
+// Word returns the data register that starts at 32-bit word n (0 to 15): keys of several parts take consecutive words, an IPv6
 // address four. The kernel names every fourth word by its 128-bit register.
 func Word(n int) Reg {
 	if n%4 == 0 {
@@ -25,7 +25,7 @@ func Word(n int) Reg {
 	return Reg(unix.NFT_REG32_00 + n)
 }
 
-// ExprWords is how many register words a part takes in a key.
+// ExprWords returns the number of register words of a part in a key.
 func (p Part) ExprWords() int { return align4(p.size()) / 4 }
 
 // newExpr builds an expression whose attributes data appends.
@@ -42,7 +42,7 @@ func newExpr(name string, data func([]byte) []byte) Expr {
 	return b
 }
 
-// u32s builds the common expression that is a row of 32-bit attributes: type, value, type, value, …
+// u32s builds the common expression that is a list of 32-bit attributes: type, value, type, value, …
 func u32s(name string, pairs ...uint32) Expr {
 	return newExpr(name, func(b []byte) []byte {
 		for i := 0; i < len(pairs); i += 2 {
@@ -52,7 +52,7 @@ func u32s(name string, pairs ...uint32) Expr {
 	})
 }
 
-// eachExpr walks a list of encoded expressions.
+// eachExpr calls f for each expression of an encoded list. It returns false for a malformed list.
 func eachExpr(raw []byte, f func(name string, data []byte)) bool {
 	return netlink.EachAttr(raw, func(_ uint16, elem []byte) {
 		var name string

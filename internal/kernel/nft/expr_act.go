@@ -23,7 +23,7 @@ func Immediate(dreg Reg, data []byte) Expr {
 	})
 }
 
-// NATSpec says where a NAT expression finds the new address and port.
+// NATSpec is the registers that hold the new address and port of a NAT expression.
 type NATSpec struct {
 	Family Family // of the addresses: IPv4 or IPv6
 	Addr   Reg
@@ -51,7 +51,7 @@ func DNAT(n NATSpec) Expr {
 	return u32s("nat", append(p, unix.NFTA_NAT_FLAGS, flags)...)
 }
 
-// Masquerade is `masquerade fully-random`: without it two flows may draw one source port at once and one packet is lost.
+// Masquerade is `masquerade fully-random`: without it two flows may choose the same source port concurrently, and one packet is lost.
 func Masquerade() Expr { return u32s("masq", unix.NFTA_MASQ_FLAGS, natFullyRandom) }
 
 // RejectPort is `reject with icmp port-unreachable` of the family.
@@ -85,7 +85,7 @@ type UpdateSpec struct {
 	Count   bool // a counter in each element, from zero
 }
 
-// Update adds the key to a dynamic set or renews its timeout. On a present key the data stays as it was.
+// Update adds the key to a dynamic set or renews its timeout. For an existing key the data is unchanged.
 func Update(u UpdateSpec) Expr {
 	return newExpr("dynset", func(b []byte) []byte {
 		b = appendU32(b, unix.NFTA_DYNSET_SREG_KEY, uint32(u.Key))
@@ -105,7 +105,7 @@ func Update(u UpdateSpec) Expr {
 	})
 }
 
-// NoTrack keeps conntrack off the packet. Chains at priority raw only.
+// NoTrack exempts the packet from conntrack. Chains at priority raw only.
 func NoTrack() Expr { return newExpr("notrack", nil) }
 
 // FlowOffload is `flow add @flowtable`. Chains reached from the forward hook only.
@@ -113,7 +113,7 @@ func FlowOffload(flowtable string) Expr {
 	return newExpr("flow_offload", func(b []byte) []byte { return appendString(b, nftaFlowTable, flowtable) })
 }
 
-// Forget deletes the key from a dynamic set. An absent key is no error, and the rule goes on.
+// Forget deletes the key from a dynamic set. A missing key is no error, and the rule continues.
 func Forget(set string, key, data Reg) Expr {
 	return newExpr("dynset", func(b []byte) []byte {
 		b = appendU32(b, unix.NFTA_DYNSET_SREG_KEY, uint32(key))

@@ -81,7 +81,7 @@ func CtOriginalSource(f Family, dreg Reg) Expr {
 	return CtOriginal(unix.NFT_CT_SRC_IP, dreg)
 }
 
-// CtReplySource loads `ct reply ip saddr` or `ct reply ip6 saddr`: where replies come from, before any translation back.
+// CtReplySource loads `ct reply ip saddr` or `ct reply ip6 saddr`: the source of replies, before any reverse translation.
 func CtReplySource(f Family, dreg Reg) Expr {
 	if f == IPv6 {
 		return ctDirected(unix.NFT_CT_SRC_IP6, dreg, directionReply)
@@ -92,8 +92,8 @@ func CtReplySource(f Family, dreg Reg) Expr {
 // CtOriginalDestPort loads `ct original proto-dst`.
 func CtOriginalDestPort(dreg Reg) Expr { return CtOriginal(unix.NFT_CT_PROTO_DST, dreg) }
 
-// CtPackets loads `ct packets`, both directions together, and takes two words. The kernel turns conntrack's accounting on for
-// the network namespace when such a rule comes; flows from before it have no counters.
+// CtPackets loads `ct packets`, the sum of both directions, into two words. The kernel turns conntrack's accounting on for
+// the network namespace when such a rule is added; flows from before it have no counters.
 func CtPackets(dreg Reg) Expr { return Ct(unix.NFT_CT_PKTS, dreg) }
 
 // FibSourceType loads `fib saddr type` (unix.RTN_LOCAL and others, host order).
@@ -102,7 +102,7 @@ func FibSourceType(dreg Reg) Expr {
 		unix.NFTA_FIB_FLAGS, unix.NFTA_FIB_F_SADDR)
 }
 
-// RandomSlot draws `numgen random mod n`.
+// RandomSlot loads `numgen random mod n`.
 func RandomSlot(dreg Reg, n uint32) Expr {
 	return u32s("numgen", unix.NFTA_NG_DREG, uint32(dreg), unix.NFTA_NG_MODULUS, n,
 		unix.NFTA_NG_TYPE, unix.NFT_NG_RANDOM, unix.NFTA_NG_OFFSET, 0)
@@ -121,7 +121,7 @@ type HashSpec struct {
 func Hash(h HashSpec) Expr {
 	p := []uint32{unix.NFTA_HASH_SREG, uint32(h.Source), unix.NFTA_HASH_DREG, uint32(h.Dest),
 		unix.NFTA_HASH_LEN, h.Bytes, unix.NFTA_HASH_MODULUS, h.Modulus, unix.NFTA_HASH_SEED, h.Seed}
-	if h.Offset != 0 { // the kernel leaves out a zero
+	if h.Offset != 0 { // the kernel does not dump a zero
 		p = append(p, unix.NFTA_HASH_OFFSET, h.Offset)
 	}
 	return u32s("hash", append(p, unix.NFTA_HASH_TYPE, unix.NFT_HASH_JENKINS)...)

@@ -2,20 +2,20 @@ package nft
 
 import "golang.org/x/sys/unix"
 
-// Of linux/netfilter/nf_tables.h; package unix lacks them.
+// Constants of linux/netfilter/nf_tables.h that package unix lacks.
 const (
 	nftaSocketKey        = 1
 	nftaSocketDreg       = 2
 	nftSocketTransparent = 0
 )
 
-// SocketTransparent loads one byte: 1 if a socket of this host is bound to what the packet is sent to and has IP_TRANSPARENT.
+// SocketTransparent loads one byte: 1 if a socket of this host is bound to the packet's destination and has IP_TRANSPARENT.
 // Without such a socket the rule breaks. Chains at prerouting, input and output (kernel 4.18).
 func SocketTransparent(dreg Reg) Expr {
 	return u32s("socket", nftaSocketKey, nftSocketTransparent, nftaSocketDreg, uint32(dreg))
 }
 
-// SetSourceAddr is `ip saddr set` from a register; the checksums that cover the address follow.
+// SetSourceAddr is `ip saddr set` from a register; the checksums that cover the address are updated.
 func SetSourceAddr(f Family, sreg Reg) Expr {
 	if f == IPv6 {
 		return writeAddr(sreg, 8, 16)
@@ -23,7 +23,7 @@ func SetSourceAddr(f Family, sreg Reg) Expr {
 	return writeAddr(sreg, 12, 4)
 }
 
-// SetDestAddr is `ip daddr set` from a register; the checksums that cover the address follow.
+// SetDestAddr is `ip daddr set` from a register; the checksums that cover the address are updated.
 func SetDestAddr(f Family, sreg Reg) Expr {
 	if f == IPv6 {
 		return writeAddr(sreg, 24, 16)
@@ -31,7 +31,7 @@ func SetDestAddr(f Family, sreg Reg) Expr {
 	return writeAddr(sreg, 16, 4)
 }
 
-// writeAddr writes n bytes; only IPv4 has a checksum of the header.
+// writeAddr writes n bytes; only the header of IPv4 has a checksum.
 func writeAddr(sreg Reg, offset, n uint32) Expr {
 	csumType, csumOffset := uint32(unix.NFT_PAYLOAD_CSUM_INET), uint32(10)
 	if n == 16 {
@@ -42,10 +42,10 @@ func writeAddr(sreg Reg, offset, n uint32) Expr {
 		unix.NFTA_PAYLOAD_CSUM_OFFSET, csumOffset, unix.NFTA_PAYLOAD_CSUM_FLAGS, unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR)
 }
 
-// SetSourcePort is `tcp sport set` or `udp sport set`; proto says which, for the checksum.
+// SetSourcePort is `tcp sport set` or `udp sport set`, by proto, which determines the checksum.
 func SetSourcePort(proto uint8, sreg Reg) Expr { return writePort(proto, sreg, 0) }
 
-// SetDestPort is `tcp dport set` or `udp dport set`; proto says which, for the checksum.
+// SetDestPort is `tcp dport set` or `udp dport set`, by proto, which determines the checksum.
 func SetDestPort(proto uint8, sreg Reg) Expr { return writePort(proto, sreg, 2) }
 
 func writePort(proto uint8, sreg Reg, offset uint32) Expr {

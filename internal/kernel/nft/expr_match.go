@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cmp breaks the rule unless the register compares to data as op (unix.NFT_CMP_*) says.
+// Cmp breaks the rule unless the register compares to data according to op (unix.NFT_CMP_*).
 func Cmp(op uint32, sreg Reg, data []byte) Expr {
 	return newExpr("cmp", func(b []byte) []byte {
 		b = appendU32(b, unix.NFTA_CMP_SREG, uint32(sreg))
@@ -21,7 +21,7 @@ func Equal(sreg Reg, data []byte) Expr { return Cmp(unix.NFT_CMP_EQ, sreg, data)
 // NotEqual breaks the rule if the register equals data.
 func NotEqual(sreg Reg, data []byte) Expr { return Cmp(unix.NFT_CMP_NEQ, sreg, data) }
 
-// HostU32 is v as marks, conntrack states and fib types lie in registers.
+// HostU32 returns v in the byte order in which registers hold marks, conntrack states and fib types.
 func HostU32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
 // Bitwise is dreg = (sreg & mask) ^ xor, over len(mask) bytes.
@@ -42,7 +42,7 @@ func SetBits(reg Reg, bits uint32) Expr { return Bitwise(reg, reg, HostU32(^bits
 // KeepBits is `reg and bits` on a 32-bit value in host order.
 func KeepBits(reg Reg, bits uint32) Expr { return Bitwise(reg, reg, HostU32(bits), HostU32(0)) }
 
-// BigEndian turns a number of n bytes from host order into the one in which Cmp tells greater from less.
+// BigEndian converts a number of n bytes from host order into the order in which Cmp compares greater and less.
 func BigEndian(reg Reg, n uint32) Expr {
 	return u32s("byteorder", unix.NFTA_BYTEORDER_SREG, uint32(reg), unix.NFTA_BYTEORDER_DREG, uint32(reg),
 		unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON, unix.NFTA_BYTEORDER_LEN, n, unix.NFTA_BYTEORDER_SIZE, n)
@@ -57,7 +57,7 @@ func NotInSet(set string, sreg Reg) Expr { return lookup(set, sreg, nil, unix.NF
 // LookupMap loads the value of the key at sreg into dreg, or breaks the rule if there is none.
 func LookupMap(set string, sreg, dreg Reg) Expr { return lookup(set, sreg, &dreg, 0) }
 
-// LookupVerdict follows the verdict of the key at sreg, or goes on with the next rule if there is none.
+// LookupVerdict applies the verdict of the key at sreg, or continues with the next rule if there is none.
 func LookupVerdict(set string, sreg Reg) Expr {
 	dreg := VerdictReg
 	return lookup(set, sreg, &dreg, 0)

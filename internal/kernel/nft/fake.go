@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fake is a Kernel in memory. It executes the bytes of a batch, so what it accepts was encoded for the kernel, and refuses
-// what the kernel refuses: other data for a present key (EEXIST), deletes of what is absent (ENOENT), deletes of what is in use
-// (EBUSY), rules and elements that name absent chains or sets (ENOENT), a full set (ENFILE), overlapping ranges of a
-// concatenation (EEXIST), a moved generation. It does not follow packets: dynamic sets stay as written and nothing expires. It is safe for concurrent use; a foreign writer commits to
-// its [Fake.Neighbour].
+// Fake is a Kernel in memory. It executes the bytes of a batch, so the batches that it accepts were encoded for the kernel, and
+// rejects what the kernel rejects: other data for an existing key (EEXIST), deletes of missing objects (ENOENT) or of objects in use
+// (EBUSY), rules and elements that name missing chains or sets (ENOENT), a full set (ENFILE), overlapping ranges of a
+// concatenation (EEXIST), a stale generation. It does not process packets: dynamic sets stay as written and nothing expires. It
+// is safe for concurrent use; a test commits as another program to its [Fake.Neighbour].
 type Fake struct {
 	mu       sync.Mutex
 	gen      Generation
@@ -25,9 +25,9 @@ type Fake struct {
 	watchers map[*fakeWatcher]bool
 	devices  map[string]bool // nil: any
 
-	// FixedSizes makes it leave the size of a set that is there as it is, as kernels before 6.5 do.
+	// FixedSizes makes the Fake keep the size of an existing set, as kernels before 6.5 do.
 	FixedSizes bool
-	// Vague makes it name the message that a refused element is in, not the element, as old kernels do.
+	// Vague makes the Fake name the message of a rejected element, not the element, as old kernels do.
 	Vague bool
 }
 
@@ -54,9 +54,9 @@ type fakeChain struct {
 
 type fakeRule struct {
 	row    Rule
-	chains []*fakeChain // that it leads to
-	sets   []*fakeSet   // that it looks into
-	flows  []*fakeFlow  // that it offloads to
+	chains []*fakeChain // targets of its jumps
+	sets   []*fakeSet   // sets that it looks up
+	flows  []*fakeFlow  // flowtables that it offloads to
 }
 
 // NewFake returns an empty Fake at generation 1.
@@ -150,7 +150,7 @@ func (f *Fake) Elements(ctx context.Context, s SetRef, emit func(*Element) error
 	return nil
 }
 
-// elements are sorted by key: an order of its own, as the kernel's, but the same every time.
+// elements returns the elements sorted by key: not in the order of their insertion, as from the kernel, but deterministic.
 func (f *Fake) elements(s SetRef) ([]Element, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,7 +170,7 @@ func (f *Fake) set(s SetRef) *fakeSet {
 	return nil
 }
 
-// identity is what makes two elements the same to a set.
+// identity returns a string that is equal for two elements if a set treats them as the same.
 func identity(e *Element) string {
 	var b strings.Builder
 	b.Write(e.Key)

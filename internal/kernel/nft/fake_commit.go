@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// fakeTx is one batch on its way: it works on the live state and keeps how to undo it.
+// fakeTx is one batch being executed: it modifies the live state and records how to undo that.
 type fakeTx struct {
 	*Fake
 	undo    []func()
@@ -36,7 +36,7 @@ func (f *Fake) commit(ctx context.Context, b *Batch, own bool) (Generation, erro
 	tx := &fakeTx{Fake: f}
 	a := answer{batch: b}
 	for i := range b.msgs {
-		// Like the kernel go on after a failure, to report them all.
+		// Continue after a failure, as the kernel does, to report all failures.
 		m, before := b.messageAt(i), len(tx.undo)
 		if errno, offset := tx.execute(m, b.msgs[i].kind); errno != 0 {
 			if f.Vague {
@@ -60,7 +60,7 @@ func (f *Fake) commit(ctx context.Context, b *Batch, own bool) (Generation, erro
 	return f.gen, nil
 }
 
-// tellOthers notifies the watchers of a foreign commit; a program's own are kept from it, as Conn's filter does.
+// tellOthers notifies the watchers of a foreign commit; it skips the program's own commits, as Conn's filter does.
 func (f *Fake) tellOthers(own bool, touched []TableRef) {
 	if own {
 		return
@@ -70,7 +70,7 @@ func (f *Fake) tellOthers(own bool, touched []TableRef) {
 	}
 }
 
-// messageAt is message i as the kernel would receive it.
+// messageAt returns message i as the kernel would receive it.
 func (b *Batch) messageAt(i int) nlmsg {
 	m := b.buf[b.msgs[i].off:]
 	return nlmsg{netlink.Message{
@@ -79,13 +79,13 @@ func (b *Batch) messageAt(i int) nlmsg {
 	}}
 }
 
-// done notes a change and how to undo it.
+// done records a change and how to undo it.
 func (tx *fakeTx) done(undo func()) {
 	tx.changed = true
 	tx.undo = append(tx.undo, undo)
 }
 
-// execute runs one message; offset is that of the element at fault, 0 if none in particular is.
+// execute runs one message; offset is that of the rejected element, 0 if no particular one was.
 func (tx *fakeTx) execute(m nlmsg, kind OpKind) (errno unix.Errno, offset int) {
 	f, attrs := m.family(), m.attrs()
 	switch kind {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elements executes an element message; like the kernel it stops at the first bad element and names it.
+// elements executes an element message; like the kernel it stops at the first rejected element and names it.
 func (tx *fakeTx) elements(m nlmsg, kind OpKind) (unix.Errno, int) {
 	ref := SetRef{Table: TableRef{Family: m.family()}}
 	var list []byte
@@ -48,7 +48,7 @@ func (tx *fakeTx) elements(m nlmsg, kind OpKind) (unix.Errno, int) {
 	return errno, bad
 }
 
-// eachAttrAt is eachAttr with each attribute's offset in b.
+// eachAttrAt is netlink.EachAttr with each attribute's offset in b.
 func eachAttrAt(b []byte, f func(at int, typ uint16, data []byte)) {
 	for at := 0; at+attrHdrLen <= len(b); {
 		n := int(binary.NativeEndian.Uint16(b[at:]))

@@ -9,14 +9,14 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// fakeFlow is a flowtable. Rows are replaced, never changed, so that undoing is putting the old one back.
+// fakeFlow is a flowtable. Rows are replaced, never modified, so that an undo restores the old one.
 type fakeFlow struct {
 	row  Flowtable
 	refs int
 }
 
-// SetDevices says which devices exist from now on; a Fake that was never told takes any. Like the kernel it takes devices that
-// went away out of the flowtables at once.
+// SetDevices sets which devices exist; before the first call a Fake accepts any. Like the kernel it removes deleted devices
+// from the flowtables at once.
 func (f *Fake) SetDevices(names ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

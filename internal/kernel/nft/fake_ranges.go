@@ -2,7 +2,7 @@ package nft
 
 import "bytes"
 
-// overlaps says whether the kernel's set of ranges over a concatenation (pipapo) refuses e: its first or its last key lies
+// overlaps reports whether the kernel's set of ranges over a concatenation (pipapo) rejects e: its first or its last key lies
 // inside another element. A range around existing ones is accepted. (6.1.192 accepts the inner one too,
 // and does not add it.) Plain interval sets are not modelled.
 func (s *fakeSet) overlaps(e *Element) bool {
@@ -24,7 +24,7 @@ func lastKey(e *Element) []byte {
 	return e.Key
 }
 
-// contains compares part by part: a range over a concatenation is a box, not a stretch.
+// contains compares part by part: a range over a concatenation is a box, not an interval.
 func (s *fakeSet) contains(e *Element, key []byte) bool {
 	at := 0
 	for _, n := range s.row.Fields {

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// newChain accepts an existing chain unless it would become another kind; the kernel counts that as a change.
+// newChain accepts an existing chain unless its kind would change; the kernel counts that as a change.
 func (tx *fakeTx) newChain(c Chain) unix.Errno {
 	t := tx.tables[c.Ref.Table]
 	if t == nil {
@@ -35,7 +35,7 @@ func (tx *fakeTx) chain(ref ChainRef) *fakeChain {
 	return nil
 }
 
-// delChain takes the chain's own rules with it, but is EBUSY while anything leads to it.
+// delChain deletes a chain and its rules; EBUSY while a rule or an element jumps to it.
 func (tx *fakeTx) delChain(ref ChainRef) unix.Errno {
 	c := tx.chain(ref)
 	if c == nil {
@@ -127,7 +127,7 @@ func (r *fakeRule) refer(n int) {
 	}
 }
 
-// resolve finds the sets and chains that a rule names.
+// resolve looks up the sets and chains that a rule names.
 func (tx *fakeTx) resolve(r *fakeRule) unix.Errno {
 	var errno unix.Errno
 	ok := eachExpr(r.row.Exprs, func(name string, data []byte) {
@@ -183,7 +183,7 @@ func (tx *fakeTx) resolveVerdict(r *fakeRule, data []byte) unix.Errno {
 	return e
 }
 
-// target is the chain that a verdict leads to: it must exist and must not be a base chain.
+// target returns the chain that a verdict jumps to: it must exist and must not be a base chain.
 func (tx *fakeTx) target(t TableRef, v Verdict) (*fakeChain, unix.Errno) {
 	c := tx.chain(t.Chain(v.Chain))
 	switch {

@@ -24,7 +24,7 @@ func (tx *fakeTx) delTable(t TableRef) unix.Errno {
 	return 0
 }
 
-// newSet accepts an existing set if it is the same; the kernel (since 6.3) counts that as a change, for its timeout may differ.
+// newSet accepts an existing set if it is the same; the kernel (since 6.3) counts that as a change, because its timeout may differ.
 func (tx *fakeTx) newSet(s Set) unix.Errno {
 	t := tx.tables[s.Ref.Table]
 	if t == nil {
@@ -55,7 +55,7 @@ func (tx *fakeTx) newSet(s Set) unix.Errno {
 	return 0
 }
 
-// verdictLen is what a dump shows as the length of a verdict.
+// verdictLen is the length of a verdict in a dump.
 const verdictLen = 16
 
 func (tx *fakeTx) delSet(ref SetRef) unix.Errno {

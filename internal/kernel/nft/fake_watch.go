@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// fakeWatcher is one running Watch: what it has not delivered yet, and the bell that says so.
+// fakeWatcher is one running Watch: the queue of its notifications, and its notify channel.
 type fakeWatcher struct {
 	pending []Move // guarded by Fake.mu
 	bell    chan struct{}
@@ -43,11 +43,11 @@ func (w *fakeWatcher) tell(m Move) {
 	w.pending = append(w.pending, m)
 	select {
 	case w.bell <- struct{}{}:
-	default: // it has been rung already
+	default: // a notification is pending already
 	}
 }
 
-// Lose makes the watchers miss everything that they have not been told yet, as an overflow of their buffer does.
+// Lose drops all pending notifications of the watchers, as an overflow of their buffer does.
 func (f *Fake) Lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,7 +57,7 @@ func (f *Fake) Lose() {
 	}
 }
 
-// Neighbour is f as another program sees it: what it commits is foreign to f's watchers. It is for writing; watch f.
+// Neighbour returns f as another program uses it: its commits are foreign to f's watchers. It is for writing; watch f.
 func (f *Fake) Neighbour() Kernel { return fakeNeighbour{f} }
 
 type fakeNeighbour struct{ *Fake }

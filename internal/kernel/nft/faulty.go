@@ -8,19 +8,19 @@ import (
 // Fault is an error to inject into one call.
 type Fault struct {
 	Err   error
-	After bool // commits only: apply the batch, then lose the answer
+	After bool // commits only: apply the batch, then return Err
 }
 
-// Faulty wraps a Kernel and fails calls on purpose. A nil function never fails.
+// Faulty wraps a Kernel and injects errors. A nil function never fails.
 type Faulty struct {
 	Kernel
-	OnCommit func(*Batch) Fault        // asked before each commit; a zero Fault lets it through
-	OnRead   func(method string) error // asked before each other call but Watch, by method name
+	OnCommit func(*Batch) Fault        // called before each commit; a zero Fault injects nothing
+	OnRead   func(method string) error // called before each other call but Watch, with the method's name
 }
 
 var _ Kernel = (*Faulty)(nil)
 
-// RandomCommits fails a share p of commits with faults drawn from the list.
+// RandomCommits returns a function that fails commits with probability p, with faults drawn from the list.
 func RandomCommits(r *rand.Rand, p float64, faults ...Fault) func(*Batch) Fault {
 	return func(*Batch) Fault {
 		if r.Float64() >= p {

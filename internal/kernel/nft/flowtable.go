@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// Attributes of flowtables, of linux/netfilter/nf_tables.h.
+// Attributes of flowtables, from linux/netfilter/nf_tables.h.
 const (
 	nftaFlowtableTable  = 1
 	nftaFlowtableName   = 2
@@ -27,13 +27,13 @@ const (
 	flowtableCounter = 2 // NFT_FLOWTABLE_COUNTER
 )
 
-// Flowtable is one row of a flowtable dump, and what NewFlowtable takes.
+// Flowtable is one row of a flowtable dump, and the argument of NewFlowtable.
 type Flowtable struct {
 	Ref      SetRef // flowtables share the naming of sets: family, table, name
 	Priority int32
-	Devices  []string // sorted; a row shows those that exist now
-	Counter  bool     // keep conntrack's counters going. Repeat it when adding a device: leaving it out switches it off
-	Use      uint32   // rules that offload to it, in rows only
+	Devices  []string // sorted; a row holds the existing ones
+	Counter  bool     // update conntrack's counters. Repeat it when adding a device: omitting it switches it off
+	Use      uint32   // number of rules that offload to it, in rows only
 	Handle   uint64   // in rows only
 }
 
@@ -47,7 +47,7 @@ func (b *Batch) NewFlowtable(f Flowtable) {
 	b.end()
 }
 
-// DelFlowtable deletes a flowtable, EBUSY while a rule uses it; with devices, only those: an absent one is ENOENT.
+// DelFlowtable deletes a flowtable, EBUSY while a rule uses it; with devices, only those: a missing one is ENOENT.
 func (b *Batch) DelFlowtable(ref SetRef, devices ...string) {
 	b.begin(OpDelFlowtable, ref.Table.Family)
 	if len(devices) > 0 {
@@ -76,8 +76,8 @@ func (b *Batch) appendFlowtable(f Flowtable) {
 	closeNest(b.buf, hook)
 }
 
-// Flowtables returns the flowtables of one table. It is no part of Kernel: only the offload data plane needs it, and says so
-// with an interface of its own.
+// Flowtables returns the flowtables of one table. It is not a part of Kernel: only the offload data plane needs it, and declares
+// an interface of its own.
 func (c *Conn) Flowtables(ctx context.Context, t TableRef) ([]Flowtable, error) {
 	var out []Flowtable
 	err := c.dump(ctx, unix.NFT_MSG_GETFLOWTABLE, dumpRequest(t.Family, t.Name), func(m nlmsg) error {

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EmptyHooks takes the rules out of a table's base chains, so that no packet is led into the table any more. It comes, in a
-// transaction of its own, before the table is deleted: the kernel takes a table away in steps, and for some milliseconds its rules
-// would look for Services in maps that are empty already, and refuse what is under way (seen on Linux 6.1 and 6.12: single new
-// connections). A table that is not there needs nothing.
+// EmptyHooks deletes the rules of a table's base chains, so that no packet enters the table any more. It is called, in a
+// separate transaction, before the table is deleted: the kernel deletes a table in steps, and for some milliseconds its rules
+// would look up Services in maps that are empty already, and reject packets in flight (seen on Linux 6.1 and 6.12: single new
+// connections). For a missing table it does nothing.
 func EmptyHooks(ctx context.Context, k Kernel, t TableRef) error {
 	chains, err := k.Chains(ctx, t)
 	if err != nil && !errors.Is(err, unix.ENOENT) {

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Part is one part of a set's key or of a map's value: what nft calls a data type, plus the packet field that prints it in a
+// Part is one part of a set's key or of a map's value: nft's data type, plus the packet field that prints it in a
 // typeof declaration.
 type Part uint8
 
@@ -15,12 +15,12 @@ const (
 	Addr6                    // ipv6_addr; ip6 daddr
 	L4Proto                  // inet_proto; meta l4proto
 	Port                     // inet_service; th dport
-	Slot                     // integer in host order; numgen random mod 65536. Only in typeof sets: nft refuses it by type
+	Slot                     // integer in host order; numgen random mod 65536. Only in typeof sets: nft rejects it by type
 	MarkPart                 // mark
 	IfName                   // ifname, 16 bytes
 )
 
-// Addr is the address part of a family.
+// Addr returns the address part of a family.
 func Addr(f Family) Part {
 	if f == IPv6 {
 		return Addr6
@@ -28,7 +28,7 @@ func Addr(f Family) Part {
 	return Addr4
 }
 
-// nft's data type numbers, concatenated six bits each.
+// dataType returns nft's data type number; concatenations take six bits for each part.
 func (p Part) dataType() uint32 {
 	return [...]uint32{0, 7, 8, 12, 13, 4, 19, 41}[p]
 }
@@ -63,7 +63,7 @@ func AppendIfName(b []byte, name string) []byte {
 	return append(b, v[:]...)
 }
 
-// PrefixElements are the elements of p in a plain interval set of addresses: the first address, and the first address after
+// PrefixElements returns the elements of p in a plain interval set of addresses: the first address, and the first address after
 // it marked as an end. There is no second one when p reaches the end of the address space.
 func PrefixElements(p netip.Prefix) []Element {
 	first, last := PrefixBounds(p)
@@ -74,7 +74,7 @@ func PrefixElements(p netip.Prefix) []Element {
 	return out
 }
 
-// PrefixBounds are the first and the last address of p.
+// PrefixBounds returns the first and the last address of p.
 func PrefixBounds(p netip.Prefix) (first, last netip.Addr) {
 	first = p.Masked().Addr()
 	b := first.AsSlice()

@@ -6,22 +6,22 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// nlmsg is one received message with what nftables puts into it.
+// nlmsg is one received message with accessors of nftables' fields.
 type nlmsg struct{ netlink.Message }
 
 // family and attrs split the body of an nftables message.
 func (m nlmsg) family() Family { return Family(m.Body[0]) }
 func (m nlmsg) attrs() []byte  { return m.Body[nfgenLen:] }
 
-// isNft says whether m is an nftables message of a type.
+// isNft reports whether m is an nftables message of a type.
 func (m nlmsg) isNft(typ uint16) bool {
 	return m.Type == nfnlSubsysNft<<8|typ && len(m.Body) >= nfgenLen
 }
 
-// ack is what an NLMSG_ERROR message says in its extended part.
+// ack is the extended part of an NLMSG_ERROR message.
 type ack struct {
 	msg    string
-	offset int // of the attribute at fault from the start of the message; 0: not given
+	offset int // of the attribute at fault from the start of the message; 0: unknown
 }
 
 func (m nlmsg) ack() ack {

@@ -2,7 +2,7 @@ package nft
 
 import "golang.org/x/sys/unix"
 
-// NewTable adds a table. On an existing table it changes nothing, its user data included.
+// NewTable adds a table. An existing table stays unchanged, including its user data.
 func (b *Batch) NewTable(t TableRef, userData []byte) {
 	b.begin(OpNewTable, t.Family)
 	b.buf = appendString(b.buf, unix.NFTA_TABLE_NAME, t.Name)
@@ -60,7 +60,7 @@ func (b *Batch) NewChain(c ChainSpec) {
 	b.end()
 }
 
-// DelChain deletes a chain with its rules; EBUSY while a rule or an element leads to it.
+// DelChain deletes a chain with its rules; EBUSY while a rule or an element jumps to it.
 func (b *Batch) DelChain(c ChainRef) {
 	b.begin(OpDelChain, c.Table.Family)
 	b.buf = appendString(b.buf, unix.NFTA_CHAIN_TABLE, c.Table.Name)
@@ -76,7 +76,7 @@ func (b *Batch) FlushChain(c ChainRef) {
 	b.end()
 }
 
-// NewRule adds a rule, always: rules have no identity.
+// NewRule adds a rule, also if an equal one exists: rules have no identity.
 func (b *Batch) NewRule(r RuleSpec) {
 	b.begin(OpNewRule, r.Chain.Table.Family)
 	if r.First {
@@ -86,7 +86,7 @@ func (b *Batch) NewRule(r RuleSpec) {
 	b.end()
 }
 
-// DelRule deletes the rule with the handle that a dump gave.
+// DelRule deletes the rule with a handle from a dump.
 func (b *Batch) DelRule(c ChainRef, handle uint64) {
 	b.begin(OpDelRule, c.Table.Family)
 	b.buf = appendString(b.buf, unix.NFTA_RULE_TABLE, c.Table.Name)
@@ -95,7 +95,7 @@ func (b *Batch) DelRule(c ChainRef, handle uint64) {
 	b.end()
 }
 
-// AddElement adds an element: EEXIST if the key has other data. To change data, delete and add in one batch.
+// AddElement adds an element: EEXIST if the key has other data. To update data, delete and add in one batch.
 func (b *Batch) AddElement(s SetRef, e *Element) { b.element(OpAddElement, s, e) }
 
 // DelElement deletes an element by its key (and KeyEnd, and ElementIntervalEnd).

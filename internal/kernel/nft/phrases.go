@@ -2,10 +2,10 @@ package nft
 
 import "golang.org/x/sys/unix"
 
-// Phrases are parts of rules that every data plane over nftables says in the same way. Each uses the register at word 0, and the words after
-// it if it loads more than one thing.
+// Phrases are parts of rules that all data planes over nftables share. Each uses the register at word 0, and the words after
+// it if it loads more than one value.
 
-// Join makes one row of expressions of several.
+// Join concatenates lists of expressions.
 func Join(parts ...[]Expr) []Expr {
 	var out []Expr
 	for _, p := range parts {
@@ -17,19 +17,19 @@ func Join(parts ...[]Expr) []Expr {
 // Does ends a rule with a verdict.
 func Does(v Verdict) []Expr { return []Expr{SetVerdict(v)} }
 
-// In matches what is at word 0 in a set.
+// In matches a key at word 0 that is in a set.
 func In(set string) Expr { return InSet(set, Word(0)) }
 
-// VMap does what a map says of what is at word 0.
+// VMap applies the verdict that a map holds for the key at word 0.
 func VMap(set string) Expr { return LookupVerdict(set, Word(0)) }
 
-// VIP loads `daddr . l4proto . dport` and tells the next free word.
+// VIP loads `daddr . l4proto . dport` and returns the next free word.
 func VIP(f Family) (load []Expr, next int) {
 	n := f.AddrLen() / 4
 	return []Expr{DestAddr(f, Word(0)), MetaL4Proto(Word(n)), DestPort(Word(n + 1))}, n + 2
 }
 
-// L4Port loads `l4proto . dport` and tells the next free word.
+// L4Port loads `l4proto . dport` and returns the next free word.
 func L4Port() (load []Expr, next int) {
 	return []Expr{MetaL4Proto(Word(0)), DestPort(Word(1))}, 2
 }
@@ -51,7 +51,7 @@ func FromThisNode() []Expr {
 	return []Expr{FibSourceType(Word(0)), Equal(Word(0), HostU32(unix.RTN_LOCAL))}
 }
 
-// Mark sets bits of the packet's mark; other agents' bits stay as they are.
+// Mark sets bits of the packet's mark; the bits of other programs are unchanged.
 func Mark(bits uint32) []Expr {
 	return []Expr{MetaMark(Word(0)), SetBits(Word(0), bits), MetaSet(unix.NFT_META_MARK, Word(0))}
 }

@@ -6,7 +6,7 @@ import "time"
 type Table struct {
 	Ref      TableRef
 	Flags    TableFlags
-	Use      uint32 // chains, sets, objects and flowtables in it
+	Use      uint32 // number of chains, sets, objects and flowtables in it
 	Handle   uint64
 	Owner    uint32 // port id of the owning socket when Flags has TableOwner
 	UserData []byte
@@ -30,10 +30,10 @@ type Set struct {
 	Size              uint32 // 0: unbounded
 	Timeout           time.Duration
 	Handle            uint64
-	Fields            []uint8 // byte lengths of the parts of a concatenation, if the kernel was told
+	Fields            []uint8 // byte lengths of the parts of a concatenation, if they were declared
 	UserData          []byte
-	Count             uint32 // elements, those whose time ran out a moment ago included; only if Counted
-	Counted           bool   // the kernel tells Count (6.16)
+	Count             uint32 // number of elements, including recently expired ones; only if Counted
+	Counted           bool   // the kernel reports Count (6.16)
 }
 
 // Verdicts reports whether the set is a map of verdicts.
@@ -43,9 +43,9 @@ func (s *Set) Verdicts() bool { return s.Flags&SetMap != 0 && s.DataType == data
 type Chain struct {
 	Ref      ChainRef
 	Handle   uint64
-	Use      uint32 // references: jumps, verdict elements and its own rules
+	Use      uint32 // number of references: jumps, verdict elements and its own rules
 	Flags    uint32
-	Hook     *Hook // nil for a chain that only other chains reach
+	Hook     *Hook // nil for a chain that is reached only from other chains
 	UserData []byte
 }
 
@@ -64,7 +64,7 @@ type Element struct {
 	Verdict     Verdict // value of a verdict map
 	Flags       ElementFlags
 	Timeout     time.Duration // 0: the set's
-	Expiration  time.Duration // left to live, read only
+	Expiration  time.Duration // remaining lifetime, read only
 	UserData    []byte        // see Comment
 	Packets     uint64        // of its counter, read only; 0 without one
 }

@@ -19,14 +19,14 @@ const (
 	SetTimeout
 	SetDynamic // packets may add (update) elements
 	_          // NFT_SET_OBJECT
-	SetConcat  // interval over a concatenation; SetSpec sets it by itself
+	SetConcat  // interval over a concatenation; SetSpec sets it automatically
 )
 
 // dataVerdict is NFT_DATA_VERDICT: the data type of verdict maps.
 const dataVerdict = 0xffffff00
 
-// SetSpec declares a set, a map (Data) or a verdict map (Verdicts). It is encoded with the user data that nft 1.0.6 itself
-// would write, because without it `nft list` aborts on our maps.
+// SetSpec declares a set, a map (Data) or a verdict map (Verdicts). It is encoded with the user data that nft 1.0.6
+// would write, because without it `nft list` aborts on the agent's maps.
 type SetSpec struct {
 	Ref      SetRef
 	Key      []Part
@@ -39,7 +39,7 @@ type SetSpec struct {
 	Timeout time.Duration // default for elements; needs SetTimeout
 }
 
-// flags are the flags as the kernel stores them.
+// flags returns the flags as the kernel stores them.
 func (s *SetSpec) flags() SetFlags {
 	f := s.Flags
 	if s.Verdicts || len(s.Data) > 0 {
@@ -51,7 +51,7 @@ func (s *SetSpec) flags() SetFlags {
 	return f
 }
 
-// partsType is nft's type number and the byte length of a concatenation; a single part keeps its own length, parts of a
+// partsType returns nft's type number and the byte length of a concatenation; a single part has its own length, parts of a
 // concatenation are padded to registers.
 func partsType(parts []Part) (typ, length uint32) {
 	if len(parts) == 1 {
@@ -64,7 +64,7 @@ func partsType(parts []Part) (typ, length uint32) {
 	return typ, length
 }
 
-// fields are the byte lengths of a concatenation's parts; the kernel wants them for intervals only.
+// fields returns the byte lengths of a concatenation's parts; the kernel requires them for intervals only.
 func (s *SetSpec) fields() []uint8 {
 	if s.flags()&SetConcat == 0 {
 		return nil
@@ -76,7 +76,7 @@ func (s *SetSpec) fields() []uint8 {
 	return out
 }
 
-// Row is the row that a set dump shows for s, but for its handle.
+// Row returns the row of s in a set dump, except for its handle.
 func (s *SetSpec) Row() Set {
 	r := Set{Ref: s.Ref, Flags: s.flags(), Size: s.Size, Timeout: s.Timeout, Fields: s.fields(), UserData: s.UserData()}
 	r.KeyType, r.KeyLen = partsType(s.Key)
@@ -89,7 +89,7 @@ func (s *SetSpec) Row() Set {
 	return r
 }
 
-// Matches says whether the dumped row is what s declares, so that the set need not be made anew.
+// Matches reports whether the dumped row is the set that s declares, so that the set need not be rebuilt.
 func (s *SetSpec) Matches(row Set) bool {
 	w := s.Row()
 	return w.Ref == row.Ref && w.Flags == row.Flags && w.KeyType == row.KeyType && w.KeyLen == row.KeyLen &&

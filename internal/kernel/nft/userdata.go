@@ -2,10 +2,10 @@ package nft
 
 import "encoding/binary"
 
-// User data tells nft how to print what the kernel knows only as bytes. It is TLVs with one-byte types and lengths; numbers in
+// User data describes how nft prints values that the kernel stores as bytes. It is TLVs with one-byte types and lengths; numbers in
 // it are in host order. Without it `nft list` aborts on a map over a concatenation. All numbers here are enums of nft 1.0.6
-// itself (its expression and protocol identifiers are part of the stored format); the tests compare every shape with what nft
-// writes.
+// itself (its expression and protocol identifiers are part of the stored format); the tests compare every shape with nft's
+// output.
 const (
 	udKeyOrder     = 0
 	udDataOrder    = 1
@@ -23,10 +23,10 @@ const (
 	udNumgen  = 23
 )
 
-// slotModulus is what a Slot part prints as: numgen random mod 65536. Only the type matters to nft, not the number.
+// slotModulus is the modulus that nft prints for a Slot part: numgen random mod 65536. Only the type matters to nft, not the number.
 const slotModulus = 65536
 
-// UserData is the user data of the set as nft 1.0.6 writes it.
+// UserData returns the user data of the set as nft 1.0.6 writes it.
 func (s *SetSpec) UserData() []byte {
 	isMap := s.Verdicts || len(s.Data) > 0
 	b := appendUDNum(nil, udKeyOrder, order(s.Key))
@@ -41,7 +41,7 @@ func (s *SetSpec) UserData() []byte {
 	return b
 }
 
-// order is nft's byte order of a lone part: 0 none, 1 host, 2 big endian.
+// order returns nft's byte order of a single part: 0 none, 1 host, 2 big endian.
 func order(parts []Part) uint32 {
 	if len(parts) != 1 {
 		return 0
@@ -55,8 +55,8 @@ func order(parts []Part) uint32 {
 	return 2
 }
 
-// appendTypeof describes a concatenation, or with Typeof any key: with Typeof field by field, else (declared by type) as an
-// empty concatenation, which is nft's way.
+// appendTypeof appends the description of a concatenation or, with Typeof, of any key: with Typeof field by field, otherwise
+// (declared by type) as an empty concatenation, as nft does.
 func (s *SetSpec) appendTypeof(b []byte, typ byte, parts []Part) []byte {
 	if len(parts) == 0 || len(parts) == 1 && !s.Typeof {
 		return b
@@ -78,7 +78,7 @@ func (s *SetSpec) appendTypeof(b []byte, typ byte, parts []Part) []byte {
 	})
 }
 
-// appendTypeof is the packet field that a part prints as.
+// appendTypeof appends the packet field that nft prints for a part.
 func (p Part) appendTypeof(b []byte) []byte {
 	switch p {
 	case Addr4: // ip daddr
@@ -97,7 +97,7 @@ func (p Part) appendTypeof(b []byte) []byte {
 	return appendUDExpr(b, udNumgen, 1, slotModulus, 0) // numgen random mod 65536 offset 0
 }
 
-// appendUDExpr writes an expression: its identifier and its numbers as TLVs 0, 1, 2….
+// appendUDExpr appends an expression: its identifier and its numbers as TLVs 0, 1, 2….
 func appendUDExpr(b []byte, id uint32, nums ...uint32) []byte {
 	b = appendUDNum(b, udExpr, id)
 	return appendUD(b, udExprData, func(b []byte) []byte {
@@ -120,8 +120,8 @@ func appendUD(b []byte, typ byte, value func([]byte) []byte) []byte {
 	return b
 }
 
-// Comment is the user data that makes nft print an element (or rule, chain, table, set) with `comment "text"`. nft allows
-// 128 bytes; longer text is cut.
+// Comment returns the user data that makes nft print an element (or rule, chain, table, set) with `comment "text"`. nft allows
+// 128 bytes; longer text is truncated.
 func Comment(text string) []byte { return AppendComment(nil, text) }
 
 // AppendComment appends Comment(text) to b.

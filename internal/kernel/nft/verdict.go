@@ -2,10 +2,10 @@ package nft
 
 import "golang.org/x/sys/unix"
 
-// VerdictCode says where a packet goes. Verdict with code 0 means "none" in an Element, so use Accept and Drop.
+// VerdictCode is the decision about a packet. Verdict with code 0 means "none" in an Element, so use Accept and Drop.
 type VerdictCode int32
 
-// Verdict codes: those of netfilter shifted by none but drop, whose 0 would be Go's zero value.
+// Verdict codes: not netfilter's numbers, because its number of drop, 0, would be Go's zero value.
 const (
 	CodeDrop VerdictCode = iota + 1
 	CodeAccept
@@ -15,7 +15,7 @@ const (
 	CodeGoto
 )
 
-// Verdict is a verdict, with the chain it leads to for a jump or goto.
+// Verdict is a verdict, with the target chain of a jump or goto.
 type Verdict struct {
 	Code  VerdictCode
 	Chain string
@@ -28,7 +28,7 @@ func Return() Verdict           { return Verdict{Code: CodeReturn} }
 func Jump(chain string) Verdict { return Verdict{CodeJump, chain} }
 func Goto(chain string) Verdict { return Verdict{CodeGoto, chain} }
 
-// wire numbers of linux/netfilter.h and nf_tables.h, by VerdictCode.
+// wire returns the number of linux/netfilter.h or nf_tables.h.
 func (c VerdictCode) wire() int32 {
 	return [...]int32{0, 0, 1, -1, -5, -3, -4}[c]
 }
