@@ -12,8 +12,8 @@ import (
 // Table is the connection tracking table of one network namespace.
 type Table interface {
 	// Flows calls emit for every flow that f matches. The Flow is a value and may
-	// be kept. It returns ErrInterrupted if the table was resized during the dump:
-	// the emitted flows are valid, but others may be missing.
+	// be kept. It returns ErrInterrupted if the kernel reports a change of the table during the
+	// dump: the emitted flows are valid, but others may be missing.
 	Flows(ctx context.Context, f Filter, emit func(Flow)) error
 
 	// Delete deletes flows and returns the number that still existed. A flow that no longer
@@ -23,7 +23,7 @@ type Table interface {
 	Close() error
 }
 
-// ErrInterrupted says that a dump may be incomplete.
+// ErrInterrupted: a dump may be incomplete.
 var ErrInterrupted = errors.New("conntrack dump interrupted by a concurrent change")
 
 // Family is an address family in nfnetlink's numbering.

@@ -50,7 +50,7 @@ type Conn struct {
 
 var _ Kernel = (*Conn)(nil)
 
-// Open makes a Conn in the network namespace of cfg.
+// Open returns a Conn in the network namespace of cfg.
 func Open(cfg Config) (*Conn, error) { return open(cfg, nftsave.Config{NetNS: cfg.Namespace}) }
 
 func open(cfg Config, reader nftsave.Config) (*Conn, error) {
@@ -86,7 +86,7 @@ func (c *Conn) Close() error { return errors.Join(c.stamps.Close(), c.lock.close
 // Backend implements Kernel.
 func (c *Conn) Backend() Backend { return c.cfg.Backend }
 
-// Contended counts the Restores that found the xtables lock taken.
+// Contended returns the number of Restores that found the xtables lock held by another program.
 func (c *Conn) Contended() uint64 { return c.contended.Load() }
 
 // Stamp implements Kernel.

@@ -17,7 +17,7 @@ type Faulty struct {
 	Kernel
 	OnRestore func(Restore) Fault            // called before each Restore; a zero Fault injects nothing
 	OnSave    func(f Family, t string) error // called before each Save and each Read
-	asking    sync.Mutex                     // serializes OnSave: Reads come from several goroutines
+	asking    sync.Mutex                     // serializes the calls of OnSave by Reads, which come from several goroutines
 }
 
 var _ Kernel = (*Faulty)(nil)

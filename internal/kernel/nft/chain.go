@@ -108,7 +108,7 @@ func (r *RuleSpec) Matches(row Rule) bool {
 	return string(want) == string(NormalizeExprs(row.Exprs))
 }
 
-// NormalizeExprs returns a copy of raw with every counter reset to zero, as it was written.
+// NormalizeExprs returns a copy of raw with every counter reset to zero, its value when the rule was written.
 func NormalizeExprs(raw []byte) []byte {
 	out := append([]byte(nil), raw...)
 	eachExpr(out, func(name string, data []byte) {

@@ -82,7 +82,7 @@ func (e *effects) expr(name string, data []byte) {
 		if be32(at[unix.NFTA_NAT_TYPE]) == unix.NFT_NAT_DNAT {
 			e.out.Ends = "dnat"
 		}
-	case "target": // a target of iptables, wrapped
+	case "target": // a target of iptables in its binary form
 		e.out.Target(string(cstr(at[unix.NFTA_TARGET_NAME])))
 	}
 }
