@@ -229,7 +229,7 @@ func BenchmarkFlows(b *testing.B) {
 	}
 }
 
-// TestReplied: a flow that the other end has answered is told from one that it has not.
+// TestReplied: a flow with a reply is distinguished from one without.
 func TestReplied(t *testing.T) {
 	c := ownTable(t)
 	answered, silent := samples[0], samples[len(samples)-1]

@@ -38,7 +38,7 @@ func (h *heard) count() (begun, ended int) {
 	return begun, ended
 }
 
-// follow begins to listen and gives what is heard.
+// follow subscribes and returns the received events.
 func follow(t *testing.T, onlyDNAT bool) *heard {
 	t.Helper()
 	h := &heard{}
@@ -59,8 +59,8 @@ func follow(t *testing.T, onlyDNAT bool) *heard {
 	return h
 }
 
-// TestFollow: each flow that begins and each that ends is told, with its tuples; those that nothing translated are kept back where
-// only translated ones are asked for.
+// TestFollow: each flow that begins and each that ends is reported, with its tuples; untranslated ones are dropped if
+// only translated ones are requested.
 func TestFollow(t *testing.T) {
 	c := ownTable(t)
 	all, translated := follow(t, false), follow(t, true)
@@ -94,7 +94,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// script is a Wire that gives what a test wants.
+// script is a Wire that returns scripted results.
 type script struct {
 	netlink.Wire
 	next func(b []byte) (int, error)
@@ -102,8 +102,8 @@ type script struct {
 
 func (s script) Receive(b []byte, _ bool) (int, error) { return s.next(b) }
 
-// TestLostEvents: a full buffer and a datagram that is cut off are losses, an interruption is none, and a socket that gives
-// nothing but errors is given up.
+// TestLostEvents: a full buffer and a truncated datagram are losses, an interruption is not, and a socket that returns
+// only errors is abandoned.
 func TestLostEvents(t *testing.T) {
 	answers := []error{unix.ENOBUFS, nil, unix.EINTR}
 	at, lost := 0, 0
@@ -119,7 +119,7 @@ func TestLostEvents(t *testing.T) {
 	}
 }
 
-// BenchmarkFollow is what flows that begin and end cost, to the kernel and to who listens, with nobody and with somebody listening.
+// BenchmarkFollow measures the cost of flows that begin and end, to the kernel and to the subscriber, without and with a subscriber.
 func BenchmarkFollow(b *testing.B) {
 	for _, listening := range []bool{false, true} {
 		b.Run(map[bool]string{false: "nobody", true: "somebody"}[listening], func(b *testing.B) {

@@ -6,8 +6,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// FuzzDecode feeds the decoder what no kernel sends: it must neither panic nor loop, and a flow that it gives can be named,
-// matched and put into a request.
+// FuzzDecode feeds the decoder data that no kernel sends: it must neither panic nor loop, and a decoded flow can be printed,
+// matched and encoded into a request.
 func FuzzDecode(f *testing.F) {
 	for i := range samples {
 		e := encoder{}

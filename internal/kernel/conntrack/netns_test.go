@@ -46,7 +46,7 @@ func create(t testing.TB, c *Conn, flows []Flow) {
 				e.tuple(ctaTupleReply, x.Protocol, x.Reply, nil)
 				e.be32(ctaTimeout, 600)
 				if x.Replied {
-					e.be32(ctaStatus, statusSeenReply|1<<3) // with IPS_CONFIRMED, which the kernel sets and lets nobody unset
+					e.be32(ctaStatus, statusSeenReply|1<<3) // with IPS_CONFIRMED, which the kernel sets and no program may clear
 				}
 				if x.Zone != 0 {
 					e.be16(ctaZone, x.Zone)

@@ -65,7 +65,7 @@ func TestAFaultCostsOneCall(t *testing.T) {
 	}
 }
 
-// TestADumpThatTheKernelCallsInconsistent has told what is true, and says that more may be.
+// TestADumpThatTheKernelCallsInconsistent returns valid flows, and reports that others may be missing.
 func TestADumpThatTheKernelCallsInconsistent(t *testing.T) {
 	faults := &netlink.Faults{}
 	c := onFaultySockets(t, faults.Wrap)

@@ -160,8 +160,8 @@ func TestMissingPrograms(t *testing.T) {
 	t.Log(err)
 }
 
-// TestChildThatKeepsTheOutput: a program that is ended has started another one, which
-// goes on and holds the output open. Nobody waits for that one.
+// TestChildThatKeepsTheOutput: a killed program has started another one, which
+// continues and keeps the output open. The Conn does not wait for that one.
 func TestChildThatKeepsTheOutput(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\nsleep 600 &\necho $! > " + dir + "/child\nexec sleep 600\n"
@@ -181,7 +181,7 @@ func TestChildThatKeepsTheOutput(t *testing.T) {
 		done <- err
 	}()
 	child := 0
-	for end := time.Now().Add(patience.Of(30 * time.Second)); child == 0; time.Sleep(10 * time.Millisecond) { // bounded poll: a file tells nobody
+	for end := time.Now().Add(patience.Of(30 * time.Second)); child == 0; time.Sleep(10 * time.Millisecond) { // bounded poll of a file
 		if text, err := os.ReadFile(filepath.Join(dir, "child")); err == nil {
 			child, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 		}

@@ -13,8 +13,8 @@ var testSeed = maphash.MakeSeed() // one, so that digests of two tables may be c
 
 func oursByName(name string) bool { return strings.HasPrefix(name, "KUBE-") }
 
-// told returns of each chain of ours the lines and the digest, or false if a table cannot be
-// read. It leaves the rules as they are.
+// told returns the lines and the digest of each owned chain, or false if a table cannot be
+// read. It does not modify the rules.
 func told(f Family, head *tableHead, rules []byte) (lines map[string][]string, sums map[string]uint64, ok bool) {
 	e := entries{layout: layoutOf(f), rules: slices.Clone(rules), seed: testSeed}
 	if !e.findChains(head, oursByName) {
@@ -51,7 +51,7 @@ func match(name string, revision byte, info ...byte) []byte {
 	return m
 }
 
-// varied is a table whose chains of ours have rules of every shape.
+// varied is a table whose owned chains have rules of every shape.
 func varied(f Family) (*tableHead, *table) {
 	b := &table{layout: layoutOf(f)}
 	head := &tableHead{hooks: 1 << 3}
@@ -233,7 +233,7 @@ func TestDigestOfWhichRuleJumps(t *testing.T) {
 	}
 }
 
-// TestTwoChainsOfOneName: the kernel takes such a table, and nobody could tell them apart.
+// TestTwoChainsOfOneName: the kernel accepts such a table, and the two chains cannot be distinguished.
 func TestTwoChainsOfOneName(t *testing.T) {
 	for _, c := range []struct {
 		names []string

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// table puts a table together as the kernel gives it.
+// table builds a table in the kernel's form.
 type table struct {
 	layout layout
 	rules  []byte
 }
 
-// add appends an entry with a target and gives its place. match is the whole of its matches.
+// add appends an entry with a target and returns its offset. match is all of its matches.
 func (b *table) add(target string, info, match []byte) uint32 {
 	at := len(b.rules)
 	b.rules = append(b.rules, make([]byte, b.layout.size)...)
@@ -54,11 +54,11 @@ func comment(text string) []byte {
 
 const policy = -5 // RETURN
 
-// sample is a table with one hook, a chain of ours and a stranger's.
+// sample is a table with one hook, an owned chain and a foreign one.
 type sample struct {
 	*table
 	head   tableHead
-	onward uint32 // the rule of ours that has no target
+	onward uint32 // the rule of the owned chain without a target
 }
 
 func small(f Family) *sample {
@@ -96,8 +96,8 @@ func (s *sample) printed() (lines []string, err error) {
 	return lines, err
 }
 
-// TestEntries: what is printed of a table, and that a stranger's target in a stranger's
-// chain is nobody's business.
+// TestEntries: the printed lines of a table, and that an unknown target in a foreign
+// chain has no effect.
 func TestEntries(t *testing.T) {
 	for _, f := range []Family{IPv4, IPv6} {
 		lines, err := small(f).printed()
@@ -141,7 +141,7 @@ func TestOddTables(t *testing.T) {
 	}
 }
 
-// replaced is a kernel whose table is another one at each look, up to the last.
+// replaced is a kernel whose table is another one at each read, up to the last.
 type replaced struct {
 	heads []tableHead
 	looks int

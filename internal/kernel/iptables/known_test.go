@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNoDigestOfUnknownJumps: a rule that leads to no chain, to one of the kernel's or to one whose name no line can hold
-// cannot be put into words, and what cannot be told is never what it was, whatever else the chain holds.
+// TestNoDigestOfUnknownJumps: a rule that jumps to no chain, to a built-in one or to one with an unprintable name
+// cannot be printed. Its chain has no digest, so it never counts as unchanged, whatever else it contains.
 func TestNoDigestOfUnknownJumps(t *testing.T) {
 	b := &table{layout: layoutOf(IPv4)}
 	b.verdict(-2) // PREROUTING
@@ -36,7 +36,7 @@ func TestNoDigestOfUnknownJumps(t *testing.T) {
 	}
 }
 
-// TestFound: what a reading found is told of it, whatever the one before had found.
+// TestFound: found returns the result of this read, whatever the result of the one before.
 func TestFound(t *testing.T) {
 	chain := func(name string, before, digest uint64) xchain {
 		return xchain{name: name, ours: name != "OTHER", before: before, digest: digest}
@@ -73,8 +73,8 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// TestDigestsOfTheLastReading: the next one is told what the last one found that it refers to, and no other; what began
-// earlier and ends later does not take its place. Tables and families are apart.
+// TestDigestsOfTheLastReading: a read receives the result of the last one if it refers to that, and of no other; one that began
+// earlier and ends later does not replace it. Tables and families are separate.
 func TestDigestsOfTheLastReading(t *testing.T) {
 	d := newDigests()
 	same := func(string) bool { return true }

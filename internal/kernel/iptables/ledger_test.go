@@ -99,7 +99,7 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestLedgerKnowsNoGeneration: after a write of which nobody knows how it ended nothing is known, whatever is heard to.
+// TestLedgerKnowsNoGeneration: after a write with an unknown outcome every chain is unknown, up to whatever generation commits are heard.
 func TestLedgerKnowsNoGeneration(t *testing.T) {
 	for _, generation := range []uint32{8, 1 << 31, 1<<32 - 1} {
 		var l ledger

@@ -17,7 +17,7 @@ import (
 func ours(chain string) bool { return chain == "OURS" }
 
 // TestReadIsOfOneState: a table that is replaced while it is read, by one of the same size
-// and by larger ones, is read as it was at some time.
+// and by larger ones, is read as a consistent snapshot.
 func TestReadIsOfOneState(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b iptables.Backend) {
 		k, _ := ownNetns(t, b)
@@ -84,8 +84,8 @@ func TestReadIsOfOneState(t *testing.T) {
 	})
 }
 
-// TestRestoreGoesFirst: what is written does not wait for a reading, and a reading does
-// not begin beside it, for the kernel gives one of them a table at a time.
+// TestRestoreGoesFirst: a write does not wait for a read, and a read does
+// not begin during a write, because the kernel handles one request for a table at a time.
 func TestRestoreGoesFirst(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\ntouch " + dir + "/began\nwhile [ ! -e " + dir + "/go ]; do sleep 0.01; done\n"
@@ -103,7 +103,7 @@ func TestRestoreGoesFirst(t *testing.T) {
 		_, err := k.Restore(t.Context(), iptables.Restore{Family: iptables.IPv4})
 		wrote <- err
 	}()
-	for end := time.Now().Add(patience.Of(30 * time.Second)); ; time.Sleep(10 * time.Millisecond) { // bounded poll: a file tells nobody
+	for end := time.Now().Add(patience.Of(30 * time.Second)); ; time.Sleep(10 * time.Millisecond) { // bounded poll: a file sends no notification
 		if _, err := os.Stat(filepath.Join(dir, "began")); err == nil {
 			break
 		}

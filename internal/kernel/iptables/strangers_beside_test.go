@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// beside has a stranger do something right before and after each iptables-restore of ours.
+// beside runs another program's change right before and after each iptables-restore of the Conn.
 func (w *crowd) beside(before, after string) {
 	w.Helper()
 	dir := w.TempDir()
@@ -23,8 +23,8 @@ func (w *crowd) beside(before, after string) {
 	w.c.cfg.Programs.Suffix = "-beside"
 }
 
-// TestStrangerBesideRestore: nobody is heard while we write, so that what others write then
-// makes everything be read, whatever it is; and what we write alone does not.
+// TestStrangerBesideRestore: the Conn does not listen during its own write, so a concurrent write of another program
+// causes a complete read, whatever it changes; the Conn's own write alone does not.
 func TestStrangerBesideRestore(t *testing.T) {
 	const his = "iptables-nft -t nat -A OURS-3 -j ACCEPT"
 	for name, c := range map[string]struct {
@@ -59,7 +59,7 @@ func TestStrangerBesideRestore(t *testing.T) {
 	}
 }
 
-// TestStrangersAroundRestore: who writes before and behind a Restore is heard, and during it nobody listens.
+// TestStrangersAroundRestore: the Conn hears writes before and after a Restore, and does not listen during it.
 func TestStrangersAroundRestore(t *testing.T) {
 	w := newCrowd(t)
 	const members = `awk '$2 == 12 && $4 != "00000000"' /proc/net/netlink > ` // sockets of netfilter's in a group
@@ -90,7 +90,7 @@ func TestStrangersAroundRestore(t *testing.T) {
 	}
 }
 
-// TestStrangerInPlaceOfOurs: a COMMIT of ours that changes nothing makes no generation. A stranger's is not taken for it.
+// TestStrangerInPlaceOfOurs: a COMMIT of the Conn that changes nothing makes no generation. Another program's commit is not taken for it.
 func TestStrangerInPlaceOfOurs(t *testing.T) {
 	w := newCrowd(t)
 	w.restore("*nat", ":OURS-EMPTY - [0:0]", "COMMIT")

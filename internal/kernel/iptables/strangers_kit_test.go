@@ -13,13 +13,13 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
-// ownChains is how many chains of ours are in the nat table of a crowd.
+// ownChains is the number of owned chains in the nat table of a crowd.
 const ownChains = 40
 
 var crowdTables = []string{"nat", "filter"}
 
-// crowd is a namespace in which others write beside us, and what a driver would remember of
-// our chains.
+// crowd is a namespace in which other programs write concurrently, and a driver's cached state of
+// the owned chains.
 type crowd struct {
 	*testing.T
 	*netnstest.Namespace
@@ -51,7 +51,7 @@ func newCrowd(t *testing.T) *crowd {
 	return w
 }
 
-// sh does what a stranger does.
+// sh runs a command of another program.
 func (w *crowd) sh(script string) {
 	w.Helper()
 	if out, err := w.try(script); err != nil {
@@ -92,7 +92,7 @@ func (w *crowd) read(r Reading) (map[string][]string, error) {
 	return got, err
 }
 
-// warm reads both tables as a Survey does, and gives what chains of ours were read, sorted.
+// warm reads both tables as a Survey does, and returns the owned chains that were read, sorted.
 func (w *crowd) warm() (read []string) {
 	w.Helper()
 	read, err := w.tryWarm()
@@ -129,7 +129,7 @@ func (w *crowd) tryWarm() (read []string, err error) {
 	return read, nil
 }
 
-// ours are the chains of ours that warm has found.
+// ours are the owned chains that warm has found.
 func (w *crowd) ours() (names []string) {
 	for _, table := range crowdTables {
 		for chain := range w.lines[table] {

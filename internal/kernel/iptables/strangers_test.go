@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fewDumps is more than what a reading of two tables asks besides chains of ours: what
-// generation, what chains and what built-in chains there are.
+// fewDumps is more than the requests of a read of two tables apart from those for owned chains: for
+// the generation, the list of chains and the built-in chains.
 const fewDumps = 60
 
 var everything = []string{"everything"}

@@ -31,7 +31,7 @@ func (s *slow) ask(option uintptr, buf []byte) error {
 	}
 	s.began <- struct{}{}
 	for {
-		// The system call tells of memory that is not there, which this program's own look would not survive.
+		// The system call reports memory that is not accessible; an access by this program would crash it.
 		if _, err := unix.Read(int(s.zeros.Fd()), buf[entriesHead:]); err != nil {
 			s.faults++
 			return err
@@ -45,8 +45,8 @@ func (s *slow) ask(option uintptr, buf []byte) error {
 	}
 }
 
-// TestCopyGivesWay: a Restore cuts off each copy that is under way, which is made anew after it, but not for ever: after
-// some times the reading goes on to its end.
+// TestCopyGivesWay: a Restore cuts each copy in progress, which is retried after it, but not forever: after
+// a number of retries the read continues to its end.
 func TestCopyGivesWay(t *testing.T) {
 	zeros, err := os.Open("/dev/zero")
 	if err != nil {
@@ -101,7 +101,7 @@ func TestFaultOfNobody(t *testing.T) {
 	}
 }
 
-// TestKernelGivesUpACutCopy: the kernel ends a copy whose memory is gone, and gives the whole table afterwards.
+// TestKernelGivesUpACutCopy: the kernel aborts a copy whose memory is protected, and returns the whole table afterwards.
 func TestKernelGivesUpACutCopy(t *testing.T) {
 	netnstest.Enter(t)
 	x, err := openXtables()

@@ -49,7 +49,7 @@ func TestKernelAddresses(t *testing.T) {
 	if err := l.MakeDevice(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := ip("link set " + Device + " up\n"); err != nil { // which gives it one of its own
+	if err := ip("link set " + Device + " up\n"); err != nil { // the kernel then adds a link-local address
 		t.Fatal(err)
 	}
 	same(nil)
@@ -71,7 +71,7 @@ func TestKernelAddresses(t *testing.T) {
 	moved(t, ns, l, same, want)
 }
 
-// TestKernelRemoves: an address goes also if somebody gave it with a network or another end, and none goes with it that was given without.
+// TestKernelRemoves: an address that another program added with a prefix or a peer is deleted too, and none without them is deleted with it.
 func TestKernelRemoves(t *testing.T) {
 	ns := netnstest.Enter(t)
 	dummyLink(t, ns, "other")

@@ -206,7 +206,7 @@ func (r *room) alike(t *testing.T, when string, want pools) {
 	check("with options that fail", failing)
 }
 
-// TestKernelPools: all ways to read give what there is: few and many real servers, the smallest weight and the largest, and what we never make.
+// TestKernelPools: all ways to read agree: few and many real servers, the smallest weight and the largest, and objects that the agent never creates.
 func TestKernelPools(t *testing.T) {
 	r, want := newRoom(t), pools{}
 	r.alike(t, "nothing", want)
@@ -298,7 +298,7 @@ func TestKernelAsksLittle(t *testing.T) {
 	}
 }
 
-// TestKernelWithoutRights: who may not read is told so, and does not find that nothing is there.
+// TestKernelWithoutRights: a reader without the privilege receives an error, not an empty list.
 func TestKernelWithoutRights(t *testing.T) {
 	r := newRoom(t)
 	powerless := func(do func()) {

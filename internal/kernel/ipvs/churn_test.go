@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// meddling is a Wire of which each reading begins with somebody else's doings.
+// meddling is a Wire that runs another program's changes at the begin of each read.
 type meddling struct {
 	netlink.Wire
 	meddle func()
@@ -22,9 +22,9 @@ func (m meddling) Receive(b []byte, wait bool) (int, error) {
 	return m.Wire.Receive(b, wait)
 }
 
-// TestKernelChurn: while others come and go between any two steps of a reading, what stands comes once. By options that is so however much
-// comes and goes; by netlink in a quiet moment, and without one there is an error. Of many real servers the kernel gives the newest
-// first, so those that go are in front.
+// TestKernelChurn: while others are added and deleted between any two steps of a read, a permanent object is reported once. By options
+// that holds regardless of the rate of changes; by netlink it holds in a quiet moment, and without one there is an error. Of many real
+// servers the kernel lists the newest first, so the deleted ones are in front.
 func TestKernelChurn(t *testing.T) {
 	const endless = 1 << 30
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestKernelChurn(t *testing.T) {
 	}
 }
 
-// churn is a virtual server with many real ones, beside many others. Most stand; what comes and goes is newer.
+// churn is a virtual server with many real ones, next to many others. Most are permanent; the temporary ones are newer.
 type churn struct {
 	t       *testing.T
 	r       *room

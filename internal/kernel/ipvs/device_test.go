@@ -112,7 +112,7 @@ func has(t *testing.T, at Addresses, ip func(...string)) {
 		}
 		check("when the device is gone", false)
 	}
-	// other first, then ours: the route to the address is the other's
+	// The other device's address first, then that of Device: the route to the address uses the other device.
 	ip("addr", "add", "10.96.0.2/32", "dev", "other")
 	vip := netip.MustParseAddr("10.96.0.2")
 	if err := at.MakeDevice(t.Context()); err != nil {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSetsOfKubeProxy: the names that kube-proxy 1.36 gives its ipsets, two of which it cuts, and others that only look like them.
+// TestSetsOfKubeProxy: the names of kube-proxy 1.36's ipsets, two of which it truncates, and others that only resemble them.
 func TestSetsOfKubeProxy(t *testing.T) {
 	for name, want := range map[string]struct {
 		theirs   bool

@@ -17,7 +17,7 @@ type table struct {
 	virtuals [][serviceBytes]byte
 	reals    map[uint16][][destBytes]byte // by port of the virtual server
 	asked    []uintptr
-	before   func(option uintptr) // somebody else's doings
+	before   func(option uintptr) // another program's changes
 }
 
 func (k *table) ask(option uintptr, buf []byte) error {
@@ -151,7 +151,7 @@ func TestOptionsGrowing(t *testing.T) {
 	}
 }
 
-// TestOptionsErrors: one that is gone is told from what does not work, and what an unfinished answer left behind is in no later one.
+// TestOptionsErrors: a missing virtual server is distinguished from a failure, and the rest of an incomplete answer is in no later one.
 func TestOptionsErrors(t *testing.T) {
 	k, o := newTable()
 	k.serve(1, 3)

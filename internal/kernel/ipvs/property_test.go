@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestKernelProperty: whatever is made, changed and deleted, in whatever order, every way to read gives what there is then.
+// TestKernelProperty: after any sequence of creations, updates and deletions, every way to read returns the actual state.
 func TestKernelProperty(t *testing.T) {
 	const rounds, steps = 15, 40
 	seed := uint64(time.Now().UnixNano())
@@ -106,7 +106,7 @@ func (g *happenings) virtual() {
 	g.now[v.VirtualKey] = pool{v, reals}
 }
 
-// real makes or changes one, mostly as we do.
+// real creates or updates one, in most cases as the agent does.
 func (g *happenings) real(of VirtualKey) {
 	to := Real{At: netip.AddrPortFrom(g.address(of.Addr.Is6(), byte(244+g.chance.IntN(4))), uint16(8080+g.chance.IntN(2))), Weight: uint32(g.chance.IntN(4))}
 	switch g.chance.IntN(40) {

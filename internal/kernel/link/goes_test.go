@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
-// Of what the kernel tells of rules only those of ours that go are an alarm.
+// Of the kernel's notifications about rules, only deletions of the agent's rules are reported.
 func TestRuleThatGoes(t *testing.T) {
 	netnstest.Enter(t)
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE)

@@ -47,7 +47,7 @@ func TestReturns(t *testing.T) {
 	do(r.Add, servers...)
 	do(r.Add, servers...) // again: nothing changes
 	listed(servers...)
-	ip(t, "rule", "add", "pref", "7", "lookup", "1250") // somebody else's
+	ip(t, "rule", "add", "pref", "7", "lookup", "1250") // another program's rule
 	do(r.Delete, servers[0], servers[0])
 	listed(servers[1:]...)
 	ip(t, "route", "flush", "table", "1250")
@@ -60,11 +60,11 @@ func TestReturns(t *testing.T) {
 		t.Errorf("left: %s", out)
 	}
 	do(r.Add, servers...)
-	other, err := link.OpenReturns(1, 2) // of another version, as it were
+	other, err := link.OpenReturns(1, 2) // as of another version
 	if err != nil {
 		t.Fatal(err)
 	}
-	ip(t, "-6", "rule", "add", "pref", "9", "lookup", "1250", "protocol", "250") // whose family nothing else tells
+	ip(t, "-6", "rule", "add", "pref", "9", "lookup", "1250", "protocol", "250") // the only rule of its family
 	if n, err := other.Remove(); n != 4 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}

@@ -38,7 +38,7 @@ func TestTalksOfConnectionsThatHaveEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for until := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the last packets may be under way; the kernel tells nobody
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the last packets may be in flight, unreported
 		list, err := link.Talks()
 		switch {
 		case err == nil && len(list) == 0:
@@ -49,8 +49,8 @@ func TestTalksOfConnectionsThatHaveEnded(t *testing.T) {
 	}
 }
 
-// A TCP connection is told of from both its ends, a UDP socket if it has a peer; who listens
-// has none. Those of other namespaces are not told of.
+// A TCP connection is reported by both its ends, a UDP socket if it is connected; a listening socket
+// has no peer. Those of other namespaces are not reported.
 func TestTalks(t *testing.T) {
 	netnstest.Enter(t)
 	ip(t, "link", "set", "lo", "up")

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
-// TestUp: links that are down are left out, and one that is made anew under its name is another one.
+// TestUp: links that are down are left out, and a link that is recreated under its name has another index.
 func TestUp(t *testing.T) {
 	netnstest.Enter(t)
 	c, err := link.Open()

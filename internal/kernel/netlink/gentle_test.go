@@ -19,7 +19,7 @@ func (e endless) Receive(b []byte, _ bool) (int, error) {
 	return len(b), nil
 }
 
-// TestGently: who reads gives way within a millisecond, and seldom enough that it costs nothing.
+// TestGently: a reader yields within a millisecond, and rarely enough that the cost is negligible.
 func TestGently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes, readings = 100 * time.Microsecond, 1000

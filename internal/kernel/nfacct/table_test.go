@@ -141,7 +141,7 @@ func TestCounterInUse(t *testing.T) {
 			}
 			defer func() { _ = conn.Close() }()
 			for sent := 0; sent < 3; {
-				// 20 bytes of IP, 8 of UDP, 2 of ours. A refusal that came back is told
+				// 20 bytes of IP, 8 of UDP, 2 of payload. A rejection that arrived earlier is returned
 				// instead of sending.
 				if _, err := conn.Write([]byte("hi")); err == nil {
 					sent++

@@ -27,7 +27,7 @@ func BenchmarkFullBuild(b *testing.B) {
 	b.ReportMetric(float64(many+many/10), "elements/op")
 }
 
-// BenchmarkEncode is the part of a full build that is ours.
+// BenchmarkEncode measures the agent's own part of a full build, without the kernel's.
 func BenchmarkEncode(b *testing.B) {
 	batch := &Batch{}
 	for b.Loop() {

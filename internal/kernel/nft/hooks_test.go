@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEmptyHooks: base chains lose their rules, the others keep theirs, and a table that is not there is no error.
+// TestEmptyHooks: base chains lose their rules, the others keep theirs, and a missing table is no error.
 func TestEmptyHooks(t *testing.T) {
 	k, ctx := NewFake(), context.Background()
 	table := TableRef{Family: IPv4, Name: "t"}

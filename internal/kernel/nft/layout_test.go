@@ -194,7 +194,7 @@ func filtering(f Family) []layoutChain {
 	}
 }
 
-// appendLayout adds sets, chains and rules of the layout to b: chains before the rules that lead to them.
+// appendLayout adds sets, chains and rules of the layout to b: chains before the rules that jump to them.
 func appendLayout(b *Batch, t TableRef) {
 	b.NewTable(t, nil)
 	for _, s := range layoutSets(t) {

@@ -53,7 +53,7 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestLedgerWaits for news that is under way, not for news that will not come.
+// TestLedgerWaits for a notification that is pending, not for one that will not arrive.
 func TestLedgerWaits(t *testing.T) {
 	for _, c := range []struct {
 		name string

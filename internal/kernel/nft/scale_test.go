@@ -120,7 +120,7 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 	b := &Batch{}
 	m.fill(b, 10_000)
 	per := 2.0
-	for try := 0; per > 1 && try < 20; try++ { // what other goroutines allocate meanwhile counts as well
+	for try := 0; per > 1 && try < 20; try++ { // concurrent allocations of other goroutines count as well
 		per = testing.AllocsPerRun(3, func() {
 			b.Reset()
 			m.fill(b, 10_000)

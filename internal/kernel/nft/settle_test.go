@@ -10,15 +10,15 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
-// How many objects of somebody else's come and go in front of ours: the longer the list, the longer the kernel takes to take them
-// out. Ours fill more than one datagram.
+// The numbers of foreign objects that are added and deleted before the owned ones: the longer the list, the longer the kernel takes to
+// remove them. The owned objects fill more than one datagram.
 const strangers, ourOwn = 2000, 400
 
-// besideCase is a sort of objects, of which the kernel lists ours and theirs in one list.
+// besideCase is a kind of objects, of which the kernel keeps owned and foreign ones in one list.
 type besideCase struct {
 	name      string
-	ours      func(b *Batch)        // puts ours behind what is there; they never cease to exist
-	add, drop func(b *Batch, i int) // of one of somebody else's
+	ours      func(b *Batch)        // adds the owned objects at the end of the list; they always exist
+	add, drop func(b *Batch, i int) // of one foreign object
 	count     func(ctx context.Context, k *Conn) (int, error)
 }
 
@@ -27,7 +27,7 @@ func besideCases(t TableRef) []besideCase {
 }
 
 func elementsBeside(s SetRef) besideCase {
-	const first = 20_000 // of ours
+	const first = 20_000 // index of the first owned object
 	member := func(i int) *Element { return &Element{Key: []byte{10, 0, byte(i >> 8), byte(i)}} }
 	return besideCase{
 		name: "elements",
@@ -51,7 +51,7 @@ func elementsBeside(s SetRef) besideCase {
 	}
 }
 
-// named counts distinct names of ours: a list may name one twice.
+// named returns the number of distinct names of owned objects: a list may contain one twice.
 func named[T any](list []T, err error, name func(*T) string) (int, error) {
 	seen := map[string]bool{}
 	for i := range list {
@@ -131,8 +131,8 @@ func setsBeside(t TableRef) besideCase {
 	}
 }
 
-// TestReadBesideACommit: what is listed between two looks at a generation that is the same is whole, also while somebody's commit,
-// whose generation that is, still takes out what it deletes.
+// TestReadBesideACommit: a list is complete if the generation is equal before and after it, also while the commit of that
+// generation, by another program, is still removing the objects that it deletes.
 func TestReadBesideACommit(t *testing.T) {
 	table := TableRef{IPv4, "fairlead"}
 	for _, c := range besideCases(table) {
@@ -168,8 +168,8 @@ func TestReadBesideACommit(t *testing.T) {
 	}
 }
 
-// alternate writes some times without a pause. Then it pauses for longer and longer until a reading was seen that was not disturbed:
-// how long a reading takes beside a writing depends on the machine.
+// alternate writes several times without a pause. Then it pauses for longer and longer until one read was undisturbed:
+// the duration of a read during a write depends on the machine.
 func alternate(times int, seen <-chan struct{}, write func() error) error {
 	for range times {
 		if err := write(); err != nil {
@@ -222,7 +222,7 @@ func readBeside(t *testing.T, k *Conn, c *besideCase, seen chan<- struct{}, over
 	}
 }
 
-// TestRulesOfOneChain: the first look waits for a commit that is at work, the next ones only after another commit.
+// TestRulesOfOneChain: the first read waits for a commit in progress, the next ones only after another commit.
 func TestRulesOfOneChain(t *testing.T) {
 	w, commands, _ := onFaultySockets(t)
 	k, chain := w.k.(*Conn), w.table.Chain("one-rule")

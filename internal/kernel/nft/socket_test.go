@@ -29,7 +29,7 @@ func onFaultySockets(t *testing.T) (w *world, commands, events *netlink.Faults) 
 	}
 	t.Cleanup(func() { _ = k.Close() })
 	w = newWorld(t, k, other)
-	w.must(func(b *Batch) { // some datagrams' worth, of a size that lets the kernel's table stay as it is while it is listed
+	w.must(func(b *Batch) { // several datagrams, of a size at which the kernel does not resize its table during the dump
 		b.NewSet(SetSpec{Ref: w.table.Set("many"), Key: []Part{Addr4}, Size: 8192})
 		for i := range 2000 {
 			b.AddElement(w.table.Set("many"), &Element{Key: []byte{10, 0, byte(i >> 8), byte(i)}})
@@ -197,8 +197,8 @@ func (w *world) has(set SetRef, key []byte) (there bool) {
 	return there
 }
 
-// TestWatchHeals: what happens to notifications ends the Watch or is told as a loss; a Watch begun again tells everything. (A
-// notification that is lost without a word is none of the faults: the kernel tells of each loss. Only answers are lost so.)
+// TestWatchHeals: a fault of notifications ends the Watch or is reported as a loss; a restarted Watch reports everything. (None of the
+// faults loses a notification without an error: the kernel reports each loss. Only answers are lost so.)
 func TestWatchHeals(t *testing.T) {
 	w, _, events := onFaultySockets(t)
 	for _, fault := range netlink.EveryFault() {
@@ -300,7 +300,7 @@ func TestOwnCommitsStaySilentOnAnotherSocket(t *testing.T) {
 	listenAgain.end()
 }
 
-// TestALateAnswerIsSkipped: an answer that nobody waited for is not taken for the next one.
+// TestALateAnswerIsSkipped: a late answer to an earlier request is not taken for the next one.
 func TestALateAnswerIsSkipped(t *testing.T) {
 	w, commands, _ := onFaultySockets(t)
 	c := w.k.(*Conn)
@@ -350,7 +350,7 @@ func TestSocketsAreNotLeaked(t *testing.T) {
 	}
 }
 
-// TestDumpsThatTheKernelCallsInconsistent: short ones are made again, until a bound; long ones give what they have and say so.
+// TestDumpsThatTheKernelCallsInconsistent: short ones are retried, up to a bound; long ones return their rows and ErrInterrupted.
 func TestDumpsThatTheKernelCallsInconsistent(t *testing.T) {
 	w, commands, _ := onFaultySockets(t)
 	first := func(times int) func(int) netlink.Fault {

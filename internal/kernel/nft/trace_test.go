@@ -14,14 +14,14 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// TestTrace: of the packets that are asked for, and of no others, the kernel tells which rule of whose table ended them; and
-// nothing is left of the table that asked.
+// TestTrace: for the requested packets, and no others, the kernel reports the rule, of any table, that ended them; and
+// the temporary table is deleted afterwards.
 func TestTrace(t *testing.T) {
 	c := ownNetns(t)
 	if out, err := exec.Command("sh", "-c", "ip link set lo up && ip addr add 10.9.0.1/32 dev lo && ip addr add fd00:9::1/128 dev lo").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// Somebody else has all packets told of, too.
+	// Another program traces all packets, too.
 	nftTool(t, `table inet they { chain trace { type filter hook output priority -500; meta nftrace set 1; }; }`, "-f", "-")
 	nftTool(t, `table inet them { chain watch { type filter hook output priority 5; meta l4proto udp udp dport 9 drop; }; }`, "-f", "-")
 	for _, host := range []string{"10.9.0.1", "fd00:9::1"} {

@@ -19,7 +19,7 @@ func TestUserDataOfEndpointMap(t *testing.T) {
 	}
 }
 
-// shapes are set declarations in nft's words and in ours.
+// shapes are set declarations in nft's syntax and as SetSpecs.
 var shapes = []struct {
 	name, text string
 	spec       SetSpec

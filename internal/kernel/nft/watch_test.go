@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listener runs a Watch of k and keeps what it tells.
+// listener runs a Watch of k and records its notifications.
 type listener struct {
 	testing.TB
 	heard chan Move
@@ -28,7 +28,7 @@ func (l *listener) pause() {
 	defer l.deaf.Unlock()
 }
 
-// listen returns when the subscription stands, with the generation from which on everything is told.
+// listen returns once the subscription exists, with the generation from which on everything is reported.
 func listen(t testing.TB, k Kernel) (*listener, Generation) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -73,7 +73,7 @@ func (l *listener) want(g Generation, tables ...TableRef) {
 	}
 }
 
-// end stops the watch; all that was told must have been asked for.
+// end stops the watch; the test must have consumed all notifications.
 func (l *listener) end() {
 	l.Helper()
 	l.stop()
@@ -82,7 +82,7 @@ func (l *listener) end() {
 	}
 }
 
-// neighbour commits as somebody else.
+// neighbour commits as another program.
 func (w *world) neighbour(build func(*Batch)) Generation {
 	w.Helper()
 	b := &Batch{}
@@ -148,8 +148,8 @@ var watchCases = []behaviour{
 
 var spare = TableRef{IPv4, "spare"}
 
-// TestWatchKeepsCommitsApart: two writers at once, with commits of one message and of thousands; every commit of the other is
-// told by itself and by its own table only, none of ours is. So datagrams never mix commits.
+// TestWatchKeepsCommitsApart: two concurrent writers, with commits of one message and of thousands; every foreign commit is
+// reported separately and with its own table only, and no own commit is. So datagrams never mix commits.
 func TestWatchKeepsCommitsApart(t *testing.T) {
 	k := ownNetns(t)
 	w := newWorld(t, k, another(t))
@@ -199,8 +199,8 @@ func (w *world) flip(k Kernel, set SetRef, round int) {
 	}
 }
 
-// TestWatchSaysWhatItLost: a buffer too small for a commit. The loss is told, with a generation that covers the commit of
-// which a part may have come through; afterwards all is told again.
+// TestWatchSaysWhatItLost: a buffer too small for a commit. The loss is reported, with a generation that covers the commit of
+// which a part may have arrived; afterwards everything is reported again.
 func TestWatchSaysWhatItLost(t *testing.T) {
 	k := ownNetns(t)
 	err := k.events.SetReceiveBuffer(16 << 10)
@@ -296,7 +296,7 @@ func TestForeignWriterIsSeen(t *testing.T) {
 	l.end()
 }
 
-// BenchmarkForeignFlood is what somebody else's commit of 100 000 elements costs who watches, beside what it costs its writer.
+// BenchmarkForeignFlood measures the cost of another program's commit of 100 000 elements to a watcher, next to its cost to the writer.
 func BenchmarkForeignFlood(b *testing.B) {
 	for _, watched := range []bool{false, true} {
 		b.Run(fmt.Sprintf("watched=%v", watched), func(b *testing.B) { flood(b, watched) })

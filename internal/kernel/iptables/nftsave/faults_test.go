@@ -119,7 +119,7 @@ func TestUnsettled(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile: each chain is read as it was at one moment.
+// TestChangedMeanwhile: each chain is read as a consistent snapshot.
 func TestChangedMeanwhile(t *testing.T) {
 	const chains, rules, writes = sockets * partChains, 150, 20
 	h := newHost(t, Config{})

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netlink"
 )
 
-// heard returns what a Listener has to tell, as text.
+// heard returns the commits that a Listener reports, as text.
 func heard(t *testing.T, l *Listener) (told []string) {
 	t.Helper()
 	if _, err := l.Hear(t.Context(), func(c Commit) {
@@ -25,7 +25,7 @@ func heard(t *testing.T, l *Listener) (told []string) {
 	return told
 }
 
-// TestListener: each commit is told once, and nothing of those before it began to listen.
+// TestListener: each commit is reported once, and none from before it began to listen.
 func TestListener(t *testing.T) {
 	h := newHost(t, Config{})
 	l, err := OpenListener(Config{NetNS: h.FD()})
@@ -135,7 +135,7 @@ func TestWhatIsUnderstood(t *testing.T) {
 	}
 }
 
-// TestPlacesOfOneName: chains of one name in several tables are several chains, and each is told once.
+// TestPlacesOfOneName: chains of one name in several tables are several chains, and each is reported once.
 func TestPlacesOfOneName(t *testing.T) {
 	var l Listener
 	var told []Place
@@ -213,7 +213,7 @@ func TestHearsNoMore(t *testing.T) {
 	}
 }
 
-// FuzzNotification: no bytes make a commit be told that names a chain it does not have.
+// FuzzNotification: no input makes the Listener report a commit with a chain that the input does not contain.
 func FuzzNotification(f *testing.F) {
 	f.Add(uint16(unix.NFT_MSG_NEWRULE), uint16(0), []byte{2, 0, 0, 0, 8, 0, 1, 0, 'n', 'a', 't', 0, 6, 0, 2, 0, 'C', 0})
 	f.Fuzz(func(t *testing.T, kind, flags uint16, data []byte) {

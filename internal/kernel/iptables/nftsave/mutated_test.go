@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables/xt"
 )
 
-// dumped are the attributes of all readable rules, as the kernel gives them.
+// dumped are the attributes of all readable rules, as the kernel dumps them.
 func dumped(t *testing.T, f xt.Family) (list [][]byte) {
 	t.Helper()
 	h := newHost(t, Config{})

@@ -62,8 +62,8 @@ var readable = []string{
 	"-j DNAT --to-destination {192.0.2.1|2001:db8::1}",
 }
 
-// strange are rules that the Reader leaves to the program. Of some the program says other
-// words than it was told.
+// strange are rules that the Reader leaves to the program. For some the program prints other
+// text than its input.
 var strange = []string{
 	"-m limit --limit 1/sec -j TO",
 	"-m multiport -p tcp --dports 80,81 -j TO",
@@ -142,7 +142,7 @@ func TestLeavesToTheProgramWhatNFTWrote(t *testing.T) {
 	}
 }
 
-// TestBuiltInChains: of strangers' rules there only those count that lead to a chain of ours.
+// TestBuiltInChains: of foreign rules there only those are printed that jump to an owned chain.
 func TestBuiltInChains(t *testing.T) {
 	ours := func(chain string) bool { return strings.HasPrefix(chain, "KUBE-") }
 	h := newHost(t, Config{})
