@@ -1,4 +1,4 @@
-// Package source is the folder of what turns the outside into model.Event:
-// file reads a folder of manifests, k8s watches an API server, and both leave
-// the reading of Kubernetes objects to convert. It holds no code itself.
+// Package source is the parent folder of the sources, which convert external state
+// to model.Event: file reads a folder of manifests, k8s watches an API server, and
+// both use convert to read Kubernetes objects. It holds no code itself.
 package source

@@ -11,9 +11,9 @@ import (
 
 var errNotAddress = errors.New("not an IP address")
 
-// parseAddr reads an address as the API server stores it. Addresses with leading
+// parseAddr parses an address as the API server stores it. Addresses with leading
 // zeros (010.0.0.1) are legal in objects made before Kubernetes 1.36 and mean
-// decimal there, so the legacy parser has the last word.
+// decimal there, so the legacy parser decides last.
 func parseAddr(s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(strings.TrimSpace(s))
 	if err != nil {
@@ -29,9 +29,9 @@ func parseAddr(s string) (netip.Addr, error) {
 	return a.Unmap(), nil
 }
 
-// parseVIP reads an address that clients connect to. Those that the API server
-// refuses, or that would take the node's own traffic away, are refused here too:
-// a folder has no API server.
+// parseVIP parses an address that clients connect to. It refuses the addresses that
+// the API server refuses, and those that would capture the node's own traffic. The
+// check is needed here because a folder of manifests has no API server.
 func parseVIP(s string) (netip.Addr, error) {
 	a, err := parseAddr(s)
 	if err != nil {
@@ -40,7 +40,7 @@ func parseVIP(s string) (netip.Addr, error) {
 	return servable(a)
 }
 
-// servable returns an address again, or says why no packet may be sent there as a unicast.
+// servable returns the address, with an error if no unicast packet may be sent to it.
 func servable(a netip.Addr) (netip.Addr, error) {
 	switch {
 	case a.IsUnspecified():
@@ -55,9 +55,9 @@ func servable(a netip.Addr) (netip.Addr, error) {
 	return a, nil
 }
 
-// parseEndpoint reads an address that connections are sent to: what the API
-// server allows in an EndpointSlice (ValidateEndpointIP), and loopback addresses
-// where the endpoints are processes of this machine.
+// parseEndpoint parses an address that connections are sent to. It accepts what the
+// API server allows in an EndpointSlice (ValidateEndpointIP), and loopback
+// addresses if the endpoints are processes of this machine.
 func (c *Converter) parseEndpoint(s string) (netip.Addr, error) {
 	a, err := parseAddr(s)
 	if err != nil || c.LocalEndpoints && a.IsLoopback() {
@@ -70,7 +70,7 @@ func (c *Converter) parseEndpoint(s string) (netip.Addr, error) {
 	return a, err
 }
 
-// parsePrefix reads a CIDR and masks it; spaces around it are allowed, as
+// parsePrefix parses a CIDR and masks it. Spaces around it are allowed, as
 // kube-proxy allows them.
 func parsePrefix(s string) (netip.Prefix, error) {
 	s = strings.TrimSpace(s)
@@ -89,7 +89,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return unmapPrefix(netip.PrefixFrom(a, bits))
 }
 
-// unmapPrefix turns ::ffff:10.0.0.0/104 into 10.0.0.0/8, since packets of such
+// unmapPrefix converts ::ffff:10.0.0.0/104 to 10.0.0.0/8, since packets of such
 // sources are IPv4 packets.
 func unmapPrefix(p netip.Prefix) (netip.Prefix, error) {
 	a, bits := p.Addr(), p.Bits()
@@ -102,7 +102,7 @@ func unmapPrefix(p netip.Prefix) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, bits).Masked(), nil
 }
 
-// checkPort reports whether a number may be a port.
+// checkPort returns an error if a number is not a valid port.
 func checkPort(n int32) error {
 	switch {
 	case n == 0:

@@ -12,17 +12,17 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// annotationPrefix begins everything that a Service may ask for beyond the
-// Kubernetes contract.
+// annotationPrefix is the prefix of all annotations by which a Service requests a
+// feature beyond the Kubernetes contract.
 const annotationPrefix = "fairlead.dev/"
 
 const (
-	maxPark  = 4 * time.Second // below the 5 s after which resolvers try again
-	maxGrace = 24 * time.Hour  // who wants more wants no end
+	maxPark  = 4 * time.Second // below the 5 s after which resolvers retry
+	maxGrace = 24 * time.Hour  // a longer time is better expressed as "never"
 )
 
-// extras reads the fairlead.dev annotations. A bad value asks for nothing; a bad
-// item of a list costs that item.
+// extras reads the fairlead.dev annotations. An annotation with a bad value has no
+// effect. A bad item of a list does not affect the other items.
 func extras(annotations map[string]string, r *report) model.Extras {
 	var e model.Extras
 	var ours []string
@@ -64,7 +64,8 @@ func extras(annotations map[string]string, r *report) model.Extras {
 	return e
 }
 
-// only reports whether a value is the one that there is.
+// only reports whether a value is the only valid one. It adds a Problem if it is
+// not.
 func only(known, value, field string, r *report) bool {
 	if value != known {
 		r.add(field, "%q is unknown: the only value is %s", value, known)
@@ -72,7 +73,7 @@ func only(known, value, field string, r *report) bool {
 	return value == known
 }
 
-// keep returns the items of a comma list that pass check, joined again.
+// keep returns the items of a comma-separated list that pass check, joined again.
 func keep(value, field string, check func(string) string, r *report) string {
 	var good []string
 	for _, item := range strings.Split(value, ",") {
@@ -86,7 +87,8 @@ func keep(value, field string, check func(string) string, r *report) string {
 	return strings.Join(good, ",")
 }
 
-// checkWeight reads "10.0.0.1=3" or "web-0=3".
+// checkWeight checks an item such as "10.0.0.1=3" or "web-0=3". It returns what is
+// wrong with it, "" if nothing is.
 func checkWeight(item string) string {
 	name, value, ok := strings.Cut(item, "=")
 	if !ok || name == "" || strings.TrimSpace(name) != name {
@@ -99,8 +101,8 @@ func checkWeight(item string) string {
 	return ""
 }
 
-// checkPortRange reads "8000-8999" or, for a Service of several ports,
-// "name=8000-8999".
+// checkPortRange checks a range such as "8000-8999" or, for a Service of several
+// ports, "name=8000-8999". It returns what is wrong with it, "" if nothing is.
 func checkPortRange(item string) string {
 	if name, ports, named := strings.Cut(item, "="); named {
 		if name == "" {
@@ -120,10 +122,10 @@ func checkPortRange(item string) string {
 	return ""
 }
 
-// scheduler reads the name of a scheduler of IPVS. Which ones there are, only the kernel knows: of one that it lacks
-// it is said when the Service is written.
+// scheduler returns the name of an IPVS scheduler. Only the kernel knows which schedulers exist: a missing one is
+// reported when the Service is written to the kernel.
 func scheduler(value, field string, r *report) string {
-	const longest = 15 // IP_VS_SCHEDNAME_MAXLEN, with its end
+	const longest = 15 // IP_VS_SCHEDNAME_MAXLEN is 16 and includes the terminating zero
 	if value == "" || len(value) > longest || strings.Trim(value, "abcdefghijklmnopqrstuvwxyz") != "" {
 		r.add(field, "%q is no name of a scheduler of IPVS: they have up to %d small letters", value, longest)
 		return ""
@@ -135,7 +137,8 @@ func sourceRanges(value, field string, r *report) []netip.Prefix {
 	return guards(field, strings.Split(value, ","), r)
 }
 
-// offload reads "off" or the number of packets after which connections are accelerated.
+// offload parses "off" or the number of packets after which connections are
+// accelerated.
 func offload(value, field string, r *report) int {
 	if value == "off" {
 		return -1
@@ -148,7 +151,7 @@ func offload(value, field string, r *report) int {
 	return int(n)
 }
 
-// grace reads "never", or for how long connections go on to an endpoint that is gone.
+// grace parses "never", or how long connections to a removed endpoint continue.
 func grace(value, field string, r *report) time.Duration {
 	if value == "never" {
 		return -1
@@ -161,7 +164,7 @@ func grace(value, field string, r *report) time.Duration {
 	return d
 }
 
-// count reads a number of connections.
+// count parses a number of connections.
 func count(value, field string, r *report) int {
 	n, err := strconv.ParseUint(value, 10, 31)
 	if err != nil || n == 0 {

@@ -12,14 +12,14 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// maxInterned bounds both tables. A table that is full is thrown away, so that
-// years of node names do not pile up; what was handed out lives on, and the
-// names in use are in the new table after their next use.
+// maxInterned bounds both tables. A full table is discarded, so that the names of
+// old nodes do not accumulate over years. Values that were returned stay valid.
+// Names in use enter the new table at their next use.
 const maxInterned = 1 << 16
 
 // Converter converts objects. See New.
 type Converter struct {
-	// LocalEndpoints allows endpoints on loopback addresses; set it before the first use.
+	// LocalEndpoints allows endpoints on loopback addresses. Set it before the first use.
 	LocalEndpoints bool
 
 	mu    sync.Mutex
@@ -27,13 +27,13 @@ type Converter struct {
 	hints map[string]*model.Hints
 }
 
-// New makes a Converter with empty tables.
+// New returns a Converter with empty tables.
 func New() *Converter {
 	return &Converter{names: make(map[string]string), hints: make(map[string]*model.Hints)}
 }
 
-// intern returns the one copy of s. The copy is fresh: the decoder's string may be
-// part of something larger.
+// intern returns the one copy of s. The copy has its own memory, because the
+// decoder's string may be part of a larger one.
 func (c *Converter) intern(s string) string {
 	if s == "" {
 		return ""
@@ -88,8 +88,8 @@ func (c *Converter) internHints(h *discoveryv1.EndpointHints) *model.Hints {
 	return hints
 }
 
-// Trigger reads the time of the outside change that made an EndpointSlice what
-// it is; zero if the object does not say.
+// Trigger returns the time of the external change that caused the current state of
+// an EndpointSlice; zero if the object does not record it.
 func Trigger(o metav1.Object) time.Time {
 	text, ok := o.GetAnnotations()[corev1.EndpointsLastChangeTriggerTime]
 	if !ok {
@@ -97,7 +97,7 @@ func Trigger(o metav1.Object) time.Time {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return time.Time{} // a metric's input, not worth a Problem
+		return time.Time{} // only a metric uses it, so this is no Problem
 	}
 	return t
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// leavingTaint is what the cluster autoscaler puts on a node before it removes
-// it; load balancers are to stop sending to such a node (KEP-3836).
+// leavingTaint is the taint that the cluster autoscaler adds to a node before it
+// removes the node. Load balancers must stop sending to such a node (KEP-3836).
 const leavingTaint = "ToBeDeletedByClusterAutoscaler"
 
 // Node converts a Node. The result is never nil.
@@ -47,8 +47,8 @@ func (c *Converter) Node(o *corev1.Node) (*model.Node, []model.Problem) {
 	return n, r.done()
 }
 
-// ServiceCIDR converts a ServiceCIDR to its ranges. Those of one that is being
-// deleted still count: its addresses may be in use until it is gone.
+// ServiceCIDR returns the ranges of a ServiceCIDR. The ranges of an object that is
+// being deleted still count: its addresses may be in use until it is gone.
 func (c *Converter) ServiceCIDR(o *networkingv1.ServiceCIDR) ([]netip.Prefix, []model.Problem) {
 	r := &report{kind: "ServiceCIDR", name: strings.Clone(o.Name)}
 	out := prefixes("spec.cidrs", o.Spec.CIDRs, r)

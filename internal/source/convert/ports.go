@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// servicePorts reads spec.ports. Of two entries that claim one name, or one
-// number and protocol, the first counts.
+// servicePorts converts spec.ports. If two entries claim the same name, or the same
+// number and protocol, the first is used.
 func (c *Converter) servicePorts(spec *corev1.ServiceSpec, kind corev1.ServiceType, r *report) []model.ServicePort {
 	const field = "spec.ports"
 	out := make([]model.ServicePort, 0, len(spec.Ports))
@@ -32,7 +32,7 @@ func (c *Converter) servicePorts(spec *corev1.ServiceSpec, kind corev1.ServiceTy
 			Name: c.intern(p.Name), Protocol: protocol,
 			Port: uint16(p.Port), NodePort: nodePort(p, i, kind, r),
 		}
-		if len(spec.Ports) == 1 { // as nearly always: nothing can clash
+		if len(spec.Ports) == 1 { // the usual case: nothing can clash
 			return append(out, port)
 		}
 		if clash := taken.clash(port); clash != "" {
@@ -56,7 +56,8 @@ const notLabel = "%.100q is not a DNS label (lower case letters, digits and '-',
 // validPortName reports whether the API server accepts the name of a port, of a Service or of an EndpointSlice.
 func validPortName(name string) bool { return name == "" || len(validation.IsDNS1123Label(name)) == 0 }
 
-// claimedPorts are the names and numbers that the earlier ports of a Service have.
+// claimedPorts holds the names and numbers of the ports of a Service that were
+// converted so far.
 type claimedPorts map[portClaim]struct{}
 
 type portClaim struct {
@@ -65,8 +66,8 @@ type portClaim struct {
 	protocol    model.Protocol
 }
 
-// clash claims the name and the number of a port; if one of them is taken it names
-// that field.
+// clash claims the name and the number of a port. It returns the field whose value
+// is already claimed, "" if there is none.
 func (c *claimedPorts) clash(p model.ServicePort) string {
 	if !c.claim("name", p.Name, 0, 0) {
 		return "name"
@@ -78,7 +79,7 @@ func (c *claimedPorts) clash(p model.ServicePort) string {
 	return ""
 }
 
-// claim claims one value of a field, and tells whether it was free.
+// claim claims one value of a field. It reports whether the value was free.
 func (c *claimedPorts) claim(field, name string, number uint16, protocol model.Protocol) bool {
 	if *c == nil {
 		*c = make(claimedPorts)
@@ -91,8 +92,9 @@ func (c *claimedPorts) claim(field, name string, number uint16, protocol model.P
 	return true
 }
 
-// nodePort reads ports[i].nodePort; 0 where the type has none. A load balancer
-// may live without one (allocateLoadBalancerNodePorts), a NodePort cannot.
+// nodePort returns ports[i].nodePort; 0 where the type has none. A load balancer
+// may have no node port (allocateLoadBalancerNodePorts), a Service of type NodePort
+// must have one.
 func nodePort(p *corev1.ServicePort, i int, kind corev1.ServiceType, r *report) uint16 {
 	if kind != corev1.ServiceTypeNodePort && kind != corev1.ServiceTypeLoadBalancer {
 		if p.NodePort != 0 {

@@ -6,13 +6,13 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// maxProblems bounds what one object may report: an EndpointSlice with 1000 bad
-// endpoints is one mistake, not 1000 lines.
+// maxProblems bounds how many Problems one object may report: an EndpointSlice with
+// 1000 bad endpoints is one mistake, not 1000 lines.
 const maxProblems = 10
 
 // report collects the Problems of one object.
 type report struct {
-	kind, namespace, name string // namespace is "" for a cluster's object
+	kind, namespace, name string // namespace is "" for a cluster-scoped object
 
 	problems []model.Problem
 	more     int
@@ -36,7 +36,8 @@ func (r *report) add(field, format string, args ...any) {
 	})
 }
 
-// done returns the Problems, the number of those left out as the last one.
+// done returns the Problems. If some were left out, the last one states their
+// number.
 func (r *report) done() []model.Problem {
 	if r.more > 0 {
 		r.problems = append(r.problems, model.Problem{
@@ -46,8 +47,8 @@ func (r *report) done() []model.Problem {
 	return r.problems
 }
 
-// at names one entry of a list: "spec.externalIPs[2]".
+// at returns the path of one entry of a list: "spec.externalIPs[2]".
 func at(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
-// in names a field of one entry of a list: "spec.ports[0].port".
+// in returns the path of a field of one entry of a list: "spec.ports[0].port".
 func in(field string, i int, sub string) string { return fmt.Sprintf("%s[%d].%s", field, i, sub) }

@@ -12,11 +12,11 @@ import (
 // ProxyNameLabel marks Services and slices that another proxy serves (KEP-2447).
 const ProxyNameLabel = "service.kubernetes.io/service-proxy-name"
 
-// HeadlessLabel marks slices of headless Services; those are for DNS alone.
+// HeadlessLabel marks slices of headless Services. Only DNS uses them.
 const HeadlessLabel = corev1.IsHeadlessService
 
-// Service converts a Service, with the API's defaults for what a manifest may
-// leave out. The result is never nil.
+// Service converts a Service, with the API's defaults for what a manifest may omit.
+// The result is never nil.
 func (c *Converter) Service(o *corev1.Service) (*model.Service, []model.Problem) {
 	r := &report{kind: "Service", namespace: o.Namespace, name: o.Name}
 	spec := &o.Spec

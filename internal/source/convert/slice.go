@@ -10,9 +10,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Slice converts an EndpointSlice. The result is nil, with a Problem, if the
-// slice belongs to no Service or to no IP family; and without one if its
-// endpoints are names, which no proxy uses.
+// Slice converts an EndpointSlice. The result is nil, with a Problem, if the slice
+// belongs to no Service or to no IP family. It is nil without a Problem if the
+// endpoints are host names, which no proxy uses.
 func (c *Converter) Slice(o *discoveryv1.EndpointSlice) (*model.Slice, []model.Problem) {
 	r := &report{kind: "EndpointSlice", namespace: o.Namespace, name: o.Name}
 	s := &model.Slice{Key: model.SliceKey{Namespace: c.intern(o.Namespace), Name: strings.Clone(o.Name)}}
@@ -28,7 +28,7 @@ func (c *Converter) Slice(o *discoveryv1.EndpointSlice) (*model.Slice, []model.P
 	case discoveryv1.AddressTypeIPv6:
 		s.Family = model.IPv6
 	case discoveryv1.AddressTypeFQDN:
-		return nil, nil // legal, and for others than proxies
+		return nil, nil // legal, but not used by proxies
 	default:
 		r.add("addressType", "%q is neither IPv4 nor IPv6: the slice is not used", o.AddressType)
 		return nil, r.done()
@@ -39,8 +39,8 @@ func (c *Converter) Slice(o *discoveryv1.EndpointSlice) (*model.Slice, []model.P
 	return s, r.done()
 }
 
-// partOf returns a copy of part, sharing the memory of whole where whole starts
-// with it: the controller names slices "<service>-xxxxx".
+// partOf returns a copy of part. It shares the memory of whole if whole starts with
+// part: the controller names slices "<service>-xxxxx".
 func partOf(whole, part string) string {
 	if strings.HasPrefix(whole, part) {
 		return whole[:len(part)]
@@ -80,7 +80,7 @@ func (c *Converter) slicePorts(ports []discoveryv1.EndpointPort, r *report) []mo
 	return out
 }
 
-// endpoints reads the endpoints of the slice's family. An address that occurs
+// endpoints converts the endpoints of the slice's family. An address that occurs
 // twice counts once, with the conditions that are better for a client.
 func (c *Converter) endpoints(o *discoveryv1.EndpointSlice, family model.Family, r *report) []model.Endpoint {
 	if len(o.Endpoints) == 0 {
@@ -122,7 +122,7 @@ func (c *Converter) endpoints(o *discoveryv1.EndpointSlice, family model.Family,
 		seen[a] = len(out)
 		out = append(out, endpoint)
 	}
-	if strangers > 0 { // one mistake, one line: the addressType is what is wrong
+	if strangers > 0 { // one Problem for all of them: the wrong field is addressType
 		r.add(firstStranger, "not of addressType %s: %d of %d endpoints are not used", family, strangers, len(o.Endpoints))
 	}
 	return out
@@ -142,7 +142,8 @@ func (c *Converter) endpoint(e *discoveryv1.Endpoint, a netip.Addr) model.Endpoi
 	return out
 }
 
-// rank orders two entries of one address: features.md 3.2, not terminating wins.
+// rank returns the priority of one of two entries with the same address:
+// features.md 3.2, not terminating wins.
 func rank(e model.Endpoint) int {
 	n := 0
 	if !e.Terminating {

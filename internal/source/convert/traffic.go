@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The bounds of sessionAffinityConfig.clientIP.timeoutSeconds.
+// The default and the maximum of sessionAffinityConfig.clientIP.timeoutSeconds.
 const (
 	defaultAffinity = corev1.DefaultClientIPServiceAffinitySeconds
 	maxAffinity     = 86400
@@ -60,7 +60,7 @@ func affinity(spec *corev1.ServiceSpec, r *report) time.Duration {
 func healthCheckPort(spec *corev1.ServiceSpec, kind corev1.ServiceType, local bool, r *report) uint16 {
 	n := spec.HealthCheckNodePort
 	if n == 0 || kind != corev1.ServiceTypeLoadBalancer || !local {
-		return 0 // the API server lets it stand after a change of type or policy
+		return 0 // the API server keeps the value after a change of type or policy
 	}
 	if err := checkPort(n); err != nil {
 		r.add("spec.healthCheckNodePort", "%v", err)

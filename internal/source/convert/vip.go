@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// clusterIPs reads at most one address of each family. A manifest that is read
-// without an API server must spell the address out, since nobody assigns one.
+// clusterIPs returns at most one address of each family. A manifest that is read
+// without an API server must specify the address, because no component assigns one.
 func clusterIPs(spec *corev1.ServiceSpec, r *report) []netip.Addr {
 	texts, field := spec.ClusterIPs, "spec.clusterIPs"
 	if len(texts) == 0 && spec.ClusterIP != "" {
@@ -42,8 +42,8 @@ func clusterIPs(spec *corev1.ServiceSpec, r *report) []netip.Addr {
 	return out
 }
 
-// externalIPs keeps each address in its place; where one cannot be used stands
-// the zero Addr, so that later complaints name the right entry.
+// externalIPs returns the addresses at their original positions. An entry that
+// cannot be used is the zero Addr, so that later Problems name the right entry.
 func externalIPs(texts []string, r *report) []netip.Addr {
 	const field = "spec.externalIPs"
 	var out []netip.Addr
@@ -62,15 +62,15 @@ func externalIPs(texts []string, r *report) []netip.Addr {
 	return out
 }
 
-// ingressIPs reads the addresses of a load balancer that this node may answer
-// for itself; those of ipMode Proxy it must not (KEP-1860).
+// ingressIPs returns the addresses of a load balancer that this node may answer for
+// itself. It omits those of ipMode Proxy, for which it must not (KEP-1860).
 func ingressIPs(ingress []corev1.LoadBalancerIngress, r *report) []netip.Addr {
 	const field = "status.loadBalancer.ingress"
 	var out []netip.Addr
 	for i := range ingress {
 		status := &ingress[i]
 		if status.IP == "" {
-			continue // a host name: not ours to resolve
+			continue // a host name: the agent does not resolve it
 		}
 		if mode := status.IPMode; mode != nil && *mode != corev1.LoadBalancerIPModeVIP {
 			if *mode != corev1.LoadBalancerIPModeProxy {
@@ -105,9 +105,9 @@ func prefixes(field string, texts []string, r *report) []netip.Prefix {
 	return out
 }
 
-// guards reads the ranges that may connect. If every entry is bad it gives
-// ranges that no client has: an address that was meant to be guarded must not
-// stand open because of a slip of the pen.
+// guards returns the ranges that may connect. If every entry is bad it returns
+// ranges that contain no client, because a typing error must not open an address
+// that was meant to be restricted.
 func guards(field string, texts []string, r *report) []netip.Prefix {
 	out := prefixes(field, texts, r)
 	if len(out) == 0 && len(texts) > 0 {

@@ -13,43 +13,46 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Name is what the source calls itself in model.Event.Synced.
+// Name is the source's name in model.Event.Synced.
 const Name = "offload exclusions"
 
 const (
-	// look is how often the file is read without notification: of a link to elsewhere nothing tells.
+	// look is how often the file is read without a notification: no notification reports a change of
+	// a file that the path only links to.
 	look = 10 * time.Second
-	// settle is how long a new content must stay before it counts: a file that is written in place is empty first.
+	// settle is how long new content must stay unchanged before it is read: a file that is written in place is
+	// empty first.
 	settle = 100 * time.Millisecond
-	// retry is the pause before another attempt to watch the folder.
+	// retry is the pause before a retry to watch the folder.
 	retry = time.Second
-	// maxBytes bounds what is read.
+	// maxBytes limits the size of the file.
 	maxBytes = 8 << 20
-	// maxPrefixes is how many the kernel is given, by family.
+	// maxPrefixes is the limit of prefixes that are handed to the kernel.
 	maxPrefixes = 1 << 16
 )
 
 // Watcher watches one file. See New.
 type Watcher struct {
 	path   string
-	object string // what Problems are about
-	told   string // what was delivered last was made of this: a content, or an error
+	object string // Object of the Problems
+	told   string // the content or error that the last delivered event was made of
 	synced bool
-	held   bool // a content was delivered once
+	held   bool // some content has been delivered
 	sink   func(model.Event)
 }
 
-// New makes a Watcher of a file; nothing is read before Run.
+// New returns a Watcher of a file. It reads nothing before Run.
 func New(path string) *Watcher { return &Watcher{path: path, object: "file " + path} }
 
-// everything excludes all: what nobody could read yet may name anybody.
+// everything returns prefixes that exclude all addresses: a file that has never
+// been read may name any address.
 func everything() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 }
 
-// Run delivers what the file says, then Synced, then every change, until ctx ends, when it returns nil. A file that cannot be
-// read is a Problem: what was read before holds, and if nothing was, everything is excluded. The sink is called from this
-// goroutine alone.
+// Run delivers the content of the file, then Synced, then every change, until ctx ends. Then it returns nil. A file that
+// cannot be read is a Problem: the content that was read before stays in use, and if there is none, all addresses are
+// excluded. The sink is called from this goroutine alone.
 func (w *Watcher) Run(ctx context.Context, sink func(model.Event)) error {
 	w.sink = sink
 	for ctx.Err() == nil {
@@ -69,7 +72,7 @@ func (w *Watcher) Run(ctx context.Context, sink func(model.Event)) error {
 	return nil
 }
 
-// closed returns up a watcher that cannot watch.
+// closed closes a watcher that cannot watch the folder. It returns nil.
 func closed(w *fsnotify.Watcher) *fsnotify.Watcher {
 	if w != nil {
 		_ = w.Close()
@@ -77,7 +80,8 @@ func closed(w *fsnotify.Watcher) *fsnotify.Watcher {
 	return nil
 }
 
-// follow reads the file again and again until the watch breaks; without one, once after a pause.
+// follow reads the file after each notification and periodically until the watch breaks. Without
+// a watcher it reads the file once after a pause.
 func (w *Watcher) follow(ctx context.Context, notes *fsnotify.Watcher) {
 	if notes == nil {
 		select {
@@ -112,7 +116,7 @@ func (w *Watcher) follow(ctx context.Context, notes *fsnotify.Watcher) {
 	}
 }
 
-// read delivers the file's content if it is another one.
+// read delivers the file's content if it differs from what was delivered.
 func (w *Watcher) read(changed time.Time) {
 	f, err := os.Open(w.path)
 	if err != nil {
@@ -133,14 +137,14 @@ func (w *Watcher) read(changed time.Time) {
 	}
 	content := make([]byte, info.Size())
 	n, err := f.ReadAt(content, 0)
-	if n < len(content) { // it became shorter just now, and there will be a notification
+	if n < len(content) { // the file was truncated during the read, and a notification follows
 		w.fail(fmt.Errorf("read %s: %w", w.path, err))
 		return
 	}
 	w.deliver(string(content), changed)
 }
 
-// fail reports that the file cannot be read.
+// fail delivers the Problem that the file cannot be read.
 func (w *Watcher) fail(err error) {
 	hold, event := "what was read before holds", model.Event{}
 	if !w.held {
@@ -151,17 +155,17 @@ func (w *Watcher) fail(err error) {
 	w.tell(event, err.Error())
 }
 
-// deliver reports what the file says.
+// deliver delivers the parsed content of the file.
 func (w *Watcher) deliver(text string, changed time.Time) {
 	list, problems := parse(w.object, text)
 	w.held = true
 	if !w.synced {
-		changed = time.Time{} // it is no change
+		changed = time.Time{} // the initial content is not a change
 	}
 	w.tell(model.Event{Exclusions: &model.Exclusions{Prefixes: list}, Trigger: changed, Problems: problems}, "\x00"+text)
 }
 
-// tell returns an event to the sink if what it was made of is not what the last one was made of.
+// tell delivers an event, unless it is made of the same content or error as the last one.
 func (w *Watcher) tell(event model.Event, of string) {
 	if w.synced && of == w.told {
 		return

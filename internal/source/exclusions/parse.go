@@ -8,10 +8,11 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// maxProblems is how many bad lines are told one by one.
+// maxProblems is how many bad lines are reported one by one.
 const maxProblems = 20
 
-// parse reads one address or prefix a line; what follows a # is a comment. A bad line is a Problem and costs nothing else.
+// parse reads one address or prefix per line. A # starts a comment. A bad line is a Problem and does not affect the other
+// lines.
 func parse(object, text string) (list []netip.Prefix, problems []model.Problem) {
 	bad := 0
 	for n, line := range strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n") {

@@ -9,19 +9,21 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// origin is how the folder is called in Problems.
+// origin returns the name of the folder in Problems.
 func (f *folder) origin() string { return "folder " + f.dir }
 
-// complete reports whether everything that the folder says is known: then what it
-// does not say does not exist.
+// complete reports whether the content of every file is known. Then an object that
+// no file defines does not exist.
 func (f *folder) complete() bool {
 	return f.scanned && len(f.unread()) == 0 && (f.empty || len(f.catalog.entries) > 0)
 }
 
-// listed reports whether a part of what the folder says is known, so that it can be followed.
+// listed reports whether at least one object is known, so that a partial state can be
+// delivered.
 func (f *folder) listed() bool { return f.scanned && f.lost == "" && len(f.catalog.entries) > 0 }
 
-// unread names the files of which some part could not be read yet.
+// unread returns the sorted names of the files of which some part could not be read
+// yet.
 func (f *folder) unread() (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(f.files)) {
 		if !f.files[name].sure {
@@ -31,7 +33,7 @@ func (f *folder) unread() (names []string) {
 	return names
 }
 
-// troubles is what is wrong with the folder as a whole.
+// troubles returns the Problems of the folder as a whole.
 func (f *folder) troubles() []model.Problem {
 	say := func(well, format string, args ...any) []model.Problem {
 		return []model.Problem{{Kind: model.Unavailable, Object: f.origin(), Reason: fmt.Sprintf(format, args...), Well: well}}
@@ -61,7 +63,8 @@ func (f *folder) troubles() []model.Problem {
 	return f.stranger()
 }
 
-// stranger is the Problem that the folder has Nodes, and none is ours.
+// stranger returns a Problem if the folder defines Nodes and none of them is the
+// agent's own.
 func (f *folder) stranger() []model.Problem {
 	var others []string
 	for k := range f.catalog.entries {

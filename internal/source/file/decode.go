@@ -18,43 +18,42 @@ import (
 	"github.com/fairlead/fairlead/internal/source/convert"
 )
 
-// reader turns documents into objects.
+// reader converts documents to objects.
 type reader struct {
 	convert  *convert.Converter
 	nodeName string
 	headless bool
 }
 
-// issue is something wrong with a document that is not of one object.
+// issue is an error in a document that belongs to no single object.
 type issue struct {
-	line int // within the document, from 0
+	line int // within the document, counted from 0
 	text string
 }
 
-// parsed is what one document says.
+// parsed is the result of parsing one document.
 type parsed struct {
 	objects []*object
 	issues  []issue
-	ignored []string // kinds that are none of our business
-	// unreadable: the text is no YAML or JSON, or not an object with kind and name,
-	// so nobody knows what it was to define.
+	ignored []string // kinds that this source does not use
+	// unreadable: the text is neither YAML nor JSON, or is not an object with kind
+	// and name. It is unknown which object it was to define.
 	unreadable bool
-	kindless   bool // unreadable because it is YAML or JSON without a kind, as the files of other programs are
+	kindless   bool // unreadable because it is YAML or JSON without a kind, such as a configuration file of another program
 }
 
-// maxDepth bounds Lists inside of Lists.
+// maxDepth limits how deep Lists may be nested.
 const maxDepth = 4
 
-// read parses one document. It never fails as a whole: what is wrong is in the
-// result.
+// read parses one document. It returns no error: errors are part of the result.
 func (r *reader) read(d document) *parsed {
 	p := &parsed{}
 	text := d.text
 	if !d.json {
 		converted, err := yaml.YAMLToJSONStrict(text)
 		if err != nil {
-			// Twice the same key: YAML's own rule is that this is an error, kubectl
-			// takes the last. Say it, and do as kubectl.
+			// A duplicate key is an error in YAML, but kubectl uses the last value.
+			// Report the error and use the last value.
 			lenient, lenientErr := yaml.YAMLToJSON(text)
 			p.issues = append(p.issues, yamlIssues(err)...)
 			if lenientErr != nil {
@@ -71,8 +70,8 @@ func (r *reader) read(d document) *parsed {
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
 
-// yamlIssues takes the line numbers out of an error of the YAML parser, of which
-// there may be several in one error.
+// yamlIssues extracts the line numbers from an error of the YAML parser. One error
+// may hold several of them.
 func yamlIssues(err error) []issue {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: unmarshal errors:\n")
@@ -92,7 +91,7 @@ func yamlIssues(err error) []issue {
 	return out
 }
 
-// typeMeta is what every object begins with.
+// typeMeta holds the fields apiVersion and kind of every object.
 type typeMeta struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -107,8 +106,8 @@ type head struct {
 	Items []json.RawMessage `json:"items"`
 }
 
-// readJSON reads one object, or the objects of a List. inherited is the type of
-// the items of a typed list, which need not repeat it.
+// readJSON reads one object, or the objects of a List. inherited is the type of the
+// items of a typed list, whose items may omit it.
 func (r *reader) readJSON(text []byte, inherited typeMeta, depth int, p *parsed) {
 	fail := func(format string, args ...any) {
 		p.issues = append(p.issues, issue{text: fmt.Sprintf(format, args...)})
@@ -147,7 +146,7 @@ func (r *reader) readJSON(text []byte, inherited typeMeta, depth int, p *parsed)
 	}
 }
 
-// readObject reads one object that is no list.
+// readObject reads one object that is not a list.
 func (r *reader) readObject(text []byte, h *head, p *parsed) {
 	k, why := kindOf(h.typeMeta)
 	switch {
@@ -180,7 +179,7 @@ func (r *reader) readObject(text []byte, h *head, p *parsed) {
 	p.objects = append(p.objects, o)
 }
 
-// decode fills in what the object says. On an error the object says nothing.
+// decode converts the object's content. On an error the object has no content.
 func (r *reader) decode(text []byte, o *object) error {
 	switch o.id.kind {
 	case serviceKind:
@@ -207,7 +206,7 @@ func (r *reader) decode(text []byte, o *object) error {
 		return into(text, o, func(n *corev1.Node) {
 			if n.Name != r.nodeName {
 				o.suspect, o.problems = false, nil
-				return // another machine's
+				return // the Node of another machine
 			}
 			node, problems := r.convert.Node(n)
 			o.node, o.problems = node, append(o.problems, problems...)
@@ -218,12 +217,12 @@ func (r *reader) decode(text []byte, o *object) error {
 			o.cidrs, o.problems = cidrs, append(o.problems, problems...)
 		})
 	}
-	return errors.New("no such kind") // kindOf knows no other
+	return errors.New("no such kind") // unreachable: kindOf returns no other kind
 }
 
-// into decodes text into a T and hands it to use. Unknown and repeated fields
-// are Problems, and the object is used; so is one with a field of a wrong type,
-// but as a suspect.
+// into decodes text into a T and passes it to use. Unknown and duplicate fields are
+// reported as Problems, and the object is used. An object with a field of a wrong
+// type is used too, but is marked as suspect.
 func into[T any](text []byte, o *object, use func(*T)) error {
 	var v T
 	strict, err := kjson.UnmarshalStrict(text, &v)
@@ -248,9 +247,9 @@ func into[T any](text []byte, o *object, use func(*T)) error {
 	return nil
 }
 
-// typeProblem reads the text of an UnmarshalTypeError, whose type sigs.k8s.io/json
-// does not export; the decoder has gone on behind such an error and filled in the
-// other fields.
+// typeProblem parses the text of an UnmarshalTypeError, because sigs.k8s.io/json
+// does not export that type. The decoder continues after such an error and decodes
+// the other fields.
 func typeProblem(err error) (model.Problem, bool) {
 	value, rest, ok := strings.Cut(strings.TrimPrefix(err.Error(), "json: cannot unmarshal "), " into Go struct field ")
 	if !ok {

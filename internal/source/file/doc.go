@@ -1,14 +1,15 @@
-// Package file is the source that reads a folder of ordinary Kubernetes
-// manifests and watches it: --manifests DIR.
+// Package file is the source that reads a folder of ordinary Kubernetes manifests
+// and watches it: --manifests DIR.
 //
-// It owns what the folder said last: for every file the objects of its last good
-// content, for every object what was delivered. app starts Run in a goroutine of
-// its own, and all state belongs to that goroutine; events leave through the
-// sink. A file that does not parse is reported with its line and its last good
-// content stays; so it does while a file looks half written (hold.go). The rest of
-// the folder goes on.
+// It owns the last known state of the folder: for every file the objects of its
+// last valid content, for every object what was delivered. app starts Run in a
+// goroutine of its own, and all state belongs to that goroutine. Events leave
+// through the sink. If a file cannot be parsed, the source reports the line, and
+// the last valid content stays in use. The same applies while a file seems to be
+// only half written (hold.go). The other files of the folder are not affected.
 //
-// The way of a change: inotify.go and watch.go hear of it, folder.go reads the
-// files, split.go and decode.go turn text into objects, merge.go tells what is
-// different from what was delivered, complete.go whether that is all.
+// The path of a change: inotify.go and watch.go receive the notification, folder.go
+// reads the files, split.go and decode.go convert text to objects, merge.go
+// computes the difference from the delivered state, complete.go decides whether the
+// state is complete.
 package file

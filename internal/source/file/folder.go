@@ -21,28 +21,29 @@ import (
 )
 
 const (
-	// returnGrace is how long files may be missing from a folder that was made
-	// again, before they are.
+	// returnGrace is how long files may be missing from a folder that was
+	// recreated before they count as removed.
 	returnGrace = time.Second
-	// youngest is the age under which a time of modification does not prove that a
-	// file has not changed since: file systems keep it in steps of up to 2 s, and
-	// the clock of a file server may be some seconds off.
+	// youngest is the age below which an unchanged modification time does not
+	// prove that the file is unchanged. File systems store it with a resolution of
+	// up to 2 s, and the clock of a file server may be some seconds off.
 	youngest = 10 * time.Second
-	// largest is the size of a file above which it is not read: much more would not
-	// fit into memory together with what becomes of it.
+	// largest is the size of a file in bytes above which it is not read. A much
+	// larger file and the objects decoded from it would not fit into memory.
 	largest = 256 << 20
 )
 
 var errNotRegular = errors.New("not a regular file")
 
-// stamp distinguishes one content of a file from the next without reading it.
+// stamp identifies a version of a file's content without reading it.
 type stamp struct {
 	device, inode  uint64
 	size           int64
 	modified, meta int64 // ns
 }
 
-// folder is the reading of the files, and the events that come of it.
+// folder is the state of the folder: it reads the files and emits the resulting
+// events.
 type folder struct {
 	dir     string
 	log     *slog.Logger
@@ -50,21 +51,22 @@ type folder struct {
 	seed    maphash.Seed
 	files   map[string]*manifest
 	catalog *catalog
-	ignored map[string]bool // kinds said to be ignored
+	ignored map[string]bool // kinds already logged as ignored
 	stampOf func(fs.FileInfo) stamp
-	node    string // our own
-	empty   bool   // a folder without manifests is one that means it
+	node    string // the name of the agent's own Node
+	empty   bool   // a folder without manifests means that there are no Services
 
 	lost     string          // why the folder cannot be read; "" if it can
-	told     []model.Problem // of the folder itself
-	scanned  bool            // the folder could be read once
-	settled  bool            // everything could: Synced has been told
+	told     []model.Problem // the Problems of the folder itself that were delivered
+	scanned  bool            // the folder could be read at least once
+	settled  bool            // everything could be read: Synced has been delivered
 	started  bool
-	replaced bool // the folder is another one than before
-	// holdUntil: until then a file that is missing counts as not there yet.
+	replaced bool // the folder was removed or renamed, and another one may have its name now
+	// holdUntil is the time before which a missing file counts as not yet
+	// recreated.
 	holdUntil time.Time
 
-	unreadNode bool // a file seems to hold a Node and could not be read
+	unreadNode bool // a file seems to hold a Node and could not be parsed
 }
 
 func newFolder(c Config) *folder {
@@ -77,8 +79,8 @@ func newFolder(c Config) *folder {
 	}
 }
 
-// isManifest reports whether a file of that name counts: no dot files, in which
-// editors and ConfigMap mounts keep what is theirs.
+// isManifest reports whether a file of that name is read. Dot files are not,
+// because editors and ConfigMap mounts keep internal files under such names.
 func isManifest(name string) bool {
 	switch filepath.Ext(name) {
 	case ".yaml", ".yml", ".json":
@@ -87,15 +89,15 @@ func isManifest(name string) bool {
 	return false
 }
 
-// scan reads every file that has changed and is not to be skipped, and forgets
-// those that are gone. how is what is known of files that are reached through a
-// link. It gives the time after which it should be called again, zero if there is
-// none.
+// scan reads every file that has changed, except those for which skip returns true,
+// and forgets the files that are gone. how is the certainty for files that are
+// symbolic links. It returns the time after which it must be called again, zero if
+// it need not be.
 func (f *folder) scan(now time.Time, how certainty, skip func(name string) bool) (again time.Time) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		f.lost = strings.TrimPrefix(err.Error(), "open "+f.dir+": ")
-		return time.Time{} // what was read before stays
+		return time.Time{} // the content that was read before stays in use
 	}
 	if f.lost != "" || f.replaced {
 		f.holdUntil = now.Add(returnGrace)
@@ -124,7 +126,7 @@ func (f *folder) scan(now time.Time, how certainty, skip func(name string) bool)
 	return again
 }
 
-// sooner returns the earlier of two times, of which zero means never.
+// sooner returns the earlier of two times. Zero means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
@@ -132,8 +134,8 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// refresh reads one file, if it has changed or something was told of it. It gives
-// the time after which it should be called again, zero if there is none.
+// refresh reads one file if it has changed or if there was a notification about it.
+// It returns the time after which it must be called again, zero if it need not be.
 func (f *folder) refresh(name string, now time.Time, how certainty) (again time.Time) {
 	path := filepath.Join(f.dir, name)
 	status, err := os.Stat(path)
@@ -165,42 +167,42 @@ func (f *folder) refresh(name string, now time.Time, how certainty) (again time.
 	}
 	m.stamp, m.seen, m.modified = mark, mark, status.ModTime()
 	if now.Sub(m.modified) < youngest {
-		m.stamp = stamp{} // look again next time
+		m.stamp = stamp{} // read the file again at the next scan
 	}
 	how = r.known(how, told, f.stampOf(r.after) != mark)
 	again = f.read(m, r.data, now, how)
-	// A program may have the file open and mean to write nothing more, ever.
+	// A program may keep the file open for writing and never write again.
 	age := now.Sub(m.modified)
 	m.writing = r.writing && age >= 0 && age < openPatience
 	m.sure = m.sure || m.entire && !m.writing
-	if !m.sure && m.writing { // Synced waits for the rest of it
+	if !m.sure && m.writing { // Synced waits until the file is complete
 		m.stamp = stamp{}
 		again = sooner(again, now.Add(settle))
 	}
 	return again
 }
 
-// wanted reports whether a file that was found by looking is to be read, what is
-// known of its writer, and if not, when to look again.
+// wanted reports whether a file that was found by a scan must be read, what is
+// known of its writer, and if it must not be read, when to check it again.
 func (m *manifest) wanted(mark stamp, now time.Time) (wanted bool, how certainty, again time.Time) {
 	if m.hold.until.IsZero() {
 		return mark != m.stamp, looked, time.Time{}
 	}
 	again = m.hold.still(mark, now)
-	return again.IsZero(), isWhole, again // what has been left alone for long enough counts
+	return again.IsZero(), isWhole, again // a file that has not changed for long enough counts as complete
 }
 
-// reading is a file's text, and what was found of it behind that.
+// reading is a file's text and the file's status after the read.
 type reading struct {
 	data    []byte
-	writing bool // somebody has it open to write
+	writing bool // another program has it open for writing
 	after   fs.FileInfo
 }
 
 func load(path string, status fs.FileInfo) (r reading, err error) {
 	switch {
 	case !status.Mode().IsRegular():
-		return r, errNotRegular // reading a pipe would wait forever
+		return r, errNotRegular // a read from a pipe could block forever
 	case status.Size() > largest:
 		return r, fmt.Errorf("it is larger than %d MiB: split it", largest>>20)
 	}
@@ -218,8 +220,9 @@ func load(path string, status fs.FileInfo) (r reading, err error) {
 	return r, err
 }
 
-// known reports what is known of the writer of what was read: it may be the next one after the
-// one that was told of, or that has left the file alone.
+// known returns what is known of the writer of the content that was read. It lowers how if
+// another program may have written since the notification, or since the file was last found
+// unchanged.
 func (r *reading) known(how certainty, told, changed bool) certainty {
 	switch {
 	case changed:
@@ -233,7 +236,8 @@ func (r *reading) known(how certainty, told, changed bool) certainty {
 // nodeLine matches a line of text that cannot be parsed and seems to be a Node's: the folder describes a cluster, though no Node is known.
 var nodeLine = regexp.MustCompile(`(?m)^\s*"?kind"?:\s*["']?Node["']?,?\s*$`)
 
-// read takes in a file's text, unless it looks like half of one.
+// read parses a file's text and accepts it, unless the file seems to be half
+// written.
 func (f *folder) read(m *manifest, data []byte, now time.Time, how certainty) (again time.Time) {
 	c := parse(f.reader, f.seed, m, data)
 	f.unreadNode = f.unreadNode || c.unreadable && nodeLine.Match(data)
@@ -258,9 +262,9 @@ func (f *folder) read(m *manifest, data []byte, now time.Time, how certainty) (a
 	return time.Time{}
 }
 
-// forget drops what a file said that is gone. That is believed at once if the
-// file was removed, and after some time if it was moved: then it may be the
-// backup that an editor makes before it writes the next version.
+// forget drops the objects of a file that is gone. A removed file is dropped at
+// once. A file that was moved away is dropped only after the settle time, because
+// it may be the backup that an editor makes before it writes the next version.
 func (f *folder) forget(name string, now time.Time, how certainty) (again time.Time) {
 	m := f.files[name]
 	if m == nil {
@@ -271,7 +275,7 @@ func (f *folder) forget(name string, now time.Time, how certainty) (again time.T
 		return f.holdUntil
 	}
 	if f.gone() {
-		return time.Time{} // the whole folder is: scan says so
+		return time.Time{} // the whole folder is gone, and scan reports that
 	}
 	if m.missing.IsZero() {
 		m.missing = now
@@ -284,7 +288,8 @@ func (f *folder) forget(name string, now time.Time, how certainty) (again time.T
 	return time.Time{}
 }
 
-// gone reports whether the folder itself is not there, and notes it.
+// gone reports whether the folder itself does not exist, and records the reason in
+// lost.
 func (f *folder) gone() bool {
 	if _, err := os.Stat(f.dir); err != nil {
 		f.lost = strings.TrimPrefix(err.Error(), "stat "+f.dir+": ")
@@ -293,7 +298,7 @@ func (f *folder) gone() bool {
 	return false
 }
 
-// flush delivers what the last readings have changed.
+// flush delivers what has changed since the last flush.
 func (f *folder) flush(now time.Time, sink func(model.Event)) {
 	if f.unreadNode {
 		f.catalog.ofCluster(now, sink)

@@ -10,37 +10,38 @@ import (
 )
 
 const (
-	// settle is how long a file that looks half written, or that is missing, must
-	// stay as it is before it is believed.
+	// settle is how long a file that seems to be half written, or that is
+	// missing, must stay unchanged before its state is accepted.
 	settle = 500 * time.Millisecond
-	// openPatience is the same for a file that its writer has not closed yet: a
-	// shell empties the file first, and the program may take its time.
+	// openPatience is the same for a file that its writer has not closed yet. A
+	// shell truncates the file first, and the program may take its time.
 	openPatience = 10 * time.Second
-	// neverLeft is how long all readings must lack an object before that is believed of
-	// a file which is rewritten so often that it is never left alone.
+	// neverLeft is how long every read must lack an object before it counts as removed
+	// from a file that is rewritten so often that it never settles.
 	neverLeft = 10 * time.Second
 )
 
-// certainty tells what is known of a file's writer, the surer the higher.
+// certainty is what is known of a file's writer. A higher value means more
+// certainty.
 type certainty uint8
 
 const (
-	looked    certainty = iota // nothing: the file was found by looking
-	stillOpen                  // it has not written for some time, and not closed the file
-	isClosed                   // it has closed the file, and may open it again to append; or has removed it
-	isWhole                    // it has put the file in place whole, or has left it alone for long enough
+	looked    certainty = iota // nothing is known: the file was found by a scan
+	stillOpen                  // the writer has not written for some time, and has not closed the file
+	isClosed                   // the writer has closed the file, and may open it again to append; or the file was removed
+	isWhole                    // the file was put in place whole, or has not changed for long enough
 )
 
-// hold keeps a reading from being believed.
+// hold delays the acceptance of a read.
 type hold struct {
-	until time.Time // zero: there is none
+	until time.Time // zero: no hold
 	mark  stamp     // of the file that was read
 }
 
-// still reports until when the file is to be left alone; zero if it has been for
-// long enough. A file that has changed meanwhile is left alone
-// anew, and not read: to read a large one again with each piece that is added to
-// it would be work without end.
+// still returns the time until which the hold lasts, zero if it has expired. If the
+// file has changed since the last call, the hold starts again and the file is not
+// read. Reading a large file after each piece that is appended to it would never
+// end.
 func (h *hold) still(mark stamp, now time.Time) (until time.Time) {
 	if mark != h.mark {
 		*h = hold{until: now.Add(settle), mark: mark}
@@ -51,9 +52,9 @@ func (h *hold) still(mark stamp, now time.Time) (until time.Time) {
 	return time.Time{}
 }
 
-// halfWritten reports whether what was read of a file looks like a part of what its
-// writer means: then what the file said before stays, until it has been left
-// alone. Nothing is held back of a file that has said nothing yet.
+// halfWritten reports whether the content that was read seems to be only a part of
+// what its writer intends to write. Then the previous content stays in use until
+// the file has settled. The first content of a file is never held back.
 func (m *manifest) halfWritten(c *content, now time.Time, how certainty) bool {
 	switch {
 	case !m.loaded || how == isWhole:
@@ -65,9 +66,9 @@ func (m *manifest) halfWritten(c *content, now time.Time, how certainty) bool {
 	return len(missing) > 0 && (how < isClosed || !m.lacking.goOn(missing, now))
 }
 
-// lackedBy returns the objects of before that are missing, or have lost all their
-// ports or endpoints; both lists are sorted. A file that ends too early lacks its
-// last objects, and the tail of the last one that it has.
+// lackedBy returns the ids of the previous objects that are missing now, or that
+// have lost all their ports or endpoints. Both lists are sorted. A truncated file
+// lacks its last objects, and the tail of the last object that it holds.
 func lackedBy(now, before []*object) (out []id) {
 	for _, o := range before {
 		at, ok := slices.BinarySearchFunc(now, o.id, func(e *object, k id) int { return e.id.compare(k) })
@@ -78,14 +79,16 @@ func lackedBy(now, before []*object) (out []id) {
 	return out
 }
 
-// lacking is what all of the last readings lacked, each of a file that its writer had closed.
+// lacking records what all of the last reads lacked. It only covers reads of a file that its
+// writer had closed.
 type lacking struct {
 	since map[id]time.Time
-	last  time.Time // of these readings
+	last  time.Time // time of the last of these reads
 }
 
-// goOn notes what one more reading lacks, and tells whether it has been lacking for so long,
-// without a pause, that it is gone: what a writer has yet to append comes sooner.
+// goOn records what one more read lacks. It reports whether all of that has been lacking
+// without a pause for neverLeft, so that it counts as removed: a writer that still intends
+// to append does so sooner.
 func (l *lacking) goOn(missing []id, now time.Time) (gone bool) {
 	pause := now.Sub(l.last) > 2*settle
 	since := make(map[id]time.Time, len(missing))
@@ -103,7 +106,7 @@ func (l *lacking) goOn(missing []id, now time.Time) (gone bool) {
 }
 
 // emptied reports whether later, the same object, has no ports or no endpoints
-// though o has.
+// though o has some.
 func (o *object) emptied(later *object) bool {
 	switch {
 	case o.service != nil && later.service != nil:
@@ -115,9 +118,9 @@ func (o *object) emptied(later *object) bool {
 	return false
 }
 
-// beingWritten reports whether somebody has the file open to write. The kernel
-// grants a lease for reading only if nobody has; where it grants none at all, as
-// on some network file systems, nobody is assumed to.
+// beingWritten reports whether another program has the file open for writing. The
+// kernel grants a read lease only if no program has. Some network file systems
+// grant no lease at all. There the result is false.
 func beingWritten(f *os.File) bool {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// happening is what befell a name in a folder.
+// happening is the type of a change of a name in a folder.
 type happening uint8
 
 const (
-	created   happening = iota // it is there now, and perhaps still being written
-	written                    // a writer, who has it open, has changed it
+	created   happening = iota // the name exists now, and the file may still be being written
+	written                    // a writer, which has it open, has changed it
 	closed                     // a writer has closed it
 	movedIn                    // it was put in place by a rename, and so is whole
 	movedAway                  // it was renamed
@@ -30,14 +30,14 @@ type change struct {
 	what happening
 }
 
-// inotify reports changes in folders. fsnotify, which others use here, does not
-// tell that a writer has closed a file, and that is what tells a file that is
-// whole from one that is half written.
+// inotify reports changes in folders. fsnotify, which other packages use, does not
+// report that a writer has closed a file. That event distinguishes a whole file
+// from one that is half written.
 type inotify struct {
 	fd      int
 	file    *os.File // fd, for reads that end with Close
 	changes chan change
-	lost    chan struct{} // a bell, size 1: changes were lost
+	lost    chan struct{} // notify channel of size 1: changes were lost
 	done    chan struct{}
 
 	mu   sync.Mutex
@@ -57,7 +57,7 @@ func newInotify() (*inotify, error) {
 	return n, nil
 }
 
-// Add watches a folder, or goes on watching it.
+// Add watches a folder. It does nothing if the folder is watched already.
 func (n *inotify) Add(dir string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,7 +70,7 @@ func (n *inotify) Add(dir string) error {
 	return nil
 }
 
-// Remove watches a folder no longer; one that is not watched is no error.
+// Remove stops watching a folder. A folder that is not watched is not an error.
 func (n *inotify) Remove(dir string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -92,7 +92,7 @@ func (n *inotify) Close() error {
 	return n.file.Close()
 }
 
-// read hands on what the kernel tells, until Close.
+// read forwards the notifications of the kernel until Close.
 func (n *inotify) read() {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -115,7 +115,7 @@ func (n *inotify) read() {
 	}
 }
 
-// tell hands on one notification; false after Close.
+// tell forwards one notification. It returns false after Close.
 func (n *inotify) tell(wd int32, mask uint32, name string) bool {
 	n.mu.Lock()
 	dir, ok := n.dirs[wd]
@@ -164,6 +164,6 @@ func happeningOf(mask uint32) (what happening, known bool) {
 func (n *inotify) ring() {
 	select {
 	case n.lost <- struct{}{}:
-	default: // rung already
+	default: // a notification is pending already
 	}
 }

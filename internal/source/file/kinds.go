@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// kindOf reports what an object is. 0 without a reason is a kind that other
-// programs read; a reason is something that the author of the file should know.
+// kindOf returns the kind of an object. 0 with an empty reason means a kind that
+// other programs read. A reason is a message for the author of the file.
 func kindOf(t typeMeta) (k kind, why string) {
 	group, version := "", t.APIVersion
 	if g, v, ok := strings.Cut(t.APIVersion, "/"); ok {
@@ -52,7 +52,8 @@ const (
 	ofHelm      = "this is for Helm and defines no object for Services: ignored; write the output of helm template into the folder"
 )
 
-// ofOtherProgram says for which program a file is that has its name from it, and no kind; "" if it is for none.
+// ofOtherProgram returns a message for a file without a kind whose name belongs to another program; "" if the name is
+// of no such program.
 func ofOtherProgram(name string) string {
 	switch name {
 	case "kustomization.yaml", "kustomization.yml":
@@ -63,8 +64,8 @@ func ofOtherProgram(name string) string {
 	return ""
 }
 
-// ofKubernetes reports whether a group is one of Kubernetes itself, where a kind that is
-// not for a proxy is nothing to remark upon.
+// ofKubernetes reports whether a group is one of Kubernetes itself. A kind of such a
+// group that a proxy does not use is not reported.
 func ofKubernetes(group string) bool {
 	switch group {
 	case "", "apps", "batch", "autoscaling", "policy", "extensions":
@@ -74,7 +75,7 @@ func ofKubernetes(group string) bool {
 }
 
 // isCore reports whether a kind of group "" is one that manifests are written for.
-// Misspelt Services end up in this group.
+// A misspelt Service also has this group.
 func isCore(kind string) bool {
 	switch kind {
 	case "Namespace", "Pod", "ConfigMap", "Secret", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim",

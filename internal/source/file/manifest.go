@@ -14,56 +14,57 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// manifest is what is known of one file.
+// manifest is the state of one file.
 type manifest struct {
 	name     string
 	modified time.Time
-	stamp    stamp // proves that there is nothing new; zero if nothing does
-	seen     stamp // of the last reading
+	stamp    stamp // an equal stamp proves that the file is unchanged; zero if nothing does
+	seen     stamp // of the last read
 	loaded   bool  // some content has been read from it
 	entire   bool  // the last content had no part that could not be read
-	writing  bool  // somebody had it open to write, and had written not long before
-	sure     bool  // and once it was all that its writer had to say
-	size     int   // of the last good content
-	cut      bool  // that ended in the middle of a line
+	writing  bool  // another program had it open for writing, and had written recently
+	sure     bool  // it was complete at least once
+	size     int   // of the last valid content
+	cut      bool  // the last valid content ended in the middle of a line
 
-	objects  []*object          // of the last good content, sorted by id
-	docs     map[uint64]*parsed // of the last good content, by digest of the text
+	objects  []*object          // of the last valid content, sorted by id
+	docs     map[uint64]*parsed // of the last valid content, by digest of the text
 	problems []model.Problem    // of the file, not of its objects
-	told     []model.Problem    // of these, what was delivered
+	told     []model.Problem    // those of problems that were delivered
 
 	hold    hold
 	lacking lacking
-	missing time.Time // since when it is; zero if it is there
+	missing time.Time // since when the file is missing; zero if it exists
 }
 
-// origin is how the file is called in Problems.
+// origin returns the name of the file in Problems.
 func (m *manifest) origin() string { return "file " + m.name }
 
-// unreadable notes why the file cannot be read; what it said before stays.
+// unreadable records why the file cannot be read. The previous content stays in
+// use.
 func (m *manifest) unreadable(path string, err error) (again time.Time) {
 	m.stamp, m.hold, m.problems = stamp{}, hold{}, []model.Problem{{
 		Object: m.origin(), Reason: "cannot be read: " + strings.TrimPrefix(err.Error(), "open "+path+": "),
 	}}
-	m.sure = m.sure || errors.Is(err, errNotRegular) // nobody has ever read it
+	m.sure = m.sure || errors.Is(err, errNotRegular) // it can never have been read, so Synced need not wait for it
 	return time.Time{}
 }
 
-// content is what one reading of a file gives.
+// content is the result of one read of a file.
 type content struct {
 	objects    []*object
 	docs       map[uint64]*parsed
 	problems   []model.Problem
 	ignored    []string
 	unreadable bool // a document could not be read at all
-	undefined  bool // an object could not be
+	undefined  bool // an object could not be read
 	size       int
 	cut        bool // it ends in the middle of a line
 }
 
-// parse reads a file's text. Documents whose text is known from before are not
-// decoded again, so that one changed line of a file of 10 000 Services costs one
-// document; and their objects keep their identity.
+// parse reads a file's text. Documents whose text is known from the previous read
+// are not decoded again, so that one changed line of a file of 10 000 Services
+// costs one document. The objects of these documents keep their identity.
 func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 	docs := split(data)
 	c := content{docs: make(map[uint64]*parsed, len(docs)), objects: make([]*object, 0, len(docs)), size: len(data)}
@@ -100,9 +101,9 @@ func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 	return c
 }
 
-// readAll reads the documents, those that are not known from before with all
-// processors: YAML is slow, and the first reading of 10 000 Services is what the
-// start waits for. It sets the documents' digests.
+// readAll decodes the documents. It decodes those that are not known from the
+// previous read on all processors in parallel, because YAML is slow and startup
+// waits for the first read of 10 000 Services. It sets the documents' digests.
 func readAll(r *reader, seed maphash.Seed, known *manifest, docs []document) []*parsed {
 	out := make([]*parsed, len(docs))
 	var fresh []int
@@ -129,10 +130,10 @@ func readAll(r *reader, seed maphash.Seed, known *manifest, docs []document) []*
 	return out
 }
 
-// accept makes content what the file says, and gives the objects of before. Of a
-// file that cannot be read, the last good content stays; of an object that cannot
-// be, its last good definition. At the first reading there is none, and what can
-// be read is better than nothing.
+// accept makes content the current content of the file and returns the previous
+// objects. If the file cannot be read, its last valid content stays. If an object
+// cannot be read, its last valid definition stays. At the first read there is no
+// previous content, and accept uses the part that could be read.
 func (m *manifest) accept(c *content) (before []*object) {
 	before = m.objects
 	m.problems = c.problems

@@ -11,7 +11,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// catalog knows which file defines which object, and what was delivered of it.
+// catalog records which file defines which object, and what was delivered of each
+// object.
 type catalog struct {
 	entries map[id]*entry
 	dirty   map[id]struct{}
@@ -19,8 +20,8 @@ type catalog struct {
 }
 
 type entry struct {
-	claims []claim // by name of the file; the first counts
-	told   *object // nil if nothing was delivered, or that it is gone
+	claims []claim // sorted by name of the file; the first is used
+	told   *object // the object that was delivered last; nil if none was, or if its removal was delivered
 
 	toldProblems []model.Problem
 }
@@ -34,7 +35,7 @@ func newCatalog() *catalog {
 	return &catalog{entries: make(map[id]*entry), dirty: make(map[id]struct{})}
 }
 
-// replace makes now the objects of a file that were before; both are sorted.
+// replace updates the objects of a file from before to now. Both lists are sorted.
 func (c *catalog) replace(file *manifest, before, now []*object) {
 	for len(before) > 0 || len(now) > 0 {
 		switch {
@@ -85,7 +86,8 @@ func (e *entry) find(file *manifest) (int, bool) {
 	})
 }
 
-// want reports what is to be delivered for an entry.
+// want returns the desired state of an entry: its object and its Problems. The
+// object is nil if no file defines it.
 func (e *entry) want() (*object, []model.Problem) {
 	if len(e.claims) == 0 {
 		return nil, nil
@@ -101,7 +103,8 @@ func (e *entry) want() (*object, []model.Problem) {
 	return first.object, problems
 }
 
-// order is compare, but for Services that are gone: they come before the others, which may have their addresses.
+// order is compare, except that removed Services sort before the other Services, which may reuse their
+// addresses.
 func (c *catalog) order(a, b id) int {
 	gone := func(k id) int {
 		if k.kind == serviceKind && len(c.entries[k].claims) > 0 {
@@ -123,8 +126,8 @@ func (c *catalog) ofCluster(now time.Time, sink func(model.Event)) {
 	}
 }
 
-// flush delivers what has changed since the last flush, and nothing else.
-// triggered is false for what the folder held at the start.
+// flush delivers the entries that are dirty and differ from what was delivered.
+// triggered is false for the initial content of the folder.
 func (c *catalog) flush(now time.Time, triggered bool, sink func(model.Event)) {
 	ranges := false
 	for _, k := range slices.SortedFunc(maps.Keys(c.dirty), c.order) {
@@ -139,7 +142,7 @@ func (c *catalog) flush(now time.Time, triggered bool, sink func(model.Event)) {
 			delete(c.entries, k)
 		}
 		if unchanged {
-			continue // told stays: consumers hold on to that very value
+			continue // told is not updated: consumers keep a reference to that value
 		}
 		e.told = object
 		if k.kind == cidrKind {
@@ -162,7 +165,8 @@ func (c *catalog) flush(now time.Time, triggered bool, sink func(model.Event)) {
 	}
 }
 
-// ranges gathers all ServiceCIDRs, which are delivered as one.
+// ranges returns one event with all ServiceCIDRs, because they are delivered as one
+// object.
 func (c *catalog) ranges(now time.Time) model.Event {
 	event := model.Event{CIDRs: &model.ServiceCIDRs{}, Origin: "ServiceCIDRs", Received: now}
 	for _, k := range slices.SortedFunc(maps.Keys(c.entries), id.compare) {

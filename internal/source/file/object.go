@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// kind is what a manifest of interest may be.
+// kind is the kind of a manifest that this source uses.
 type kind uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	sliceKind
 )
 
-// id names an object of the folder.
+// id identifies an object of the folder.
 type id struct {
 	kind            kind
 	namespace, name string
@@ -36,8 +36,9 @@ func (k id) String() string {
 	return [...]string{"", "Node", "ServiceCIDR", "Service", "EndpointSlice"}[k.kind] + " " + name
 }
 
-// invalid returns the field of the name that the API server would refuse, and why; "" if it is valid. Services are held to DNS labels (RFC 1123), which
-// the API server allows since RelaxedServiceNameValidation (KEP-5311), and namespaces are. All other kinds have DNS subdomains.
+// invalid returns the field of the name that the API server would refuse, and the reason; "" if the name is valid. Names of Services must be DNS
+// labels (RFC 1123), which the API server allows since RelaxedServiceNameValidation (KEP-5311), and so must namespaces. Names of all other kinds must
+// be DNS subdomains.
 func (k id) invalid() string {
 	check, want := validation.IsDNS1123Subdomain, "no DNS subdomain (lower case letters, digits, '-' and '.', at most 253 characters)"
 	const label = "no DNS label (lower case letters, digits and '-', at most 63 characters)"
@@ -53,8 +54,8 @@ func (k id) invalid() string {
 	return ""
 }
 
-// compare orders what is delivered: nodes and ranges, on which much depends,
-// before Services, and those before their slices.
+// compare is the order of delivery: nodes and ranges, on which other objects
+// depend, come before Services, and Services before their slices.
 func (k id) compare(o id) int {
 	if k.kind != o.kind {
 		return int(k.kind) - int(o.kind)
@@ -65,24 +66,25 @@ func (k id) compare(o id) int {
 	return strings.Compare(k.name, o.name)
 }
 
-// object is one object as a file defines it. It is never changed once it is
-// read, so that a document whose text stays gives the same pointer again.
+// object is one object as a file defines it. It is immutable after it is read, so
+// that a document whose text is unchanged yields the same pointer again.
 type object struct {
 	id id
 
-	// One of these; all nil if the object cannot be used at all.
+	// At most one of these is set. All are nil if the object cannot be used at
+	// all.
 	node    *model.Node
 	cidrs   []netip.Prefix
 	service *model.Service
 	slice   *model.Slice
 
 	problems []model.Problem
-	// suspect: a field has the wrong type, and what stands here is a guess. An
-	// earlier, better reading of the object is preferred.
+	// suspect: a field has the wrong type, so that the object is incomplete. An
+	// earlier valid definition of the object is preferred.
 	suspect bool
 }
 
-// empty reports whether there is nothing to deliver of the object.
+// empty reports whether there is nothing to deliver for the object.
 func (o *object) empty() bool {
 	return o == nil || (o.node == nil && o.service == nil && o.slice == nil && len(o.cidrs) == 0)
 }
@@ -96,7 +98,8 @@ func (o *object) same(p *object) bool {
 		o.service.Equal(p.service) && o.slice.Equal(p.slice)
 }
 
-// event reports of the object under key; o is nil if it is gone.
+// event returns the event for the object under key k; o is nil if the object is
+// gone.
 func (k id) event(o *object) model.Event {
 	if o == nil {
 		o = &object{}

@@ -11,21 +11,22 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Name is what the source calls itself in model.Event.Synced.
+// Name is the source's name in model.Event.Synced.
 const Name = "file"
 
-// Config says what to read.
+// Config is the configuration of a Source.
 type Config struct {
 	Dir      string
 	NodeName string // only this Node's manifest is delivered
 	Headless bool   // deliver headless Services and their slices, and those of other proxies, for DNS
-	// LocalEndpoints allows endpoints on loopback addresses, which no API server does:
-	// only who connects from this machine itself can reach them.
+	// LocalEndpoints allows endpoints on loopback addresses, which an API server does
+	// not allow. Only clients on this machine can reach them.
 	LocalEndpoints bool
-	// EmptyDeletes: a folder without a manifest means that there is no Service; else
-	// it is taken for one that is not filled yet, and what an earlier run left stays.
+	// EmptyDeletes: a folder without a manifest means that there is no Service.
+	// Otherwise such a folder counts as not filled yet, and what an earlier run left
+	// in the kernel stays.
 	EmptyDeletes bool
-	Rescan       time.Duration // how often to look without having been told; 0 = 30 s
+	Rescan       time.Duration // how often to scan the folder without a notification; 0 = 30 s
 	Log          *slog.Logger  // nil = slog.Default
 
 	newWatcher func() (*inotify, error) // nil = newInotify
@@ -34,7 +35,7 @@ type Config struct {
 // Source reads a folder of manifests. See New.
 type Source struct{ config Config }
 
-// New makes a Source; nothing is read before Run.
+// New returns a Source. It reads nothing before Run.
 func New(c Config) *Source {
 	if c.Rescan <= 0 {
 		c.Rescan = 30 * time.Second
@@ -48,12 +49,12 @@ func New(c Config) *Source {
 	return &Source{config: c}
 }
 
-// Run reads the folder, delivers what it holds and then Synced, and goes on
-// delivering what changes until ctx ends, when it returns nil. If something cannot
-// be read yet it says Listed once it knows an object, and Synced only once every file
-// has been read: a folder that is missing, empty or broken must not take away what an
-// earlier run has left. An error is returned only if Dir is "".
-// The sink is called from this goroutine alone.
+// Run reads the folder, delivers its content and then Synced, and delivers every
+// change until ctx ends. Then it returns nil. If some file cannot be read yet, Run
+// delivers Listed as soon as one object is known, and Synced only when every file has
+// been read: a folder that is missing, empty or broken must not remove what an
+// earlier run has left in the kernel. Run returns an error only if Dir is "". The
+// sink is called from this goroutine alone.
 func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 	if s.config.Dir == "" {
 		return errors.New("watch folder of manifests: its name is empty")
@@ -66,8 +67,8 @@ func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 	w := &watch{folder: newFolder(s.config), sink: sink, rescan: s.config.Rescan, pending: make(map[string]*burst)}
 	watcher, err := s.config.newWatcher()
 	if err != nil {
-		// inotify instances are few (fs.inotify.max_user_instances is 128), and a
-		// proxy must not fail because others have taken them all.
+		// inotify instances are few (fs.inotify.max_user_instances is 128). A
+		// proxy must not fail because other programs use them all.
 		s.config.Log.Warn("folder of manifests is not watched, only looked at every second", "dir", dir, "err", err)
 		w.notify, w.rescan = unwatched{}, min(w.rescan, lostRescan)
 		return w.run(ctx)

@@ -9,16 +9,16 @@ import (
 // document is one YAML or JSON document of a file.
 type document struct {
 	text []byte
-	line int // of its first line, from 1
+	line int // of its first line, counted from 1
 	json bool
 
 	digest uint64 // of text; see readAll
 }
 
-// split cuts a file into its documents. Documents of only blanks and comments
-// are left out.
+// split divides a file into its documents. It omits documents that hold only blanks
+// and comments.
 func split(data []byte) []document {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // what Windows editors begin files with
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // the byte order mark that Windows editors write
 	if first := bytes.TrimLeft(data, " \t\r\n"); len(first) > 0 && first[0] == '{' {
 		if docs, ok := splitJSON(data); ok {
 			return docs
@@ -46,14 +46,14 @@ func split(data []byte) []document {
 	return docs
 }
 
-// isSeparator reports whether a line starts a document; the document may go on
+// isSeparator reports whether a line starts a document. The document may continue
 // behind the three dashes.
 func isSeparator(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("---")) &&
 		(len(line) == 3 || bytes.IndexByte([]byte(" \t\r\n"), line[3]) >= 0)
 }
 
-// blank reports whether a document says nothing.
+// blank reports whether a document has no content.
 func blank(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
@@ -67,8 +67,8 @@ func blank(text []byte) bool {
 	return true
 }
 
-// splitJSON cuts one JSON document after another; not ok if that is not what the
-// file is, for YAML may begin with a brace, too.
+// splitJSON splits a sequence of JSON documents. ok is false if the file is not
+// such a sequence, because YAML may begin with a brace, too.
 func splitJSON(data []byte) (docs []document, ok bool) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	line, counted := 1, 0

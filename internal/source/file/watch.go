@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// quiet is how long to wait behind the last notification of a file: several
-	// changes at once are one reading.
+	// quiet is how long to wait after the last notification of a file, so that
+	// several changes in a row cause one read.
 	quiet = 3 * time.Millisecond
-	// patience bounds the wait for a file that is saved all the time.
+	// patience limits the wait for a file that is written continuously.
 	patience = 250 * time.Millisecond
-	// lostRescan is how often a folder that is not there is looked for; the
-	// folder above it may be missing, too, and then nothing tells.
+	// lostRescan is how often to check for a folder that does not exist. The
+	// folder above it may be missing, too. Then there are no notifications.
 	lostRescan = time.Second
 )
 
-// everything is the name under which a look at the whole folder is pending.
+// everything is the key in pending for a scan of the whole folder.
 const everything = ""
 
-// burst is a number of notifications of one file that are answered by one reading.
+// burst is a series of notifications of one file that one read handles.
 type burst struct {
 	first, last time.Time
-	open        bool // somebody writes, and has not closed the file
+	open        bool // a writer has written, and has not closed the file
 	how         certainty
 }
 
-// due reports when to read.
+// due returns the time of the read.
 func (b *burst) due() time.Time {
 	if b.open {
 		return b.last.Add(settle)
@@ -40,7 +40,7 @@ func (b *burst) due() time.Time {
 	return sooner(b.last.Add(quiet), b.first.Add(patience))
 }
 
-// notifier is what is needed of inotify.
+// notifier is the part of inotify that watch uses.
 type notifier interface {
 	Add(path string) error
 	Remove(path string) error
@@ -48,7 +48,7 @@ type notifier interface {
 
 var _ notifier = (*inotify)(nil)
 
-// unwatched is a notifier that never tells anything.
+// unwatched is a notifier that watches nothing.
 type unwatched struct{}
 
 func (unwatched) Add(string) error    { return nil }
@@ -57,7 +57,7 @@ func (unwatched) Remove(string) error { return nil }
 // watch is the loop of Source.Run.
 type watch struct {
 	notify  notifier
-	changes <-chan change // nil if there is none to come
+	changes <-chan change // nil if no notifications are expected
 	lost    <-chan struct{}
 	folder  *folder
 	sink    func(model.Event)
@@ -65,10 +65,10 @@ type watch struct {
 	pending map[string]*burst
 
 	watched os.FileInfo // the folder that notify watches; nil if none
-	warned  bool        // that it cannot be watched
-	listed  bool        // Listed has been told
-	next    time.Time   // of the look that nobody asks for
-	again   time.Time   // of the look that a reading asked for; zero if none did
+	warned  bool        // the failure to watch the folder has been logged
+	listed  bool        // Listed has been delivered
+	next    time.Time   // of the next periodic scan
+	again   time.Time   // of the scan that a read requested; zero if none did
 }
 
 func (w *watch) run(ctx context.Context) error {
@@ -83,7 +83,7 @@ func (w *watch) run(ctx context.Context) error {
 			return nil
 		case c := <-w.changes:
 			w.note(c)
-		case <-w.lost: // the queue has overflowed: what was in it is unknown
+		case <-w.lost: // the queue has overflowed, and the notifications in it are lost
 			w.watched = nil
 			clear(w.pending)
 			w.markAll(looked)
@@ -93,8 +93,8 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// deliver reports what the last readings have changed, once that they are a part of the folder, and once that they
-// are all.
+// deliver delivers what the last reads have changed. It delivers Listed once, when a part of the folder is known,
+// and Synced once, when all of it is.
 func (w *watch) deliver() {
 	w.folder.flush(time.Now(), w.sink)
 	switch {
@@ -108,7 +108,7 @@ func (w *watch) deliver() {
 	}
 }
 
-// wake reports when there is something to do.
+// wake returns the time of the next read or scan.
 func (w *watch) wake() time.Time {
 	at := sooner(w.next, w.again)
 	for _, b := range w.pending {
@@ -117,7 +117,7 @@ func (w *watch) wake() time.Time {
 	return at
 }
 
-// interval is the time to the next look that nobody asks for.
+// interval returns the time to the next periodic scan.
 func (w *watch) interval() time.Duration {
 	if w.watched == nil || w.folder.lost != "" {
 		return min(lostRescan, w.rescan)
@@ -125,26 +125,27 @@ func (w *watch) interval() time.Duration {
 	return w.rescan
 }
 
-// note notes which file a notification is about.
+// note handles one notification: it marks the file that the notification is about
+// as pending.
 func (w *watch) note(c change) {
 	dir, name := filepath.Dir(c.path), filepath.Base(c.path)
 	switch {
-	case c.path == w.folder.dir: // removed, renamed, or made again
+	case c.path == w.folder.dir: // removed, renamed, or recreated
 		if c.what == removed || c.what == movedAway {
 			w.watched, w.folder.replaced = nil, true // the next one may have the same inode
 		}
 		w.markAll(looked)
-	case dir != w.folder.dir: // the folder above, about something else
+	case dir != w.folder.dir: // the notification is about another name in the folder above
 	case isManifest(name):
 		w.mark(name, c.what)
-	case name == "..data" && c.what == movedIn: // so a ConfigMap mount goes from one version to the next
+	case name == "..data" && c.what == movedIn: // this rename is how a ConfigMap mount switches to the next version
 		w.markAll(isWhole)
 	case strings.HasPrefix(name, ".."):
 		w.markAll(looked)
 	}
 }
 
-// markAll makes a look at the whole folder pending.
+// markAll makes a scan of the whole folder pending.
 func (w *watch) markAll(how certainty) {
 	now := time.Now()
 	b := w.pending[everything]
@@ -155,7 +156,7 @@ func (w *watch) markAll(how certainty) {
 	b.last, b.how = now, max(b.how, how)
 }
 
-// mark makes a reading of one file pending.
+// mark makes a read of one file pending.
 func (w *watch) mark(name string, what happening) {
 	now := time.Now()
 	b := w.pending[name]
@@ -173,13 +174,13 @@ func (w *watch) mark(name string, what happening) {
 		b.open, b.how = false, isClosed
 	case movedIn:
 		b.open, b.how = false, isWhole
-	case movedAway: // an editor's backup: the next version comes in a moment
+	case movedAway: // an editor makes a backup like this: the next version follows in a moment
 		b.open, b.how = false, looked
 	}
 }
 
-// isLink reports whether a new name is one of something that is elsewhere, too:
-// nobody is going to write and close it.
+// isLink reports whether a new name is a link to a file that has another name, too.
+// Such a file need not be written and closed after the name appears.
 func isLink(path string) bool {
 	status, err := os.Lstat(path)
 	if err != nil {
@@ -189,7 +190,8 @@ func isLink(path string) bool {
 	return status.Mode()&os.ModeSymlink != 0 || (ok && sys.Nlink > 1)
 }
 
-// read reads what is due, and delivers what comes of it.
+// read reads the files that are due, runs the scan if it is due, and delivers the
+// changes.
 func (w *watch) read(now time.Time) {
 	whole := w.pending[everything]
 	asked := whole != nil && !now.Before(whole.due())
@@ -211,17 +213,17 @@ func (w *watch) read(now time.Time) {
 	w.deliver()
 }
 
-// look reads whatever in the folder has changed, but for the files of which
-// notifications are pending.
+// look scans the folder and reads what has changed, except the files that have
+// pending notifications.
 func (w *watch) look(now time.Time, how certainty) {
 	w.follow()
 	w.again = w.folder.scan(now, how, func(name string) bool { return w.pending[name] != nil })
 	w.next = now.Add(w.interval())
 }
 
-// follow sees to it that the folder of that name is the one that is watched,
-// whatever has become of the one before, and the folder above it where that is
-// the one to hear from.
+// follow ensures that the folder that has the name dir now is watched, even if it
+// replaces another one. If the folder is missing or a symbolic link, it also
+// watches the folder above.
 func (w *watch) follow() {
 	dir, parent := w.folder.dir, filepath.Dir(w.folder.dir)
 	status, err := os.Stat(dir)
@@ -230,7 +232,7 @@ func (w *watch) follow() {
 	if above {
 		_ = w.notify.Add(parent) // if it is missing, too, lostRescan finds out
 	} else if parent != dir {
-		_ = w.notify.Remove(parent) // mostly it is not watched
+		_ = w.notify.Remove(parent) // usually it is not watched
 	}
 	if err != nil {
 		w.watched = nil
