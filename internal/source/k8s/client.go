@@ -21,16 +21,17 @@ import (
 
 const protobuf = runtime.ContentTypeProtobuf
 
-// clients are the REST clients of the three API groups, over one connection.
-// They know the types of these groups only: client-go's clientset would bring
-// those of all groups into memory.
+// clients holds the REST clients of the three API groups, over one connection. They
+// know the types of these groups only: client-go's clientset would load the types
+// of all groups into memory.
 type clients struct {
 	core, discovery, networking rest.Interface
 	events                      rest.Interface // core, with a rate limit of its own
-	server                      string         // its URL, for users
+	server                      string         // the server's URL, for messages to users
 }
 
-// restConfig reads the kubeconfig, or what a pod is given.
+// restConfig returns the client configuration from the kubeconfig, or from the
+// pod's service account.
 func restConfig(c *Config) (*rest.Config, error) {
 	var rc *rest.Config
 	var err error
@@ -54,8 +55,9 @@ func restConfig(c *Config) (*rest.Config, error) {
 	}
 	rc.WarningHandler = rest.NoWarnings{}
 	if file := rc.BearerTokenFile; file != "" {
-		// By itself client-go reads the file once a minute, refused or not. This way
-		// it also reads it again when the token is refused.
+		// By default client-go reads the token file once a minute, even if the token
+		// is refused. This transport also reads the file again when the token is
+		// refused.
 		rc.BearerToken, rc.BearerTokenFile = "", ""
 		rc.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file)))
 	}
@@ -107,21 +109,23 @@ func newScheme() *runtime.Scheme {
 		corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			panic(err) // two types of one name: a mistake of the program
+			panic(err) // two types with the same name: a programming error
 		}
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return scheme
 }
 
-// password matches what comes before the host of a URL: a user with a password, or behind a scheme anything. A URL that cannot be parsed counts, because
-// errors quote those.
+// password matches what comes before the host of a URL: a user with a password, or any text behind a scheme. Text that is not a valid URL is matched
+// too, because errors quote such URLs.
 var password = regexp.MustCompile(`(\w+://)[^\s"']*@|[^\s"'@]*:[^\s"']*@`)
 
-// redacted returns a text without the passwords of its URLs: addresses of servers and proxies are logged, and shown on pages that ask for none.
+// redacted returns a text without the passwords of its URLs: addresses of servers and proxies are logged, and shown on pages that require no
+// password.
 func redacted(text string) string { return password.ReplaceAllString(text, "${1}xxxxx@") }
 
-// withoutPasswords returns err, or its redacted text where that differs.
+// withoutPasswords returns err. If the redacted text differs, it returns an error
+// with that text instead.
 func withoutPasswords(err error) error {
 	if text := redacted(err.Error()); text != err.Error() {
 		return errors.New(text)

@@ -7,8 +7,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// digester distinguishes one content of an object from another. Two different ones have
-// the same digest once in 2^64, and then a change waits for the next one.
+// digester computes a digest of an object's content. Two different contents have the
+// same digest with probability 1 in 2^64. Then that update is lost, and the next update
+// repairs the state.
 type digester struct{ seed maphash.Seed }
 
 func writeAll[T comparable](h *maphash.Hash, list []T) {
@@ -65,7 +66,7 @@ func (d digester) slice(s *model.Slice, problems []model.Problem) uint64 {
 	writeAll(&h, s.Ports)
 	for i := range s.Endpoints {
 		e := s.Endpoints[i]
-		if e.Hints != nil { // by content, and not by where the content is
+		if e.Hints != nil { // hash the content, not the pointer
 			writeAll(&h, e.Hints.Zones)
 			writeAll(&h, e.Hints.Nodes)
 			e.Hints = nil

@@ -15,8 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// explain says what an error means for who reads the log. Errors of the
-// connection read the same for every resource, so that they are said once.
+// explain returns a message for the operator about an error. Errors of the
+// connection have the same text for every resource, so that they are reported once.
 func explain(server, resource string, err error) string {
 	var status apierrors.APIStatus
 	var certificate *tls.CertificateVerificationError
@@ -40,7 +40,7 @@ func explain(server, resource string, err error) string {
 	return fmt.Sprintf("cannot reach the API server at %s: %s", server, redacted(cause(err)))
 }
 
-// without says what becomes of the node while a resource cannot be listed.
+// without is the effect on the node while a resource cannot be listed.
 var without = map[string]string{
 	"services":       "Services stay as they were last seen, and if none was, the kernel stays as it is",
 	"endpointslices": "endpoints stay as they were last seen, and if none was, the kernel stays as it is",
@@ -48,8 +48,8 @@ var without = map[string]string{
 	"servicecidrs":   "the Service ranges stay as they were last seen, and what is sent to their unused addresses is not dropped if none was",
 }
 
-// accountOf names who was forbidden something, as the server calls it. The rest of
-// its message differs from one request to the next.
+// accountOf returns the account that was denied access, as the server names it. The
+// rest of the server's message differs from one request to the next.
 func accountOf(err error) string {
 	if m := regexp.MustCompile(`User "([^"]+)"`).FindStringSubmatch(err.Error()); m != nil {
 		return "the account " + m[1]
@@ -57,8 +57,9 @@ func accountOf(err error) string {
 	return "the account"
 }
 
-// cause is why a connection could not be made, without the URL, the addresses and
-// the ports that client-go and net wrap around it: they change with each attempt.
+// cause returns why a connection could not be made, without the URL, the addresses
+// and the ports that client-go and net wrap around it: they change with each
+// attempt.
 func cause(err error) string {
 	var name *net.DNSError
 	var number syscall.Errno

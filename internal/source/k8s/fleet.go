@@ -12,28 +12,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// How many agents say the same. There may be 5 000 of them, none knows the others, and no node watches all Nodes. So
-// each asks once a day how many Nodes there are, which is one short answer, and draws by a hash of its own name.
+// These constants limit how many agents report the same Event. There may be 5 000 agents, none knows the others, and
+// no node watches all Nodes. So each agent requests the number of Nodes once a day, which is one short answer, and
+// draws by a hash of its own name.
 const (
-	// speakers is how many of all agents are drawn, on average, to say what each of them sees. That none is drawn
-	// happens three times in ten thousand.
+	// speakers is how many of all agents are drawn, on average, to report what every agent sees. The probability
+	// that none is drawn is three in ten thousand.
 	speakers = 8
-	// eventBucket is how long the API server refuses the same Event again, because it has the same name.
+	// eventBucket is how long the API server refuses a repeated Event, because it has the same name.
 	eventBucket = 30 * time.Minute
-	// eventSpread is the time between two Events of the whole fleet that say the same of their own node.
+	// eventSpread is the average time between two Events in the whole fleet when all agents report the
+	// same of their own node.
 	eventSpread = 20 * time.Millisecond
-	// fleetAge is how old the number of Nodes may be.
+	// fleetAge is the maximum age of the cached number of Nodes.
 	fleetAge = 24 * time.Hour
 )
 
-// fleet is how many Nodes there are.
+// fleet caches the number of Nodes.
 type fleet struct {
 	nodes int64
 	asked time.Time
 }
 
-// size returns the number of Nodes, at least 1. A server that does not say leaves it at 1: then every agent speaks, and the
-// server refuses all but the first for the Event's name.
+// size returns the number of Nodes, at least 1. If the server does not report it, size returns 1. Then every agent reports,
+// and the server refuses all but the first Event because they have the same name.
 func (r *Recorder) size(ctx context.Context) int64 {
 	if now := r.clock.Now(); r.fleet.asked.IsZero() || now.Sub(r.fleet.asked) >= fleetAge {
 		r.fleet.asked = now
@@ -46,7 +48,8 @@ func (r *Recorder) size(ctx context.Context) int64 {
 	return max(1, r.fleet.nodes)
 }
 
-// countNodes asks for a list of one Node: the answer says how many there are besides.
+// countNodes requests a list of one Node. The answer contains the number of the
+// remaining ones.
 func (s *Source) countNodes(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
@@ -62,22 +65,25 @@ func (s *Source) countNodes(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// lot is this agent's place among all that could say the same: a number from 0 to 1.
+// lot returns this agent's draw among all agents that could report the same Event: a
+// number from 0 to 1.
 func (r *Recorder) lot(e *corev1.Event) float64 {
 	return float64(sum(r.host, e.Name)) / math.MaxUint64
 }
 
-// drawn reports whether this agent is one of those that say what all of them see.
+// drawn reports whether this agent is one of those that report what every agent
+// sees.
 func drawn(lot float64, nodes int64) bool { return lot*float64(nodes) < speakers }
 
-// eventName is the same on every node that has the same to say of an object at about the same time.
+// eventName returns a name that is the same on every node that reports the same of an object at
+// about the same time.
 func eventName(ref *corev1.ObjectReference, reason, message string, now time.Time) string {
 	bucket := strconv.FormatInt(now.Unix()/int64(eventBucket/time.Second), 10)
 	return fmt.Sprintf("%s.%016x", ref.Name, sum(string(ref.UID), ref.Namespace, reason, message, bucket))
 }
 
-// sum is a hash that is the same in every process. FNV alone leaves words that differ in their last letters close
-// together; what follows spreads them.
+// sum returns a hash that is the same in every process. FNV alone maps words that differ in their last letters to
+// nearby values. The steps after it spread them.
 func sum(words ...string) uint64 {
 	h := fnv.New64a()
 	for _, w := range words {

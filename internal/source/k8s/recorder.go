@@ -16,45 +16,46 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Bounds of what is recorded. client-go's own recorder has the same ideas, but
-// comes with the OpenAPI libraries, for patches of Events that we do not need.
+// Bounds of what is recorded. client-go's own recorder has similar bounds, but
+// depends on the OpenAPI libraries, for patches of Events that the agent does not
+// need.
 const (
-	eventBurst   = 5 // Events of one object at once, and then
+	eventBurst   = 5 // Events of one object in a burst, and then one per eventPause
 	eventPause   = 5 * time.Minute
-	eventRepeat  = 10 * time.Minute // before the same words are said again of an object
-	eventObjects = 1024             // objects that are kept account of
+	eventRepeat  = 10 * time.Minute // before the same text is repeated for an object
+	eventObjects = 1024             // objects whose Events are limited one by one
 	eventQueue   = 100              // Events that wait for a server that does not answer
 	eventTimeout = 10 * time.Second
 )
 
-// Recorder writes Kubernetes Events, for users who ask "kubectl describe". What
-// is too much is dropped, and nobody ever waits.
+// Recorder writes Kubernetes Events, for users of "kubectl describe". Events beyond
+// the bounds are dropped, and no caller ever blocks.
 type Recorder struct {
 	source          *Source
 	component, host string
-	queue           chan posting // of eventQueue: a burst at start must not be lost
+	queue           chan posting // of eventQueue: a burst at startup must not be lost
 	clock           clock.Clock
-	fleet           fleet // Run's only
+	fleet           fleet // used by Run only
 
 	mu       sync.Mutex
 	accounts map[corev1.ObjectReference]*account
 }
 
-// posting is an Event that waits.
+// posting is an Event in the queue.
 type posting struct {
 	event  *corev1.Event
 	common bool // every node sees the same
 	due    time.Time
 }
 
-// account is what one object has been written about.
+// account records the Events of one object.
 type account struct {
 	limit flowcontrol.PassiveRateLimiter
-	said  map[string]time.Time // reason and message → when
+	said  map[string]time.Time // the time of the last Event, by reason and message
 }
 
-// Recorder makes a Recorder whose Events say that they come from component on
-// host. Nothing is written before its Run.
+// Recorder returns a Recorder whose Events name component on host as their source.
+// It writes nothing before its Run.
 func (s *Source) Recorder(component, host string) *Recorder {
 	return &Recorder{
 		source: s, component: component, host: host, clock: clock.RealClock{},
@@ -62,8 +63,8 @@ func (s *Source) Recorder(component, host string) *Recorder {
 	}
 }
 
-// Run writes what is recorded until ctx ends. An Event that the server does not
-// take is lost, with a debug line: it is no record that anything relies upon.
+// Run writes the recorded Events until ctx ends. An Event that the server refuses
+// is dropped with a debug line, because nothing relies on it.
 func (r *Recorder) Run(ctx context.Context) {
 	var waiting []posting
 	for {
@@ -84,7 +85,8 @@ func (r *Recorder) Run(ctx context.Context) {
 		case <-timer:
 			e := waiting[0].event
 			waiting = waiting[1:]
-			// That there is such an Event means that another agent, or this one before, has said it.
+			// If the Event exists already, another agent, or an earlier run of this one, has
+			// reported it.
 			if err := r.write(ctx, e); err != nil && ctx.Err() == nil && !apierrors.IsAlreadyExists(err) {
 				r.source.config.Log.Debug("event lost", "object", e.InvolvedObject.Name, "reason", e.Reason, "err", err)
 			}
@@ -102,13 +104,13 @@ func (r *Recorder) write(ctx context.Context, e *corev1.Event) error {
 	return nil
 }
 
-// Warn records a Warning on a Service about something of this node. reason is one CamelCase word. Nodes that say the
-// same in the same words are heard once: the API server refuses a second Event of one name.
+// Warn records a Warning on a Service about a fact of this node. reason is one CamelCase word. If several nodes
+// report the same text, only one Event is stored: the API server refuses a second Event with the same name.
 func (r *Recorder) Warn(service model.ServiceKey, reason, message string) {
 	r.record(service, reason, message, false)
 }
 
-// WarnForAll records a Warning about something that every node sees alike: a few nodes of the fleet are drawn to say it.
+// WarnForAll records a Warning about a fact that every node sees alike. A few nodes of the fleet are drawn to report it.
 func (r *Recorder) WarnForAll(service model.ServiceKey, reason, message string) {
 	r.record(service, reason, message, true)
 }
@@ -133,7 +135,7 @@ func (r *Recorder) record(service model.ServiceKey, reason, message string, comm
 	}
 	select {
 	case r.queue <- posting{event: e, common: common}:
-	default: // the server has not answered for long
+	default: // the queue is full because the server has not answered for a long time
 	}
 }
 
@@ -141,7 +143,7 @@ func (r *Recorder) newLimit() flowcontrol.PassiveRateLimiter {
 	return flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(float32(1/eventPause.Seconds()), eventBurst, r.clock)
 }
 
-// allow reports whether something may be said of an object now.
+// allow reports whether an Event of an object may be written now.
 func (r *Recorder) allow(ref corev1.ObjectReference, words string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

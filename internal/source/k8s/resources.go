@@ -30,8 +30,8 @@ type resource struct {
 	state    *resourceState
 }
 
-// services watches Services: those of other proxies and headless ones only if
-// DNS, which knows no such difference, is on.
+// services watches Services. It includes those of other proxies and headless ones
+// only if DNS is on, because DNS serves them all.
 func (s *Source) services() *resource {
 	st := newStore[*model.Service](s, "services", essential)
 	st.convert = func(o runtime.Object) (item[*model.Service], error) {
@@ -81,7 +81,8 @@ func (s *Source) slices() *resource {
 			i.name = name{strings.Clone(slice.Namespace), strings.Clone(slice.Name)}
 		}
 		i.mark.digest = s.digest.slice(v, problems)
-		// A change from before our time says nothing about us (kube-proxy's rule).
+		// A change from before the start of this process is not measured
+		// (kube-proxy's rule).
 		if t := convert.Trigger(slice); t.After(s.started) {
 			i.value.trigger = t
 		}
@@ -113,7 +114,7 @@ type sliceValue struct {
 	trigger time.Time
 }
 
-// node watches our own Node.
+// node watches the agent's own Node.
 func (s *Source) node() *resource {
 	st := newStore[*model.Node](s, "nodes", important)
 	st.convert = func(o runtime.Object) (item[*model.Node], error) {
@@ -137,8 +138,9 @@ func (s *Source) node() *resource {
 	}
 }
 
-// cidrs watches the ServiceCIDRs, which are delivered as one. Clusters before
-// Kubernetes 1.33 have none, and a role from then may not allow them.
+// cidrs watches the ServiceCIDRs, which are delivered as one object. Clusters
+// before Kubernetes 1.33 have none, and a role from then may not allow access to
+// them.
 func (s *Source) cidrs() *resource {
 	all := &ranges{put: s.put, known: make(map[string]item[[]netip.Prefix])}
 	st := newStore[[]netip.Prefix](s, "servicecidrs", optional)
@@ -160,7 +162,7 @@ func (s *Source) cidrs() *resource {
 	}
 }
 
-// ranges gathers the ServiceCIDRs.
+// ranges collects the ServiceCIDRs.
 type ranges struct {
 	put   func(model.Event)
 	mu    sync.Mutex
@@ -186,7 +188,7 @@ func (r *ranges) set(name string, i *item[[]netip.Prefix]) {
 	r.put(event)
 }
 
-// newStore makes a store whose list counts for Synced.
+// newStore returns a store. Its list must arrive before Synced is delivered.
 func newStore[V any](s *Source, resource string, need need) *store[V] {
 	state := s.tracker.add(resource, need)
 	return &store[V]{

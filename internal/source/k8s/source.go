@@ -18,17 +18,17 @@ import (
 	"github.com/fairlead/fairlead/internal/source/convert"
 )
 
-// Name is what the source calls itself in model.Event.Synced.
+// Name is the source's name in model.Event.Synced.
 const Name = "k8s"
 
-// Config says which server to watch, and what.
+// Config specifies which server and which objects to watch.
 type Config struct {
 	Kubeconfig  string // "" with Master "" = the pod's service account
 	Master      string // URL that overrides the kubeconfig's
 	ContentType string // "" = protobuf
 	QPS         float32
 	Burst       int
-	NodeName    string // whose Node is watched; "" = none
+	NodeName    string // the Node that is watched; "" = none
 	Headless    bool   // watch headless Services and their slices, and those of other proxies, for DNS
 	UserAgent   string
 	Log         *slog.Logger // nil = slog.Default
@@ -48,8 +48,8 @@ type Source struct {
 	sink        func(model.Event) // set by Run before any reflector runs
 }
 
-// New reads the kubeconfig and the certificates; the server is not asked before
-// Run.
+// New reads the kubeconfig and the certificates. It sends no request to the server
+// before Run.
 func New(c Config) (*Source, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -70,19 +70,19 @@ func New(c Config) (*Source, error) {
 	return s, nil
 }
 
-// put hands an event to the sink.
+// put passes an event to the sink.
 func (s *Source) put(e model.Event) {
 	e.Received = time.Now()
 	s.sink(e)
 }
 
-// Status reports how fresh is what was delivered. Any goroutine may ask.
+// Status reports how fresh the delivered state is. It is safe for concurrent use.
 func (s *Source) Status() Status { return s.tracker.status() }
 
-// Run delivers what the server holds, then Synced, then what changes, until ctx
-// ends, when it returns nil. A server that cannot be reached, or that refuses, is
-// a Problem and tried again; so Run returns no other error. The sink is called
-// from several goroutines.
+// Run delivers the objects of the server, then Synced, then every change, until ctx
+// ends. Then it returns nil. A server that cannot be reached, or that refuses, is a
+// Problem, and Run retries. So Run returns no other error. The sink is called from
+// several goroutines.
 func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 	s.sink = sink
 	silence := time.AfterFunc(firstAnswer, s.tracker.silent)
@@ -96,15 +96,16 @@ func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 	return nil
 }
 
-// The pauses between attempts: client-go's, but for the first, so that a server
-// that was only restarted is found again at once. The longest is up to doubled by
-// jitter, so that 5 000 nodes with 4 reflectors each ask a server that comes back
-// 450 times a second, and not in step.
+// The pauses between attempts are client-go's, except for the first, so that a
+// server that was only restarted is found again at once. Jitter makes the longest
+// pause up to twice as long, so that 5 000 nodes with 4 reflectors each send a
+// server that returns 450 requests a second, and not in step.
 const (
 	firstPause   = 250 * time.Millisecond
 	longestPause = 30 * time.Second
-	optionalWait = time.Minute // for what may never be there
-	// firstAnswer is when a server that has neither answered nor refused is a Problem.
+	optionalWait = time.Minute // for a resource that may never exist
+	// firstAnswer is the time after which a server that has neither answered nor
+	// refused is a Problem.
 	firstAnswer = 900 * time.Millisecond
 )
 
@@ -133,16 +134,16 @@ func pauses(longest time.Duration) *wait.Backoff {
 	return &wait.Backoff{Duration: firstPause, Cap: longest, Factor: 2, Jitter: 1, Steps: 20}
 }
 
-// answered notes how the server answered.
+// answered records how the server answered.
 func (s *Source) answered(r *resource, err error) {
 	if r.state.optional && apierrors.IsNotFound(err) {
-		return // a cluster without such a resource is no problem
+		return // a cluster without an optional resource is no problem
 	}
 	s.tracker.answered(r.state, err)
 }
 
-// listError counts a list that will not come as one that is empty, if the source
-// can do without.
+// listError handles the error of a list. For an optional resource that the server
+// does not have or does not allow, it counts the list as empty.
 func (s *Source) listError(r *resource, err error) {
 	switch {
 	case errors.Is(err, context.Canceled) || isStale(err):
@@ -153,8 +154,8 @@ func (s *Source) listError(r *resource, err error) {
 	}
 }
 
-// quiet takes client-go's log lines as debug lines: what matters of them is said
-// by Problems, once, in words for users.
+// quiet writes client-go's log lines as debug lines. What matters of them is
+// reported as Problems, once, in words for users.
 type quiet struct{ log *slog.Logger }
 
 var _ klog.LogSink = quiet{}

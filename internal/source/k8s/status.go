@@ -11,12 +11,12 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Status tells how fresh is what the source has delivered.
+// Status reports how fresh the state is that the source has delivered.
 type Status struct {
-	Connected bool      // every resource is being watched
+	Connected bool      // every resource that is not optional is being watched
 	Synced    bool      // the first full list has been delivered
-	LastHeard time.Time // when the resource that has been silent for longest was heard of last; bookmarks come about once a minute
-	Since     time.Time // since when Connected is what it is
+	LastHeard time.Time // the oldest time of the last response, over all resources; bookmarks come about once a minute
+	Since     time.Time // time of the last change of Connected
 	Err       string    // why it is not connected
 	Resources []ResourceStatus
 }
@@ -29,18 +29,19 @@ type ResourceStatus struct {
 	Err       string
 }
 
-// origin is what the Problems of the connection are about.
+// origin is the Origin and Object of the Problems of the connection.
 const origin = "API server"
 
-// tracker keeps the Status, and says when the connection is bad and well again.
+// tracker keeps the Status. It reports when the connection fails and when it
+// recovers.
 type tracker struct {
 	sink   func(model.Event)
 	now    func() time.Time
-	server string // its URL
+	server string // the server's URL
 
 	mu        sync.Mutex
-	synced    bool // Synced has been told
-	inPart    bool // Listed has been told
+	synced    bool // Synced has been delivered
+	inPart    bool // Listed has been delivered
 	since     time.Time
 	connected bool
 	resources []*resourceState
@@ -50,7 +51,7 @@ type tracker struct {
 type resourceState struct {
 	name      string
 	optional  bool // its absence does not make the source disconnected
-	essential bool // without it nothing can be decided
+	essential bool // without it no decision is possible
 	connected bool
 	listed    bool
 	refused   bool // a list or a watch of it has failed
@@ -64,7 +65,7 @@ func (t *tracker) add(name string, need need) *resourceState {
 	return r
 }
 
-// status returns the Status as of now.
+// status returns the current Status.
 func (t *tracker) status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +86,7 @@ func (t *tracker) status() Status {
 	return s
 }
 
-// heard notes that something came from the server.
+// heard records the time of a response from the server.
 func (t *tracker) heard(r *resourceState) {
 	now := t.now()
 	t.mu.Lock()
@@ -93,22 +94,22 @@ func (t *tracker) heard(r *resourceState) {
 	r.lastHeard = now
 }
 
-// listed notes a full list.
+// listed records that a full list of a resource has arrived.
 func (t *tracker) listed(r *resourceState) {
 	t.mu.Lock()
 	r.listed = true
 	t.progressLocked()
 }
 
-// refused notes that a list or a watch of a resource has failed.
+// refused records that a list or a watch of a resource has failed.
 func (t *tracker) refused(r *resourceState) {
 	t.mu.Lock()
 	r.refused = true
 	t.progressLocked()
 }
 
-// progressLocked reports once that everything has been listed, and once that all has been that can be: Services and
-// their endpoints, and of the rest what the server does not refuse. It unlocks.
+// progressLocked delivers Synced once, when all resources have been listed. It delivers Listed once, when Services,
+// their endpoints, and all other resources that the server does not refuse have been listed. It unlocks the mutex.
 func (t *tracker) progressLocked() {
 	lacks := func(all func(*resourceState) bool) bool {
 		return slices.ContainsFunc(t.resources, func(r *resourceState) bool { return !r.listed && !all(r) })
@@ -128,19 +129,19 @@ func (t *tracker) progressLocked() {
 	}
 }
 
-// need is what the source does without a resource.
+// need is how much the source depends on a resource.
 type need uint8
 
 const (
-	important need = iota // it is not connected, and Listed at most
-	essential             // nothing can be decided
+	important need = iota // without it the source is not connected, and delivers Listed at most
+	essential             // without it no decision is possible
 	optional              // a cluster may not have it, or not allow it
 )
 
-// answered notes how the server answered a list or a watch.
+// answered records how the server answered a list or a watch.
 func (t *tracker) answered(r *resourceState, err error) {
 	if errors.Is(err, context.Canceled) {
-		return // we are being stopped
+		return // the agent is stopping
 	}
 	t.mu.Lock()
 	r.connected, r.err = err == nil, ""
@@ -152,8 +153,8 @@ func (t *tracker) answered(r *resourceState, err error) {
 	t.tellLocked()
 }
 
-// silent notes that the server should have answered by now. A firewall that drops
-// packets makes the connection fail only after half a minute.
+// silent records that the server should have answered by now. If a firewall drops
+// packets, the connection fails only after half a minute.
 func (t *tracker) silent() {
 	t.mu.Lock()
 	for _, r := range t.resources {
@@ -164,7 +165,8 @@ func (t *tracker) silent() {
 	t.tellLocked()
 }
 
-// tellLocked reports what stands, if that has changed. It unlocks.
+// tellLocked delivers the current Problems if they have changed. It unlocks the
+// mutex.
 func (t *tracker) tellLocked() {
 	connected := !slices.ContainsFunc(t.resources, func(r *resourceState) bool { return !r.connected && !r.optional })
 	if connected != t.connected {

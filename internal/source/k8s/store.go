@@ -11,10 +11,10 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// name is an object's; namespace is "" for a cluster's object.
+// name is the name of an object. namespace is "" for a cluster-scoped object.
 type name struct{ namespace, name string }
 
-// mark is what is kept of an object.
+// mark is the state that is kept of an object.
 type mark struct {
 	digest uint64
 	uid    uid // Services only
@@ -28,19 +28,19 @@ type item[V any] struct {
 	problems []model.Problem
 }
 
-// store is what a reflector fills. It converts, forwards what has changed, and
-// keeps marks.
+// store receives the objects of a reflector. It converts them, forwards changes to
+// the sink, and keeps marks.
 type store[V any] struct {
 	convert func(runtime.Object) (item[V], error)
 	changed func(item[V])
 	gone    func(name)
-	// listed is called behind every full list.
+	// listed is called after every full list.
 	listed func()
-	// heard is called for whatever comes from the server.
+	// heard is called for every response of the server.
 	heard func()
 	state *resourceState
 
-	mu    sync.Mutex // the recorder asks for UIDs
+	mu    sync.Mutex // the recorder looks up UIDs concurrently
 	marks map[name]mark
 }
 
@@ -51,7 +51,7 @@ var (
 )
 
 // Transformer makes the reflector convert the objects of a streaming list as they
-// come, so that it never holds the list in Kubernetes' own, large form.
+// arrive, so that it never holds the whole list in the large form of Kubernetes.
 func (s *store[V]) Transformer() cache.TransformFunc { return s.transform }
 
 func (s *store[V]) transform(o any) (any, error) {
@@ -70,7 +70,7 @@ func (s *store[V]) transform(o any) (any, error) {
 	return &converted, nil
 }
 
-// Add takes in an object that is new or not.
+// Add handles an object, which may be known already.
 func (s *store[V]) Add(o any) error {
 	converted, err := s.transform(o)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *store[V]) Add(o any) error {
 	return nil
 }
 
-// Update is Add: what an event is called proves nothing about what is known.
+// Update is Add: the type of an event does not prove whether the object is known.
 func (s *store[V]) Update(o any) error { return s.Add(o) }
 
 func (s *store[V]) take(i *item[V]) {
@@ -93,7 +93,7 @@ func (s *store[V]) take(i *item[V]) {
 	}
 }
 
-// Delete takes in that an object is gone.
+// Delete handles the removal of an object.
 func (s *store[V]) Delete(o any) error {
 	s.heard()
 	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -117,8 +117,8 @@ func (s *store[V]) drop(n name) {
 	}
 }
 
-// Replace takes in a full list: what is known and not in it is gone. That is told first, because what is new may have
-// its addresses.
+// Replace handles a full list: a known object that is not in it is gone. Removals are delivered first, because new
+// objects may have their addresses.
 func (s *store[V]) Replace(list []any, _ string) error {
 	s.heard()
 	present := make(map[name]struct{}, len(list))
@@ -127,7 +127,7 @@ func (s *store[V]) Replace(list []any, _ string) error {
 		if err != nil {
 			return err
 		}
-		list[i] = converted // let go of the large form piece by piece
+		list[i] = converted // release the large form object by object
 		present[converted.(*item[V]).name] = struct{}{}
 	}
 	s.mu.Lock()
@@ -149,13 +149,13 @@ func (s *store[V]) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: there is nothing to tell again.
+// Resync does nothing, because all changes have been delivered already.
 func (s *store[V]) Resync() error { return nil }
 
 // UpdateResourceVersion is called for every event.
 func (s *store[V]) UpdateResourceVersion(string) { s.heard() }
 
-// Bookmark is called about once a minute, when nothing else happens.
+// Bookmark is called about once a minute, when no other event arrives.
 func (s *store[V]) Bookmark(string) error { s.heard(); return nil }
 
 // markOf returns the mark of an object.

@@ -11,14 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RemoveTaint takes every taint with this key from our own Node, and leaves the others. It tells whether there was one.
-// The version of the Node that was read is part of the patch, so that a taint which somebody adds meanwhile is not
-// lost: then the server refuses, which is an error like others, to be tried again.
+// RemoveTaint removes every taint with this key from the agent's own Node, and keeps the others. It reports whether
+// there was one. The patch contains the resource version of the Node that was read, so that a taint that another
+// program adds concurrently is not lost. In that case the server refuses the patch, which is an ordinary error, and the
+// caller retries.
 func (s *Source) RemoveTaint(ctx context.Context, key string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	var nodes corev1.NodeList
-	own := metav1.ListOptions{FieldSelector: "metadata.name=" + s.config.NodeName} // "get" is no right that the agent has
+	own := metav1.ListOptions{FieldSelector: "metadata.name=" + s.config.NodeName} // a list, because the agent has no right to "get" a Node
 	if err := s.clients.events.Get().Resource("nodes").VersionedParams(&own, metav1.ParameterCodec).Do(ctx).Into(&nodes); err != nil {
 		return false, fmt.Errorf("read node %s: %w", s.config.NodeName, err)
 	}

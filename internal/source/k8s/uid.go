@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// uid is an object's UID in 16 bytes, of which the API makes 36 letters.
+// uid is an object's UID in 16 bytes. The API writes it as 36 characters.
 type uid [16]byte
 
-// uidOf reads a UID; zero if it is of another form than the API server's.
+// uidOf parses a UID; zero if it has another form than the API server's.
 func uidOf(t types.UID) (u uid) {
 	digits := strings.ReplaceAll(string(t), "-", "")
 	if len(digits) != 2*len(u) {

@@ -16,15 +16,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// listWatch lists and watches one resource and notes how the server answers.
+// listWatch lists and watches one resource and records how the server answers.
 type listWatch struct {
 	client    rest.Interface
 	resource  string
-	kind      string // of one object, as Go calls it: "Service"
+	kind      string // of one object, as a Go type name: "Service"
 	narrow    func(*metav1.ListOptions)
 	answered  func(error)
-	listError func(error) // told of errors of lists only
-	wentBack  func()      // told when the server's history turns out to be another one; see isBefore
+	listError func(error) // called with errors of lists only
+	wentBack  func()      // called when the server's history turns out to be another one; see isBefore
 
 	// Only the reflector's goroutine uses these, one request at a time.
 	listed string // the resource version of the last list
@@ -73,10 +73,11 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	switch {
 	case isStale(err): // a new list follows
 	case err != nil && o.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)):
-		// A server that knows no streaming lists; the reflector asks for a plain one.
+		// The server does not support streaming lists, and the reflector requests a
+		// plain one.
 	case err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()):
-		// What client-go makes of a connection that is accepted and then closed, as
-		// the load balancer before a dead server does.
+		// client-go returns an empty watch for a connection that is accepted and
+		// then closed, as the load balancer before a dead server does.
 		l.answered(errNoAnswer)
 	default:
 		l.answered(err)
@@ -84,13 +85,14 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	return w, err
 }
 
-// A server whose etcd was restored from a backup counts its resource versions from the past. It accepts a watch from the
-// version that is known here, and says nothing until it gets there (kubernetes#107457). So a watch that goes on where the last one ended,
-// every five to ten minutes and after each broken connection, asks first for one object, in a consistent read: it brings the
-// server's version of now. A lower one leads to a list. A server that has passed the known version before it is asked is not found out.
+// The resource versions of a server whose etcd was restored from a backup start again in the past. Such a server accepts a watch from the
+// version that is known here, and sends nothing until it reaches that version (kubernetes#107457). So a watch that resumes where the last
+// one ended, every five to ten minutes and after each broken connection, first requests one object in a consistent read, whose answer
+// contains the server's current version. A lower version causes a list. A server that has passed the known version before that request is
+// not detected.
 
-// isBefore reports whether the server's history does not reach up to a resource version. It is false where that is not known: the watch
-// will then fail, too.
+// isBefore reports whether the server's history does not reach up to a resource version. It returns false if that is unknown, because
+// the watch will then fail, too.
 func (l *listWatch) isBefore(ctx context.Context, known string) bool {
 	ctx, cancel := context.WithTimeout(ctx, versionLimit)
 	defer cancel()
@@ -107,7 +109,8 @@ func (l *listWatch) isBefore(ctx context.Context, known string) bool {
 // versionLimit is how long a watch waits for the server's resource version.
 const versionLimit = 5 * time.Second
 
-// forget makes a list after a return to the past one of now: the version known here is in the server's future.
+// forget makes the first list after such a restore request the current state, because the version known here
+// is in the server's future.
 func (l *listWatch) forget(o *metav1.ListOptions) {
 	if l.again && (!o.Watch || o.SendInitialEvents != nil) {
 		o.ResourceVersion = ""
@@ -117,7 +120,8 @@ func (l *listWatch) forget(o *metav1.ListOptions) {
 	}
 }
 
-// otherAnswer is what a server answered a list with, and is not that list. It must not be taken for an empty one.
+// otherAnswer is the type of an answer to a list request that is not the requested list. It must not be taken for
+// an empty list.
 type otherAnswer string
 
 // Error implements error.
@@ -125,24 +129,25 @@ func (o otherAnswer) Error() string { return "the answer is a " + string(o) }
 
 var errNoAnswer = errors.New("the connection is closed before an answer comes")
 
-// List is for the interface of old.
+// List implements the older interface without a context.
 func (l *listWatch) List(o metav1.ListOptions) (runtime.Object, error) {
 	return l.ListWithContext(context.Background(), o)
 }
 
-// Watch is for the interface of old.
+// Watch implements the older interface without a context.
 func (l *listWatch) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return l.WatchWithContext(context.Background(), o)
 }
 
-// isStale reports whether the server has only forgotten how far back we were,
-// which is how things go after an hour without a connection.
+// isStale reports whether the error only says that the server no longer has the
+// history since the known resource version. That is normal after an hour without a
+// connection.
 func isStale(err error) bool {
 	return err != nil && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err))
 }
 
-// untilDone is the real clock, whose waits end with ctx: client-go's reflector
-// sits out its pauses before it looks whether it is to stop.
+// untilDone is the real clock, whose waits end with ctx. client-go's reflector
+// finishes its pauses before it checks whether it must stop.
 type untilDone struct {
 	clock.RealClock
 	ctx context.Context //nolint:containedctx // it is the clock's whole purpose
@@ -150,7 +155,7 @@ type untilDone struct {
 
 // After is time.After, or the end of ctx.
 func (c untilDone) After(d time.Duration) <-chan time.Time {
-	out := make(chan time.Time, 1) // so that the sender need not wait
+	out := make(chan time.Time, 1) // buffered, so that the sender need not wait
 	timer := time.NewTimer(d)
 	go func() {
 		defer timer.Stop()
