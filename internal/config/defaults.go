@@ -9,14 +9,14 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// The ports of the two servers when an address names none.
+// The ports of the two servers if an address specifies none.
 const (
 	healthzPort = 10256
 	metricsPort = 10249
 )
 
-// setDefaults fills what is empty, as kube-proxy does: an empty string, null or
-// 0 in a file means "default" (kubeadm writes them all out), not "off".
+// setDefaults fills empty fields, as kube-proxy does: an empty string, null or 0 in
+// a file means "default" (kubeadm writes them all out), not "off".
 func (w *wire) setDefaults() {
 	w.APIVersion, w.Kind = APIVersion, Kind
 	setDefault(&w.BindAddress, "0.0.0.0")
@@ -35,8 +35,9 @@ func (w *wire) setDefaults() {
 		w.NodePortAddresses = []string{primary}
 	}
 
-	// kube-proxy holds changes back for 1 s (minSyncPeriod) because there a sync
-	// costs what exists. Here it costs what changed, so the default is 0.
+	// kube-proxy delays syncs by 1 s (minSyncPeriod) because the cost of its
+	// sync depends on the size of the whole state. Here the cost depends on the
+	// size of the change, so the default is 0.
 	for _, p := range []*duration{&w.IPTables.SyncPeriod, &w.IPVS.SyncPeriod, &w.NFTables.SyncPeriod} {
 		setDefault(p, duration(30*time.Second))
 	}
@@ -47,8 +48,8 @@ func (w *wire) setDefaults() {
 	setIfNil(&w.Conntrack.MaxPerCore, 32<<10)
 	setIfNil(&w.Conntrack.Min, 128<<10)
 	setIfNil(&w.Conntrack.TCPEstablishedTimeout, duration(24*time.Hour))
-	// One hour rather than the kernel's 60 s: a FIN that comes after the entry is
-	// gone is not translated any more (kubernetes#32551).
+	// One hour instead of the kernel's 60 s: a FIN that arrives after the entry
+	// is gone is not translated any more (kubernetes#32551).
 	setIfNil(&w.Conntrack.TCPCloseWaitTimeout, duration(time.Hour))
 	setDefault(&w.ConfigSyncPeriod, duration(15*time.Minute))
 	setDefault(&w.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
@@ -65,7 +66,8 @@ func setIfNil[T any](p **T, v T) {
 	}
 }
 
-// withPort adds the port to a bare IP; anything else is left to validation.
+// withPort adds the port to a bare IP. It returns any other value unchanged, and
+// validation handles it.
 func withPort(addr string, port int) string {
 	if netutils.ParseIPSloppy(addr) == nil {
 		return addr

@@ -9,23 +9,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// DNS are the settings of the node-local DNS server; no Addrs = off.
+// DNS holds the settings of the node-local DNS server; no Addrs = off.
 type DNS struct {
 	Addrs          []netip.AddrPort
 	Domain         string
 	Upstreams      []netip.AddrPort // empty: those of the node's /etc/resolv.conf
 	ClusterService string           // namespace/name of the cluster's own DNS Service
-	ClusterAddrs   []netip.AddrPort // its addresses, for as long as it has not been read
-	Intercept      bool             // pods' queries for ClusterService come to Addrs
-	Park           time.Duration    // 0: only Services that ask for it by annotation
+	ClusterAddrs   []netip.AddrPort // its addresses, used until the Service has been read
+	Intercept      bool             // pods' queries for ClusterService are redirected to Addrs
+	Park           time.Duration    // 0: only for Services that request it by annotation
 	PodRecords     bool
-	Allow          []netip.Prefix // who may ask beside the node; nil = its pods
+	Allow          []netip.Prefix // clients that may query, in addition to the node; nil = its pods
 	ClientRate     int            // queries per second of one client; 0 = no bound
 	StatusForAll   bool
-	MaxStale       time.Duration // 0 = names are never too old
+	MaxStale       time.Duration // maximum age of names after the API server was lost; 0 = no limit
 }
 
-// dnsFlags are the flags of DNS.
+// dnsFlags holds the flags of DNS.
 type dnsFlags struct {
 	addrs, upstreams, clusterAddrs      []string
 	domain, service                     string
@@ -55,7 +55,7 @@ func (o *dnsFlags) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.maxStale, "dns-max-stale", 5*time.Minute, "how long after the API server was lost names are served as they were; later the interception ends, and cluster names are asked at the cluster's own DNS. 0: for ever")
 }
 
-// fill checks and takes over the settings.
+// fill validates the flags and returns the settings.
 func (o *dnsFlags) fill(v *validator) DNS {
 	d := DNS{Addrs: v.dnsAddrs("dns-address", o.addrs), Upstreams: v.dnsAddrs("dns-upstream", o.upstreams), Domain: o.domain,
 		ClusterService: o.service, ClusterAddrs: v.dnsAddrs("dns-cluster-address", o.clusterAddrs), Intercept: o.intercept, Park: o.park,
@@ -90,7 +90,7 @@ func (o *dnsFlags) check(v *validator) {
 	}
 }
 
-// dnsAddrs reads addresses with an optional port, 53 if none.
+// dnsAddrs parses addresses with an optional port, 53 if none.
 func (v *validator) dnsAddrs(flag string, values []string) (out []netip.AddrPort) {
 	for _, s := range values {
 		if a, err := netip.ParseAddr(s); err == nil {

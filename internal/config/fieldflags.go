@@ -1,6 +1,6 @@
 package config
 
-// flagOf names the flag of a field of the file; "" if it has none. Modes other
+// flagOf returns the flag of a field of the file; "" if it has none. Modes other
 // than ipvs share the flags that are named after iptables.
 func flagOf(field string) string {
 	return map[string]string{

@@ -9,9 +9,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// readFile decodes a configuration file: strictly, and if only that fails,
-// leniently with a warning for each fault, because kube-proxy accepts such
-// files and a node must not lose its Services over a misspelt extra field.
+// readFile decodes a configuration file. It decodes strictly first. If only that
+// fails, it decodes leniently and returns a warning for each error, because
+// kube-proxy accepts such files and a node must not lose its Services because of a
+// misspelt field.
 func readFile(path string) (w wire, warnings []string, digest [sha256.Size]byte, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -30,7 +31,7 @@ func decode(data []byte) (wire, []string, error) {
 	var w wire
 	var warnings []string
 	js, err := yaml.YAMLToJSONStrict(data)
-	if err != nil { // a key given twice: the last one counts, as in kube-proxy
+	if err != nil { // a duplicate key: the last value is used, as in kube-proxy
 		warnings = append(warnings, err.Error())
 		if js, err = yaml.YAMLToJSON(data); err != nil {
 			return w, nil, err

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags is the command line. Register it, let pflag parse, then Load.
+// Flags is the command line. Call Register, parse with pflag, then call Load.
 type Flags struct {
 	fs   *pflag.FlagSet
 	wire wire // flags that are fields of the configuration file too
@@ -39,7 +39,8 @@ type ignoredFlags struct {
 }
 
 // Register adds every flag of kube-proxy 1.36, with its name and meaning, and
-// our own to fs. Names may be written with underscores, as there.
+// Fairlead's own flags to fs. Names may be written with underscores, as in
+// kube-proxy.
 func Register(fs *pflag.FlagSet) *Flags {
 	f := &Flags{fs: fs}
 	f.wire.setDefaults()

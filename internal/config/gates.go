@@ -20,7 +20,8 @@ type gate struct {
 	locked bool
 }
 
-// knownGates are those, and the one that is ours before its time.
+// knownGates returns the gates of gateTable, and Fairlead's offload gate, which no
+// release of Kubernetes has yet.
 func knownGates() map[string]gate {
 	gates := map[string]gate{}
 	for line := range strings.Lines(gateTable) {
@@ -31,9 +32,9 @@ func knownGates() map[string]gate {
 	return gates
 }
 
-// resolveGates returns every known gate its value, and says in the order of their
-// names what is wrong with those of asked. A gate of another release is only a
-// warning: a node must not lose its proxy over a name.
+// resolveGates returns the value of every known gate. bad and unknown are the
+// errors in the requested gates, in the order of their names. A gate of another
+// release is only a warning: a node must not lose its proxy because of a name.
 func resolveGates(asked map[string]bool) (values map[string]bool, bad, unknown []string) {
 	known := knownGates()
 	values = make(map[string]bool, len(known))

@@ -6,14 +6,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagGroup is a part of the flags, for the help.
+// FlagGroup is a group of flags in the help text.
 type FlagGroup struct {
 	Title string
 	Flags *pflag.FlagSet
 }
 
-// Groups divides the flags that Register has added, and any other that fs has, by
-// whose they are.
+// Groups divides all flags of fs into three groups: those of Fairlead, those of
+// kube-proxy, and those without effect.
 func Groups(fs *pflag.FlagSet) []FlagGroup {
 	groups := []FlagGroup{{Title: "Flags of Fairlead"}, {Title: "Flags of kube-proxy"}, {Title: "Accepted without effect"}}
 	for i := range groups {

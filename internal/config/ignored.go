@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// withoutEffect says in one line which settings were given and do nothing here,
-// so that nobody waits for them to act.
+// withoutEffect returns a one-line warning that names the settings that were set
+// and have no effect here, so that the operator does not rely on them.
 func (f *Flags) withoutEffect(c *Config, w *wire) []string {
 	var names []string
 	for _, flag := range neverActing() {
@@ -41,8 +41,8 @@ func (f *Flags) withoutEffect(c *Config, w *wire) []string {
 	return []string{"accepted without effect in " + c.Mode + " mode here: " + strings.Join(names, " ")}
 }
 
-// neverActing are the flags that exist so that kube-proxy's command lines are
-// accepted.
+// neverActing returns the flags that exist only so that kube-proxy's command lines
+// are accepted.
 func neverActing() []string {
 	return []string{
 		"vmodule", "log-flush-frequency", "log-text-split-stream", "log-text-info-buffer-size",
@@ -51,8 +51,8 @@ func neverActing() []string {
 	}
 }
 
-// idleFields names the fields of the file that say something other than the
-// default, and do nothing in this mode.
+// idleFields returns the fields of the file that differ from the default and have
+// no effect in this mode.
 func (f *Flags) idleFields(mode string) []string {
 	var names []string
 	add := func(idle bool, name string) {
@@ -77,7 +77,7 @@ func (f *Flags) idleFields(mode string) []string {
 	if mode != "nftables" {
 		names = append(names, given("nftables", w.NFTables)...)
 	}
-	if mode == "nftables" { // ipvs mode takes its masquerading from there, every mode localhostNodePorts
+	if mode == "nftables" { // ipvs mode uses the masquerading of this section, every mode localhostNodePorts
 		section := w.IPTables
 		section.LocalhostNodePorts = nil
 		names = append(names, given("iptables", section)...)
@@ -101,8 +101,8 @@ func unset(options map[string]any) bool {
 	return true
 }
 
-// given names the fields of a section of the file that say something other than
-// what kube-proxy writes out as the default.
+// given returns the fields of a section of the file whose values differ from the
+// defaults that kube-proxy writes out.
 func given(section string, fields any) (names []string) {
 	defaults := map[string]any{"masqueradeBit": int32(14), "syncPeriod": duration(30 * time.Second), "minSyncPeriod": duration(time.Second)}
 	v := reflect.ValueOf(fields)
@@ -119,7 +119,8 @@ func given(section string, fields any) (names []string) {
 	return names
 }
 
-// otherModes names the given flags that act only in another mode.
+// otherModes returns the flags that were set and have an effect only in another
+// mode.
 func (f *Flags) otherModes(mode string) []string {
 	only := map[string][]string{
 		"ipvs": {
@@ -149,8 +150,8 @@ func (f *Flags) otherModes(mode string) []string {
 	return names
 }
 
-// modeTaken says which mode is taken because none was asked for, to who comes from
-// kube-proxy, and what that changes.
+// modeTaken returns a warning for users of kube-proxy if no mode is set: it states
+// the mode that is used and what differs from kube-proxy.
 func (f *Flags) modeTaken(c *Config) []string {
 	if f.modeGiven() || !f.fromKubeProxy() {
 		return nil
@@ -166,10 +167,10 @@ func (f *Flags) modeGiven() bool {
 	if f.file != "" {
 		return f.read.Mode != ""
 	}
-	return f.fs.Changed("proxy-mode") && f.wire.Mode != "" // an empty one is none, as in the file
+	return f.fs.Changed("proxy-mode") && f.wire.Mode != "" // an empty value counts as not set, as in the file
 }
 
-// given are the node port addresses as they were given.
+// given returns the node port addresses as they were set.
 func (f *Flags) given() []string {
 	if f.file != "" {
 		return f.read.NodePortAddresses
@@ -177,8 +178,9 @@ func (f *Flags) given() []string {
 	return f.wire.NodePortAddresses
 }
 
-// fromKubeProxy reports whether the settings are such as kube-proxy has: a file of
-// it, or flags that are neither ours nor about where to run.
+// fromKubeProxy reports whether the settings seem to be made for kube-proxy: there
+// is a configuration file, or a flag that is neither Fairlead's own nor a neutral
+// one.
 func (f *Flags) fromKubeProxy() bool {
 	if f.file != "" {
 		return true

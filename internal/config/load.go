@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Load makes the Config of the parsed command line and, if --config names one,
-// of the file. All that is wrong with them is in the one error: errors.As finds
-// a *FieldError for each fault.
+// Load returns the Config of the parsed command line and, if --config names one, of
+// the file. All faults are joined in one error: errors.As finds a *FieldError for
+// each fault.
 func (f *Flags) Load(p Params) (*Config, error) {
 	c := &Config{
 		Manifests: f.manifests, InitOnly: f.initOnly, Cleanup: f.cleanup, WriteConfigTo: f.writeTo,
@@ -34,7 +34,7 @@ func (f *Flags) Load(p Params) (*Config, error) {
 	if !slices.Contains([]string{"auto", "legacy", "nft"}, f.iptablesBackend) {
 		v.errs = append(v.errs, &FieldError{Field: "iptables-backend", Flag: "iptables-backend", Value: f.iptablesBackend, Reason: "must be auto, legacy or nft"})
 	}
-	c.Client.Master = f.master // not a field of the file; kube-proxy takes it in both cases
+	c.Client.Master = f.master // not a field of the file; kube-proxy uses the flag in both cases
 	if !f.modeGiven() {
 		c.ModeBy = "default"
 	}
@@ -53,7 +53,8 @@ func (f *Flags) Load(p Params) (*Config, error) {
 	return c, nil
 }
 
-// shown returns a flag's value without the user and password that a URL may hold: /flagz asks for none.
+// shown returns a flag's value without the user and password that a URL may contain, because /flagz
+// requires no password.
 func shown(x *pflag.Flag) string {
 	value := x.Value.String()
 	if at := strings.LastIndex(value, "@"); x.Name == "master" && at >= 0 {
@@ -68,7 +69,7 @@ func (f *Flags) LoadFile(path string, p Params) (*Config, error) {
 	return f.Load(p)
 }
 
-// settings returns the wire form with defaults, wherever it comes from.
+// settings returns the wire form with defaults, from the file or the flags.
 func (f *Flags) settings(c *Config, v *validator, p Params) (wire, error) {
 	w, err := f.wire, error(nil)
 	if f.file != "" {
@@ -103,8 +104,8 @@ func (f *Flags) settings(c *Config, v *validator, p Params) (wire, error) {
 	return w, nil
 }
 
-// fromFlags puts the flags that are not fields of the file where the file has
-// them: periods and masquerading belong to the section of the chosen mode.
+// fromFlags copies the flags that are not fields of the file to the corresponding
+// fields: periods and masquerading belong to the section of the chosen mode.
 func (f *Flags) fromFlags(v *validator, w *wire) {
 	w.HealthzBindAddress = addressOf(f.fs, "healthz", f.healthz, f.healthzPort)
 	w.MetricsBindAddress = addressOf(f.fs, "metrics", f.metrics, f.metricsPort)
@@ -130,8 +131,8 @@ func (f *Flags) fromFlags(v *validator, w *wire) {
 	}
 }
 
-// choose returns the mode to run in. What only looks at the settings, or removes rules of every
-// mode, needs none.
+// choose returns the mode to run in. It returns the requested mode unchanged if the process
+// only prints settings or removes the rules of every mode.
 func (f *Flags) choose(c *Config, asked string, p Params) (string, error) {
 	if p.Choose == nil || f.cleanup || f.writeTo != "" || c.ShowVersion {
 		return asked, nil
@@ -146,8 +147,8 @@ func (f *Flags) choose(c *Config, asked string, p Params) (string, error) {
 	return mode, err
 }
 
-// addressOf is the listen address by flags; "" means the default here, and an
-// explicit "" is dealt with by switchOff.
+// addressOf returns the listen address set by flags. "" means the default here.
+// switchOff handles an explicit "".
 func addressOf(fs *pflag.FlagSet, name, addr string, port int) string {
 	if fs.Changed(name + "-bind-address") {
 		return withPort(addr, port)
@@ -159,8 +160,8 @@ func addressOf(fs *pflag.FlagSet, name, addr string, port int) string {
 	return ""
 }
 
-// switchOff turns a server off whose address flag is empty or whose port flag
-// is 0. A file cannot do that: there "" means the default, as in kube-proxy.
+// switchOff turns off a server whose address flag is empty or whose port flag is 0.
+// A file cannot do that: there "" means the default, as in kube-proxy.
 func (f *Flags) switchOff(c *Config) {
 	if f.file != "" {
 		return
@@ -176,7 +177,8 @@ func (f *Flags) switchOff(c *Config) {
 	}
 }
 
-// overruled names the given flags that a configuration file makes void.
+// overruled returns the flags that were set and that a configuration file
+// overrides.
 func (f *Flags) overruled() []string {
 	obeyed := []string{
 		"config", "cleanup", "init-only", "write-config-to", "version", "help", "master", "hostname-override",
@@ -202,6 +204,6 @@ func (c *Config) WriteYAML(w io.Writer) error {
 	return err
 }
 
-// Configz is the resulting configuration for /configz: it marshals to the JSON
+// Configz returns the resulting configuration for /configz. It marshals to the JSON
 // of KubeProxyConfiguration v1alpha1.
 func (c *Config) Configz() any { return c.wire }

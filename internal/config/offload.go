@@ -8,36 +8,40 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// offloadGate is KEP-4963's. It is an alpha gate there, so it is off unless asked for.
+// offloadGate is the feature gate of KEP-4963. It is an alpha gate there, so it is off
+// by default.
 const offloadGate = "KubeProxyAcceleration"
 
-// offloadThreshold is KEP-4963's default.
+// offloadThreshold is the default of KEP-4963.
 const offloadThreshold = 20
 
-// Offload are the settings of the acceleration (KEP-4963).
+// Offload holds the settings of the acceleration (KEP-4963).
 type Offload struct {
-	// Threshold: connections to Services of more packets are taken past the rules. 0: none.
+	// Threshold is the number of packets after which a connection to a Service bypasses the
+	// rules. 0: acceleration is off.
 	Threshold int
-	// Why says why Threshold is 0 although acceleration was asked for.
+	// Why is the reason why Threshold is 0 although acceleration was requested.
 	Why              string
 	Include, Exclude []string // patterns of devices; no Include: all
-	// ExcludeFile names the addresses whose connections are not accelerated; "": there is none.
+	// ExcludeFile is a file with the addresses whose connections are not accelerated; "": there
+	// is none.
 	ExcludeFile string
-	// SelfTest says when packets are sent to test the fast path before it is used.
+	// SelfTest specifies when packets are sent to test the fast path before it is
+	// used.
 	SelfTest SelfTest
 }
 
-// SelfTest is --offload-self-test.
+// SelfTest is the value of --offload-self-test.
 type SelfTest string
 
-// When the fast path is tested with packets.
+// The conditions for the test of the fast path with packets.
 const (
 	SelfTestAuto   SelfTest = "auto" // on kernels that are known or suspected to be at fault
 	SelfTestAlways SelfTest = "always"
 	SelfTestNever  SelfTest = "never"
 )
 
-// offloadFlags are its flags as they are read.
+// offloadFlags holds the flags of Offload before validation.
 type offloadFlags struct {
 	threshold             int
 	include, exclude      []string
@@ -56,7 +60,8 @@ func (o *offloadFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.selfTest, "offload-self-test", string(SelfTestAuto), "when to test with packets, in a network namespace of its own, that the fast path carries translated connections: auto (on kernels that are known or suspected to break them), always, never (those are then refused untested)")
 }
 
-// fillOffload checks and takes over the settings. The flag goes before the field of the file.
+// fillOffload validates the flags and sets c.Offload. The flag takes precedence over the
+// field of the file.
 func (f *Flags) fillOffload(c *Config, w *wire, v *validator) {
 	o := &f.own.offload
 	c.Offload = Offload{Threshold: o.threshold, Include: o.include, Exclude: o.exclude, ExcludeFile: o.excludeFile, SelfTest: SelfTest(o.selfTest)}
@@ -85,7 +90,7 @@ func (f *Flags) fillOffload(c *Config, w *wire, v *validator) {
 	}
 }
 
-// check checks the flags that stand alone.
+// check validates the flags that do not depend on other settings.
 func (o *offloadFlags) check(v *validator) {
 	if !slices.Contains([]SelfTest{SelfTestAuto, SelfTestAlways, SelfTestNever}, SelfTest(o.selfTest)) {
 		v.badOwn("offload-self-test", o.selfTest, "must be auto, always or never")

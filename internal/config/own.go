@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ownFlags are Fairlead's, next to kube-proxy's. They hold beside --config too:
-// its file has no fields for them.
+// ownFlags holds Fairlead's own flags. They apply in addition to --config, because
+// kube-proxy's file has no fields for them.
 type ownFlags struct {
 	resetGone      bool
 	noTakeover     bool
@@ -25,14 +25,15 @@ type ownFlags struct {
 	serviceMetrics int
 }
 
-// mostServiceMetrics bounds the rows that a scraper can be asked to take: at the most it is a hundred thousand of Services and
+// mostServiceMetrics bounds the rows that a scraper must handle: the maximum is a hundred thousand rows of Services and
 // endpoints, each with several numbers.
 const mostServiceMetrics = 10_000
 
 // DefaultStartupTaint is the key that deploy/ and the pages use.
 const DefaultStartupTaint = "fairlead.dev/agent-not-ready"
 
-// taintKey is the form of a taint's key: a name, before it perhaps a domain and a slash.
+// taintKey is the syntax of a taint's key: a name, optionally preceded by a domain and a
+// slash.
 const taintKey = `^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`
 
 func (f *Flags) fillTaint(c *Config, v *validator) {
@@ -47,7 +48,7 @@ func (f *Flags) fillTaint(c *Config, v *validator) {
 	}
 }
 
-// ownNames are those that --config does not make void.
+// ownNames returns the flags that --config does not override.
 func ownNames() []string {
 	return append(slices.Concat(dnsNames(), userspaceNames(), offloadNames()), "manifests", "manifests-empty", "reset-gone-endpoints", "iptables-backend", "no-takeover", "no-external-ips-of-node", "startup-taint", "ipvs-drain-grace", "service-metrics")
 }
@@ -66,14 +67,14 @@ func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	o.offload.add(fs)
 }
 
-// fillOwn checks and takes over our own settings.
+// fillOwn validates Fairlead's own settings and sets them in c.
 func (f *Flags) fillOwn(c *Config, v *validator) {
 	o := &f.own
 	c.ResetGoneEndpoints, c.NoTakeover, c.NoExternalIPsOfNode = o.resetGone, o.noTakeover, o.noNodeExternal
 	if c.ManifestsEmptyDeletes = o.manifestsEmpty == "delete"; !c.ManifestsEmptyDeletes && o.manifestsEmpty != "keep" {
 		v.badOwn("manifests-empty", o.manifestsEmpty, "must be keep or delete")
 	}
-	for _, flag := range []string{"kubeconfig", "master"} { // the file's is only named as of no effect
+	for _, flag := range []string{"kubeconfig", "master"} { // a kubeconfig in the file is only reported as a setting without effect
 		if f.manifests != "" && f.fs.Changed(flag) && (f.file == "" || flag == "master") {
 			v.badOwn("manifests", f.manifests, "cannot be given together with --"+flag+": Services come from a folder or from an API server")
 		}

@@ -6,20 +6,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Userspace are the settings of userspace mode.
+// Userspace holds the settings of userspace mode.
 type Userspace struct {
 	Addresses          string // "service" or "loopback"; "" = as the namespace allows
-	Map                string // file that says where each Service is answered; "" = none
+	Map                string // file that maps each Service to the address where it is answered; "" = none
 	ServiceConnections int    // most connections of one Service; 0 = its fair share only
-	// Takeover: go on in the place of an agent that runs, with its sockets.
+	// Takeover: replace a running agent and continue with its sockets.
 	Takeover bool
-	// DrainGrace is how long connections go on in a process that has handed over.
+	// DrainGrace is how long connections continue in a process that has handed
+	// over.
 	DrainGrace time.Duration
-	// EndpointGrace is how long connections go on to an endpoint that exists no longer; 0 = for ever.
+	// EndpointGrace is how long connections continue to an endpoint that no longer exists; 0 = no
+	// limit.
 	EndpointGrace time.Duration
 }
 
-// userspaceNames are its flags; they hold beside --config too.
+// userspaceNames returns the flags of Userspace. They apply in addition to
+// --config.
 func userspaceNames() []string {
 	return []string{"userspace-addresses", "userspace-map", "userspace-service-connections", "userspace-drain-grace", "userspace-endpoint-grace", "takeover"}
 }
@@ -33,7 +36,7 @@ func (u *Userspace) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&u.EndpointGrace, "userspace-endpoint-grace", 15*time.Minute, "how long connections go on in userspace mode to an endpoint that exists no longer, unless the Service says it by the annotation fairlead.dev/endpoint-grace; 0: for ever")
 }
 
-// fill checks and takes over the settings.
+// fill validates the flags and returns the settings.
 func (u *Userspace) fill(v *validator) Userspace {
 	out := *u
 	switch out.Addresses {

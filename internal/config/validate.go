@@ -14,13 +14,13 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// primary is the word of nodePortAddresses for the Node's own addresses.
+// primary is the value of nodePortAddresses for the Node's own addresses.
 const primary = "primary"
 
-// FieldError says what is wrong with one setting.
+// FieldError is an error in one setting.
 type FieldError struct {
 	Field  string // its path in the file, "iptables.masqueradeBit"
-	Flag   string // the flag it was given by; "" if by file, or if there is none
+	Flag   string // the flag that set it; "" if it was set by file, or if there is no flag
 	Value  string
 	Reason string
 }
@@ -34,7 +34,7 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("configuration: %s: %q %s", name, e.Value, e.Reason)
 }
 
-// validator turns the wire form into typed values and collects all faults.
+// validator converts the wire form to typed values and collects all faults.
 type validator struct {
 	fromFile bool
 	errs     []error
@@ -133,8 +133,8 @@ func (v *validator) server(field, value string) netip.AddrPort {
 	return netip.AddrPortFrom(addr, uint16(n))
 }
 
-// fillSection takes what the section of the mode says. Like kube-proxy, ipvs
-// mode takes its masquerading from the iptables section.
+// fillSection reads the section of the mode. As in kube-proxy, ipvs mode reads its
+// masquerading from the iptables section.
 func (v *validator) fillSection(c *Config, w *wire) {
 	name, bit, sync, minSync := "iptables", *w.IPTables.MasqueradeBit, w.IPTables.SyncPeriod, w.IPTables.MinSyncPeriod
 	c.MasqueradeAll, c.LocalhostNodePorts = w.IPTables.MasqueradeAll, *w.IPTables.LocalhostNodePorts
@@ -160,7 +160,7 @@ func (v *validator) fillSection(c *Config, w *wire) {
 	}
 }
 
-// zeroPeriod refuses a period of 0 given by flag; in a file 0 means the default.
+// zeroPeriod refuses a period of 0 set by flag. In a file 0 means the default.
 func (v *validator) zeroPeriod(fs *pflag.FlagSet, mode string, sync, ipvs duration) {
 	if mode == "ipvs" {
 		if ipvs == 0 && fs.Changed("ipvs-sync-period") {
@@ -188,13 +188,13 @@ func (v *validator) nodeName(override string, p Params) string {
 	return name
 }
 
-// parseAddr reads an IP as kube-proxy does, leading zeros allowed.
+// parseAddr parses an IP as kube-proxy does, leading zeros allowed.
 func parseAddr(s string) (netip.Addr, bool) {
 	a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(s))
 	return a.Unmap(), ok
 }
 
-// parseCIDR reads a CIDR as kube-proxy does, masked.
+// parseCIDR parses a CIDR as kube-proxy does, masked.
 func parseCIDR(s string) (netip.Prefix, bool) {
 	_, n, err := netutils.ParseCIDRSloppy(strings.TrimSpace(s))
 	if err != nil {

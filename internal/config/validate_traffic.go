@@ -27,8 +27,8 @@ func (v *validator) fillDetectLocal(c *Config, w *wire) {
 	}
 }
 
-// clusterCIDRs is checked in ClusterCIDR mode only: elsewhere it has no effect,
-// and kube-proxy starts with whatever stands there.
+// clusterCIDRs is validated in ClusterCIDR mode only. In other modes it has no
+// effect, and kube-proxy starts with any value.
 func (v *validator) clusterCIDRs(value string) []netip.Prefix {
 	if value == "" {
 		return nil
@@ -82,7 +82,7 @@ func (v *validator) fillConntrack(c *Config, w *wireConntrack) {
 	}
 }
 
-// fillIPVS checks the section in ipvs mode only, as kube-proxy does.
+// fillIPVS validates the section in ipvs mode only, as kube-proxy does.
 func (v *validator) fillIPVS(c *Config, w *wireIPVS) {
 	if c.Mode != "ipvs" {
 		return

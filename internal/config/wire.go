@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// APIVersion and Kind are what a configuration file must carry.
+// APIVersion and Kind are the required type of a configuration file.
 const (
 	Group      = "kubeproxy.config.k8s.io"
 	APIVersion = Group + "/v1alpha1"
 	Kind       = "KubeProxyConfiguration"
 )
 
-// wire is KubeProxyConfiguration v1alpha1 as it stands in a file and in
-// /configz. We declare it ourselves because k8s.io/kube-proxy/config/v1alpha1
-// brings component-base's logging, its global metrics registry and
-// OpenTelemetry into every agent (36 packages) for one struct.
+// wire is KubeProxyConfiguration v1alpha1 as it stands in a file and in /configz.
+// It is declared here because k8s.io/kube-proxy/config/v1alpha1 brings
+// component-base's logging, its global metrics registry and OpenTelemetry into
+// every agent (36 packages) for one struct.
 type wire struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -58,7 +58,7 @@ type wireClient struct {
 
 type wireLogging struct {
 	Format         string         `json:"format,omitempty"`
-	FlushFrequency any            `json:"flushFrequency,omitempty"` // a number of ns or "5s"; we do not buffer
+	FlushFrequency any            `json:"flushFrequency,omitempty"` // a number of ns or "5s"; the agent does not buffer
 	Verbosity      uint32         `json:"verbosity"`
 	VModule        []wireVModule  `json:"vmodule,omitempty"`
 	Options        map[string]any `json:"options,omitempty"`
