@@ -9,7 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// translated returns the address of a Service, where the agent answers for it at the one that was asked about.
+// translated returns the address of the Service that the agent answers for at the address in question. If
+// there is none, it returns the address in question.
 func (q *Question) translated(v engine.View) netip.AddrPort {
 	to := q.Subject.To
 	if q.Asked == nil || !to.Addr().IsValid() {
@@ -18,7 +19,7 @@ func (q *Question) translated(v engine.View) netip.AddrPort {
 	var owner model.ServiceKey
 	for k := range v.State().Keys() {
 		svc, _ := v.State().Service(k)
-		if svc == nil || owner.Name != "" && owner.Compare(k) < 0 { // of two that are answered at one place, the first by name
+		if svc == nil || owner.Name != "" && owner.Compare(k) < 0 { // if several Services are answered at one address, the first by name is used
 			continue
 		}
 		if asked, is := q.Asked(q.Subject.To, svc); is {
@@ -28,7 +29,7 @@ func (q *Question) translated(v engine.View) netip.AddrPort {
 	return to
 }
 
-// byAddress explains what a packet is sent to.
+// byAddress explains what happens to a packet that is sent to an address.
 func (e *explainer) byAddress() {
 	found := e.meets()
 	if len(found) == 0 {
@@ -40,7 +41,7 @@ func (e *explainer) byAddress() {
 		f := &found[i]
 		if f.Service == found[0].Service {
 			chosen = append(chosen, *f)
-		} else { // an answer is about one Service
+		} else { // an answer covers one Service only
 			e.out.Notes = append(e.out.Notes, fmt.Sprintf("%s is not among this: it is of Service %s", f.Key, f.Service))
 		}
 	}
@@ -49,7 +50,8 @@ func (e *explainer) byAddress() {
 	e.service(svc, &res, chosen)
 }
 
-// meets returns the Frontends that packets to the address meet: of each protocol, and of a NodePort of each family, that may be meant.
+// meets returns the Frontends that a packet to the address may meet: of each protocol that the question allows, and for a NodePort of
+// each family.
 func (e *explainer) meets() (out []model.Frontend) {
 	to := e.q.translated(e.v)
 	for _, proto := range e.q.Subject.protocols() {
@@ -68,7 +70,8 @@ func (e *explainer) meets() (out []model.Frontend) {
 	return out
 }
 
-// foreign reports whether a Frontend is of another family than the client that was asked about: he cannot send anything to it.
+// foreign reports whether a Frontend has another family than the client in the question. Such a client cannot send anything to
+// it.
 func (e *explainer) foreign(f *model.Frontend) bool {
 	return e.q.From.IsValid() && f.Key.Family != model.FamilyOf(e.q.From)
 }
@@ -79,7 +82,7 @@ func (q *Question) find(v engine.View, node *model.NodeView, to netip.AddrPort, 
 	key := model.FrontendKey{Family: model.FamilyOf(a), Protocol: proto, Port: to.Port()}
 	exact, wide := key, key
 	exact.Addr, wide.Addr = a, a
-	wide.Port, wide.LastPort = 0, 1 // whichever range the address has
+	wide.Port, wide.LastPort = 0, 1 // matches any range of the address
 	f := decided(v, exact, to.Port())
 	if f == nil && q.hasNodePorts(node, a) {
 		if f = decided(v, key, to.Port()); f != nil && q.Answered != nil && !slices.Contains(q.Answered(f, node), to) {
@@ -97,8 +100,8 @@ func (q *Question) hasNodePorts(node *model.NodeView, a netip.Addr) bool {
 	return slices.Contains(node.NodePortAddrs, a) || a == netip.IPv6Loopback() && (node.ListenLocalhost || q.Answered != nil)
 }
 
-// decided returns the Frontend of a key, or the range that has the port; nil if nobody
-// holds it.
+// decided returns the Frontend of a key, or the range that contains the port; nil if
+// no Service holds the key.
 func decided(v engine.View, key model.FrontendKey, port uint16) *model.Frontend {
 	holder, _, held := v.Holder(key)
 	if !held {
@@ -115,14 +118,14 @@ func decided(v engine.View, key model.FrontendKey, port uint16) *model.Frontend 
 	return nil
 }
 
-// nobodys reports what becomes of a packet that meets no Frontend.
-// Protocol 0 is any.
+// nobodys returns what happens to a packet that meets no Frontend, and why.
+// Protocol 0 means any protocol.
 func (q *Question) nobodys(v engine.View, node *model.NodeView, to netip.AddrPort, proto model.Protocol) (outcome, why string) {
 	a := to.Addr()
 	owner, kind, taken := q.takenBy(v, node, a)
 	here := slices.Contains(node.NodeAddrs, a)
 	switch waiting := v.Waiting(); {
-	case len(waiting) > 0: // the kernel may hold what an earlier run wrote
+	case len(waiting) > 0: // the kernel may hold the rules of an earlier run
 		what := to.String()
 		if !a.IsValid() {
 			what = fmt.Sprintf("the NodePort %d", to.Port())

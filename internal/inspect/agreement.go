@@ -11,34 +11,37 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Agreement reports whether the data plane has of a Service what was decided, by a look at
-// its objects one by one.
+// Agreement is the result of comparing the objects of a Service in the data plane with
+// their desired state, one by one.
 type Agreement struct {
 	Compared int      `json:"compared"`
-	Of       int      `json:"of,omitempty"`     // so many there are, if not all were compared
-	Differ   []string `json:"differ,omitempty"` // the first of them
+	Of       int      `json:"of,omitempty"`     // number of objects, if not all were compared
+	Differ   []string `json:"differ,omitempty"` // the first differences
 	More     int      `json:"moreDiffer,omitempty"`
-	Pending  int      `json:"pending,omitempty"` // not written yet; 1 at least for a change that waits its turn
-	Err      string   `json:"error,omitempty"`   // the look failed
-	// Recalled: nothing was read, because this kernel gives single objects only at the price of all.
+	Pending  int      `json:"pending,omitempty"` // not written yet; at least 1 for a change that waits for the next sync
+	Err      string   `json:"error,omitempty"`   // the read failed
+	// Recalled: nothing was read, because this kernel can only return single objects at the cost of
+	// reading all.
 	Recalled *Recalled `json:"recalled,omitempty"`
 }
 
-// Recalled is an Agreement from memory.
+// Recalled is an Agreement from cached state.
 type Recalled struct {
-	Read  time.Time     `json:"read"`           // when all was last read
-	Age   time.Duration `json:"ageNanoseconds"` // since then
-	Holds bool          `json:"holds"`          // nobody else has written since
+	Read  time.Time     `json:"read"`           // time of the last complete read
+	Age   time.Duration `json:"ageNanoseconds"` // since that read
+	Holds bool          `json:"holds"`          // no other program has written since
 	How   string        `json:"how"`
-	Blind string        `json:"blind,omitempty"` // what cannot be seen so
+	Blind string        `json:"blind,omitempty"` // limitation: what this method cannot detect
 }
 
-// Recall makes an Agreement from what a driver remembers; of is how many objects it is about.
+// Recall returns an Agreement from a driver's cached state. of is the number of objects of
+// the Service.
 func Recall(r dataplane.Recall, of, pending int, now time.Time) *Agreement {
 	return &Agreement{Of: of, Pending: pending, Recalled: &Recalled{Read: r.Read, Age: now.Sub(r.Read), Holds: r.Holds, How: r.How, Blind: r.Blind}}
 }
 
-// notOthers: a packet may meet a rule of somebody else before ours.
+// notOthers: the comparison does not include rules of other programs, which a
+// packet may meet first.
 const notOthers = ", no rules of others"
 
 func (r *Recalled) text(w io.Writer, of int) {
@@ -52,20 +55,21 @@ func (r *Recalled) text(w io.Writer, of int) {
 	}
 }
 
-// Objects are those that a Service's connections meet: its own, and of the same families
-// what is there for all.
+// Objects holds the objects that a Service's connections meet: its own, and the common
+// objects of the same families.
 type Objects struct {
 	Written map[dataplane.Key]string
 	Pending int
 }
 
-// ObjectsOf collects them; it belongs to the engine's goroutine.
+// ObjectsOf returns the Objects of a Service. Only the engine's goroutine may call
+// it.
 func ObjectsOf(k model.ServiceKey, v engine.View) Objects {
 	own, waiting := v.Objects(k)
 	base, late := v.Objects(model.ServiceKey{})
 	out := Objects{Written: make(map[dataplane.Key]string, len(own)+len(base)), Pending: len(waiting)}
 	if v.Undecided(k) {
-		out.Pending++ // one at least
+		out.Pending++ // at least one
 	}
 	families := map[model.Family]bool{}
 	for _, list := range [...][]dataplane.Object{own, waiting} {
@@ -89,7 +93,7 @@ func ObjectsOf(k model.ServiceKey, v engine.View) Objects {
 	return out
 }
 
-// List returns them in the order of their kinds.
+// List returns the objects, ordered by kind.
 func (o Objects) List() []dataplane.Object {
 	out := make([]dataplane.Object, 0, len(o.Written))
 	for k, v := range o.Written {
@@ -113,10 +117,12 @@ func compareKeys(a, b dataplane.Key) int {
 	return 0
 }
 
-// mostCompared bounds how many objects one look reads, a tenth of a millisecond each.
+// mostCompared bounds how many objects one comparison reads. Each takes a tenth of a
+// millisecond.
 const mostCompared = 4096
 
-// Sample returns those to compare, in the order of their kinds: all, or of very many some of each part.
+// Sample returns the objects to compare, ordered by kind: all objects, or an even sample if there are
+// more than mostCompared.
 func (o Objects) Sample() []dataplane.Object {
 	all := o.List()
 	if len(all) <= mostCompared {
@@ -129,10 +135,11 @@ func (o Objects) Sample() []dataplane.Object {
 	return out
 }
 
-// maxDiffer is how many differences an answer names.
+// maxDiffer is how many differences an answer lists.
 const maxDiffer = 5
 
-// Differs adds one difference; gone: the object is not there at all.
+// Differs records one difference. If gone is true, the object does not exist at
+// all.
 func (a *Agreement) Differs(name string, gone bool) {
 	if len(a.Differ) >= maxDiffer {
 		a.More++
@@ -145,7 +152,7 @@ func (a *Agreement) Differs(name string, gone bool) {
 	a.Differ = append(a.Differ, name+how)
 }
 
-// Take puts an Agreement into the answer.
+// Take adds an Agreement to the answer.
 func (e *Explanation) Take(a *Agreement) {
 	e.Kernel = a
 	if len(a.Differ) == 0 {

@@ -17,37 +17,37 @@ import (
 type Audit struct {
 	At        time.Time     `json:"at"`
 	Now       time.Time     `json:"now"`
-	Next      time.Time     `json:"next,omitzero"`      // until then the same is answered
-	Repeated  bool          `json:"repeated,omitempty"` // it is the last one once more
+	Next      time.Time     `json:"next,omitzero"`      // earliest time of the next audit; before it the last answer is repeated
+	Repeated  bool          `json:"repeated,omitempty"` // this is the last answer repeated
 	Objects   int           `json:"objects"`
-	Compared  int           `json:"compared,omitempty"` // one by one, because the sum of all was not as believed
+	Compared  int           `json:"compared,omitempty"` // objects compared one by one, because the checksum of all was not the expected one
 	Took      time.Duration `json:"tookNanoseconds"`
 	Missing   int           `json:"missing"`
 	Different int           `json:"different"`
 	Foreign   int           `json:"foreign"`
-	Names     []string      `json:"names,omitempty"`  // the first of those
+	Names     []string      `json:"names,omitempty"`  // the first of those objects
 	Relays    bool          `json:"relays,omitempty"` // the agent carries the connections: the objects are its own
 	Left      bool          `json:"left,omitempty"`   // nothing of it has been repaired
-	Others    *[]Other      `json:"others,omitempty"` // what others have at our hooks; nil: nobody asked
-	Unread    string        `json:"unread,omitempty"` // which rules of others could not be read
+	Others    *[]Other      `json:"others,omitempty"` // rules of other programs at the same hooks; nil: not requested
+	Unread    string        `json:"unread,omitempty"` // which rules of other programs could not be read
 	Unserved  *Noted        `json:"unserved,omitempty"`
 	Also      []Stranger    `json:"alsoHere,omitempty"` // other proxies, which answer for the same addresses
 }
 
-// Other is what somebody else's table can do to packets of Services.
+// Other is the effect of another program's table on packets of Services.
 type Other struct {
 	Where string `json:"where"`
 	Does  string `json:"does"`
 	To    string `json:"to"`
-	// Sure: it names an address of a Service or of an endpoint. Else it may be about
-	// anything, or says so in a way that is not read here.
+	// Sure: the rule names an address of a Service or of an endpoint. Otherwise the
+	// rule may match any packet, or has a condition that is not parsed here.
 	Sure bool `json:"sure"`
 }
 
-// Clean reports whether the kernel had what it should.
+// Clean reports whether the actual state of the kernel was the desired one.
 func (a *Audit) Clean() bool { return a.Missing+a.Different+a.Foreign == 0 }
 
-// Unwell returns what is not as it should be; "" if all is.
+// Unwell returns a message about the worst finding; "" if there is none.
 func (a *Audit) Unwell() string {
 	if !a.Clean() {
 		done := "were not as they should be; they have been repaired"
@@ -87,7 +87,7 @@ func (a *Audit) Text(w io.Writer) {
 	}
 }
 
-// others writes what was found of others' rules.
+// others writes the findings about the rules of other programs.
 func (a *Audit) others(w io.Writer) {
 	if a.Others == nil {
 		return
@@ -107,7 +107,7 @@ func (a *Audit) others(w io.Writer) {
 	}
 }
 
-// brief is a span to three figures.
+// brief rounds a duration to three digits.
 func brief(d time.Duration) time.Duration {
 	step := time.Duration(1)
 	for d/step >= 1000 {
@@ -116,15 +116,16 @@ func brief(d time.Duration) time.Duration {
 	return d.Round(step)
 }
 
-// Rule is a rule of somebody else, as far as it can be read.
+// Rule is a rule of another program, as far as it can be parsed.
 type Rule struct {
 	Where, Does  string
 	Daddr, Saddr *netip.Prefix
 	Dport        uint16
 }
 
-// Concerns says what rules would do to packets of Services, surest first. It belongs to
-// the engine's goroutine and looks at all Services.
+// Concerns returns the effects that rules of other programs have on packets of
+// Services, certain ones first. Only the engine's goroutine may call it. It reads all
+// Services.
 func Concerns(rules []Rule, v engine.View) []Other {
 	t := targets{rules: rules, of: map[int]string{}}
 	for k := range v.State().Keys() {
@@ -137,7 +138,7 @@ func Concerns(rules []Rule, v engine.View) []Other {
 		limited := r.Daddr != nil || r.Saddr != nil
 		o := Other{Where: r.Where, Does: "may " + r.Does, To: "any packet (what else limits it is not read)", Sure: limited}
 		if limited && t.of[i] == "" {
-			continue // it is about others
+			continue // it matches no address of a Service or endpoint
 		}
 		if limited {
 			o.Does, o.To = r.Does, r.text()+": "+t.of[i]
@@ -165,7 +166,7 @@ func (r *Rule) text() string {
 	return "what comes from " + r.Saddr.String()
 }
 
-// targets finds for each rule one Service that it is about.
+// targets finds for each rule one Service that it affects.
 type targets struct {
 	rules []Rule
 	of    map[int]string
@@ -186,7 +187,7 @@ func (t *targets) service(k model.ServiceKey, svc *model.Service, list []*model.
 	}
 }
 
-// address notes the lowest name, so that the answer does not change from time to time.
+// address records the lowest name, so that the answer is stable.
 func (t *targets) address(a netip.Addr, what string) {
 	for i := range t.rules {
 		r := &t.rules[i]

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Client is where packets come from, as this node's rules see it.
+// Client is the source of packets, as this node's rules classify it.
 type Client struct {
 	Addr netip.Addr `json:"address"`
 	Pod  bool       `json:"pod"`  // counts as a pod
@@ -17,10 +17,11 @@ type Client struct {
 	Why  string     `json:"why"`
 }
 
-// Routes tells by which device an address is reached; "" if by none, or if nobody knows.
+// Routes returns the device by which an address is reached; "" if there is none or it is
+// unknown.
 type Routes func(netip.Addr) string
 
-// ClientOf says what an address counts as on this node.
+// ClientOf returns how this node's rules classify an address.
 func ClientOf(a netip.Addr, v *model.NodeView, device Routes) Client {
 	c := Client{Addr: a, Node: a.IsLoopback() || slices.Contains(v.NodeAddrs, a)}
 	d := &v.Local
@@ -42,7 +43,7 @@ func ClientOf(a netip.Addr, v *model.NodeView, device Routes) Client {
 	return c
 }
 
-// String is "10.244.1.5: a pod (in 10.244.0.0/16)".
+// String returns a text such as "10.244.1.5: a pod (in 10.244.0.0/16)".
 func (c Client) String() string {
 	what := "neither a pod nor this node"
 	switch {

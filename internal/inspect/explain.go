@@ -17,78 +17,84 @@ type Explanation struct {
 	Service   string     `json:"service,omitempty"` // "" if there is none
 	Summary   string     `json:"summary"`
 	Well      bool       `json:"well"`
-	Outcome   string     `json:"outcome"` // forward, reject or drop; none: no Service has it, or they differ
+	Outcome   string     `json:"outcome"` // forward, reject or drop; none: no Service has it, or the outcomes differ
 	From      *Client    `json:"from,omitempty"`
 	Notes     []string   `json:"notes,omitempty"`    // why endpoints are chosen, or not
-	Problems  []string   `json:"problems,omitempty"` // of the Service and of what it asks for
-	Defaults  []string   `json:"defaults,omitempty"` // what holds because nobody said otherwise
+	Problems  []string   `json:"problems,omitempty"` // of the Service and of the features that it requests
+	Defaults  []string   `json:"defaults,omitempty"` // defaults that apply because no setting overrides them
 	Keys      []Key      `json:"keys,omitempty"`
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
-	More      int        `json:"moreEndpoints,omitempty"` // that are not listed
-	Kernel    *Agreement `json:"inKernel,omitempty"`      // nil: it was not looked at
-	Refused   *Refused   `json:"refused,omitempty"`       // the kernel has not what was decided
-	FastPath  string     `json:"fastPath,omitempty"`      // whether its connections are accelerated; "" where nobody asked for that
-	Flows     *OpenFlows `json:"flows,omitempty"`         // nil: nobody asked
+	More      int        `json:"moreEndpoints,omitempty"` // number of endpoints that are not listed
+	Kernel    *Agreement `json:"inKernel,omitempty"`      // nil: the kernel was not read
+	Refused   *Refused   `json:"refused,omitempty"`       // the kernel refused the desired state
+	FastPath  string     `json:"fastPath,omitempty"`      // whether its connections are accelerated; "" if acceleration was not requested
+	Flows     *OpenFlows `json:"flows,omitempty"`         // nil: not requested
 
 	frontends []model.FrontendKey // of Keys
 }
 
-// Key is one thing that a packet may be sent to, and what becomes of it.
+// Key is one destination of packets, and what happens to them.
 type Key struct {
 	Key  string `json:"key"`
 	Kind string `json:"kind"`
 	Port string `json:"port,omitempty"`
-	// Also are Services that ask for it in vain.
+	// Also lists Services that claim the key and lost it to this Service.
 	Also []string `json:"alsoClaimedBy,omitempty"`
-	// At is where the agent answers for it, if not at that address.
+	// At is where the agent answers for the key, if not at that address.
 	At   []string `json:"answeredAt,omitempty"`
 	Ways []Way    `json:"ways"`
 }
 
-// Endpoint is one entry of an EndpointSlice, and whether it gets new connections.
+// Endpoint is one entry of an EndpointSlice. It states whether the endpoint
+// receives new connections.
 type Endpoint struct {
 	Addr  string `json:"address"`
 	State string `json:"state"`
 	New   bool   `json:"new"`
-	Why   string `json:"why,omitempty"` // it gets none
+	Why   string `json:"why,omitempty"` // why it receives none
 	Port  string `json:"port,omitempty"`
 	Slice string `json:"slice"`
-	// Flows are the open ones to it; nil: nobody asked, or they are not known.
+	// Flows counts the open flows to the endpoint; nil: not requested, or
+	// unknown.
 	Flows *FlowCount `json:"flows,omitempty"`
 
 	at flowEnd
 }
 
-// Key returns the Service that the answer is about; the zero key if there is none.
+// ServiceKey returns the Service that the answer is about; the zero key if there is
+// none.
 func (e *Explanation) ServiceKey() model.ServiceKey {
 	ns, name, _ := strings.Cut(e.Service, "/")
 	return model.ServiceKey{Namespace: ns, Name: name}
 }
 
-// Question is what `fairlead explain` is asked.
+// Question is the request of `fairlead explain`.
 type Question struct {
 	Text    string
 	Subject Subject
-	From    netip.Addr // whose connection; the zero Addr: everybody's
+	From    netip.Addr // address of the client; the zero Addr: all clients
 	Device  Routes
 	// DropsStrays is dataplane.Caps.DropsStrays.
 	DropsStrays bool
 	// OwnsAddresses is dataplane.Caps.OwnsAddresses.
 	OwnsAddresses bool
-	Offload       *Offload // nil: acceleration was not asked for
+	Offload       *Offload // nil: acceleration was not requested
 	OnlyProxied   bool     // headless Services and those of other proxies are not read
-	Scheduler     string   // of IPVS, where a Service names none; "": no scheduler chooses
-	Answered      Answered // nil: rules take what is sent to the addresses of Services
-	Asked         Asked    // nil where Answered is
+	Scheduler     string   // IPVS scheduler of Services that specify none; "": the mode has no scheduler
+	Answered      Answered // nil: rules handle packets to the addresses of Services
+	Asked         Asked    // nil if Answered is nil
 }
 
-// Asked turns round what Answered tells: the address that a client of the cluster would ask, from where it is answered here.
+// Asked is the inverse of Answered: it returns the address that a client of the cluster would use, for the address where the
+// agent answers on this node.
 type Asked func(here netip.AddrPort, svc *model.Service) (netip.AddrPort, bool)
 
-// Answered tells where the agent itself answers for a Frontend, because its mode writes no rules.
+// Answered returns the addresses where the agent itself answers for a Frontend, because its mode
+// writes no rules.
 type Answered func(f *model.Frontend, v *model.NodeView) []netip.AddrPort
 
-// Explain answers; it belongs to the engine's goroutine.
+// Explain returns the answer to a Question. Only the engine's goroutine may call
+// it.
 func Explain(q Question, v engine.View) Explanation {
 	e := explainer{q: q, v: v, node: v.Node(), out: Explanation{Asked: q.Text, Outcome: "none"}}
 	if q.From.IsValid() {
@@ -171,7 +177,7 @@ func (e *explainer) wanted(f *model.Frontend) bool {
 	return p == "" || p == f.Port || p == fmt.Sprint(f.Key.Port)
 }
 
-// service fills in the answer about some Frontends of a Service.
+// service adds the answer about some Frontends of a Service.
 func (e *explainer) service(svc *model.Service, res *policy.Result, chosen []model.Frontend) {
 	e.svc = svc
 	e.out.Service = svc.Key.String()

@@ -9,42 +9,45 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// OpenFlows is what the kernel's table of connections has to the keys of an Explanation.
+// OpenFlows counts the flows in the kernel's conntrack table to the keys of an
+// Explanation.
 type OpenFlows struct {
 	FlowCount
 	Took time.Duration `json:"tookNanoseconds"`
-	// Elsewhere are those to what is not among the endpoints listed: it is no endpoint any more, or the list is cut.
-	Elsewhere []FlowsTo `json:"elsewhere,omitempty"` // those with the most
+	// Elsewhere lists flows to destinations that are not among the listed endpoints: either the endpoint was
+	// removed, or the list is truncated.
+	Elsewhere []FlowsTo `json:"elsewhere,omitempty"` // the ones with the most flows
 	More      int       `json:"moreElsewhere,omitempty"`
-	Err       string    `json:"error,omitempty"` // they could not be counted, or not all
+	Err       string    `json:"error,omitempty"` // why not all flows could be counted
 }
 
-// FlowCount counts flows.
+// FlowCount is a number of flows.
 type FlowCount struct {
 	Open       int `json:"open"`
-	Unanswered int `json:"unanswered,omitempty"` // of these, without a packet of the other end
+	Unanswered int `json:"unanswered,omitempty"` // of these, without a packet from the other end
 }
 
-// FlowsTo are those to one place.
+// FlowsTo counts the flows to one destination.
 type FlowsTo struct {
 	Addr string `json:"address"`
 	FlowCount
 }
 
-// flowEnd is where a flow goes.
+// flowEnd is the destination of a flow.
 type flowEnd struct {
 	protocol model.Protocol
 	at       netip.AddrPort
 }
 
-// Flow is one connection that the kernel knows.
+// Flow is one connection in the kernel's conntrack table.
 type Flow struct {
 	Protocol model.Protocol
-	To, End  netip.AddrPort // what the client asked for, and what it was sent to
+	To, End  netip.AddrPort // the address that the client connected to, and the endpoint that it was translated to
 	Replied  bool
 }
 
-// FlowQuery names the flows of one look at the table; what is zero is any.
+// FlowQuery selects the flows of one dump of the table. A zero field matches any
+// value.
 type FlowQuery struct {
 	Family   model.Family
 	Protocol model.Protocol
@@ -60,16 +63,18 @@ type FlowCounter struct {
 	to    map[flowEnd]FlowCount
 }
 
-// Counter makes one. nodePorts are the addresses on which NodePorts answer.
+// Counter returns a FlowCounter. nodePorts are the addresses on which NodePorts
+// answer.
 func (e *Explanation) Counter(nodePorts []netip.Addr) *FlowCounter {
 	return &FlowCounter{keys: e.frontends, nodes: nodePorts, to: map[flowEnd]FlowCount{}}
 }
 
-// maxPorts bounds how often the table is walked for a protocol: with more ports it is
+// maxPorts bounds how often the table is dumped for a protocol. With more ports it is
 // read once for all of them.
 const maxPorts = 4
 
-// Queries returns the looks that find every flow in question, each flow in one of them.
+// Queries returns the queries that together return every relevant flow, each flow in
+// exactly one of them.
 func (c *FlowCounter) Queries() []FlowQuery {
 	type asked struct {
 		addrs map[netip.Addr]bool

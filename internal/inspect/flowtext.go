@@ -12,7 +12,8 @@ import (
 // maxElsewhere bounds OpenFlows.Elsewhere.
 const maxElsewhere = 10
 
-// TakeFlows puts what was counted into the answer. err says why it is not all.
+// TakeFlows adds the counted flows to the answer. err is why they are incomplete,
+// nil if they are complete.
 func (e *Explanation) TakeFlows(c *FlowCounter, took time.Duration, err error) {
 	e.Flows = &OpenFlows{FlowCount: c.all, Took: took}
 	if err != nil {

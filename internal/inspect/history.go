@@ -7,38 +7,40 @@ import (
 )
 
 const (
-	// mostHappenings and historyMinutes bound what is remembered.
+	// mostHappenings and historyMinutes bound the size of the History.
 	mostHappenings = 50
 	historyMinutes = 30
 )
 
-// History is what was lately.
+// History is the recent activity of the agent.
 type History struct {
 	Happened []Happening `json:"happened,omitempty"` // newest first
-	Minutes  []Minute    `json:"minutes"`            // oldest first, the present one last, without gaps
+	Minutes  []Minute    `json:"minutes"`            // oldest first, the current one last, without gaps
 }
 
-// Happening is something that somebody may look for later: a repair, a disconnection.
+// Happening is an event that an operator may look up later: a repair, a
+// disconnection.
 type Happening struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
 }
 
-// Minute is what the agent did in one.
+// Minute is the agent's activity in one minute.
 type Minute struct {
-	At         time.Time     `json:"at"` // its begin
+	At         time.Time     `json:"at"` // its start
 	Operations int           `json:"operations"`
-	Longest    time.Duration `json:"longestNanoseconds"` // of its turns, until all was in the kernel
+	Longest    time.Duration `json:"longestNanoseconds"` // the slowest sync, until all was in the kernel
 }
 
-// Recorder keeps a History in memory of a fixed size. Any goroutine may call it.
+// Recorder keeps a History in memory of a fixed size. It is safe for concurrent
+// use.
 type Recorder struct {
 	mu       sync.Mutex
 	happened []Happening // oldest first
 	minutes  [historyMinutes]Minute
 }
 
-// Happen records that something happened. Of the same thing again and again the last time is kept.
+// Happen records an event. If the same event is repeated, only its last time is kept.
 func (r *Recorder) Happen(at time.Time, what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +53,7 @@ func (r *Recorder) Happen(at time.Time, what string) {
 	}
 }
 
-// Turn records what the agent has written, and how long it took.
+// Turn records the operations of one sync, and how long it took.
 func (r *Recorder) Turn(at time.Time, operations int, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +68,7 @@ func (r *Recorder) Turn(at time.Time, operations int, took time.Duration) {
 
 func minuteOf(begin time.Time) int { return int(begin.Unix() / 60 % historyMinutes) }
 
-// History returns what there is.
+// History returns a snapshot of the recorded state.
 func (r *Recorder) History(now time.Time) *History {
 	r.mu.Lock()
 	defer r.mu.Unlock()

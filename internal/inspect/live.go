@@ -6,34 +6,35 @@ import (
 	"strings"
 )
 
-// Live is what a real packet met, as the kernel told it.
+// Live is the path of a real packet, as the kernel reported it.
 type Live struct {
-	Seen  bool   `json:"seen"` // a packet of such a connection came
+	Seen  bool   `json:"seen"` // a packet of such a connection was seen
 	Steps []Step `json:"steps,omitempty"`
-	// Ended is the table whose rule ended the packet's way; "" if none of nftables did.
+	// Ended is the table whose rule ended the packet's path; "" if no rule of nftables
+	// did.
 	Ended string `json:"endedByTable,omitempty"`
-	Ours  bool   `json:"ours,omitempty"` // that table is fairlead's
+	Ours  bool   `json:"ours,omitempty"` // the table is owned by fairlead
 	Text  string `json:"text"`           // in words
-	Note  string `json:"note,omitempty"` // what cannot be seen here
+	Note  string `json:"note,omitempty"` // limitation: what the kernel does not report here
 }
 
-// Met is one thing that the packet met.
+// Met is one rule or policy that the packet met.
 type Met struct {
 	Table, Chain string
 	Ours         bool
 	Rule         uint64 // its handle; 0: none
-	Does         string // drop, accept, goto X, jump X, return; "" if the next rule came
+	Does         string // drop, accept, goto X, jump X, return; "" if the next rule was evaluated
 	Policy       bool
-	To           string // where the packet was going then; "" if that is not told
+	To           string // the packet's destination at that point; "" if the kernel does not report it
 }
 
 const (
-	// mostSteps bounds what is listed of one packet.
+	// mostSteps bounds the steps that are listed of one packet.
 	mostSteps = 60
 	dropped   = "drop"
 )
 
-// Ends reports whether the packet went no further.
+// Ends reports whether the packet ended here.
 func (m *Met) Ends() bool { return m.Does == dropped }
 
 func (m *Met) where() string { return "table " + m.Table + ", chain " + m.Chain }
@@ -48,7 +49,8 @@ func (m *Met) text() string {
 	return fmt.Sprintf("%s, rule %d: %s", m.where(), m.Rule, m.Does)
 }
 
-// LiveOf sums up what one packet met; nothing: none came within the time.
+// LiveOf summarizes what one packet met. An empty met means that no packet came
+// within the time.
 func LiveOf(met []Met, waited string) Live {
 	if len(met) == 0 {
 		return Live{Text: "no packet of such a new connection came by within " + waited + ": have the client connect while the trace runs"}
@@ -93,7 +95,8 @@ func (l *Live) write(w io.Writer) {
 	}
 }
 
-// OursAmong reports whether a chain is fairlead's; iptables: the mode writes kube-proxy's chains in iptables' own tables.
+// OursAmong reports whether a chain is owned by fairlead. iptables: the mode writes kube-proxy's chains in the tables of
+// iptables.
 func OursAmong(iptables bool, table, chain string) bool {
 	return strings.HasPrefix(table, "fairlead") || iptables && strings.HasPrefix(chain, "KUBE-")
 }

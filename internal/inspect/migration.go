@@ -6,27 +6,29 @@ import (
 	"time"
 )
 
-// Migration is the answer of `fairlead migrate --dry-run`: what a change of the mode of
-// the agent that runs would do.
+// Migration is the answer of `fairlead migrate --dry-run`: the effects of a change of
+// the mode of the running agent.
 type Migration struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Why it cannot be done; "" if it can.
+	// Cannot is why the change is impossible; "" if it is possible.
 	Cannot string `json:"cannot,omitempty"`
-	// Steps are what is done, in order.
+	// Steps are the actions, in order.
 	Steps []string `json:"steps,omitempty"`
-	// Removes are the objects of the old mode that go, once the new rules are verified.
+	// Removes lists the objects of the old mode that are removed once the new rules are
+	// verified.
 	Removes []string `json:"removes,omitempty"`
-	// Survives and Lost say what becomes of connections and of what the kernel remembers.
+	// Survives and Lost describe the effect on connections and on other state in the
+	// kernel.
 	Survives []string `json:"survives,omitempty"`
 	Lost     []string `json:"lost,omitempty"`
-	// Differs is what the new mode does otherwise.
+	// Differs lists how the new mode behaves differently.
 	Differs []string `json:"differs,omitempty"`
-	// Lasting says what a later start will do.
+	// Lasting describes the effect on a later start.
 	Lasting string `json:"lasting,omitempty"`
 }
 
-// Text writes it for people.
+// Text writes the answer as text.
 func (m *Migration) Text(w io.Writer) {
 	fmt.Fprintf(w, "From %s to %s\n", m.From, m.To)
 	if m.Cannot != "" {
@@ -49,14 +51,15 @@ func (m *Migration) Text(w io.Writer) {
 	}
 }
 
-// Changed is what status tells of a change of mode.
+// Changed is the last change of mode, as status reports it.
 type Changed struct {
 	From string    `json:"from"`
 	To   string    `json:"to"`
 	At   time.Time `json:"at"`
 	// Failed is why the agent is back in From; "" if it is not.
 	Failed string `json:"failed,omitempty"`
-	// Verified: the new rules are in, and were compared with the kernel.
+	// Verified: the new rules have been written, and were compared with the
+	// kernel.
 	Verified bool `json:"verified"`
 }
 

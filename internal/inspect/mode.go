@@ -8,7 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// ways reports what becomes of new connections to a Frontend in this mode: of one client's, or of all clients' in as many groups as there are.
+// ways returns what happens to new connections to a Frontend in this mode: to those of one client, or to those of all clients, one Way per
+// group of clients.
 func (q *Question) ways(v engine.View, node *model.NodeView, f *model.Frontend, c *Client) (out []Way) {
 	if v.Unserved(f) != "" {
 		return []Way{q.unserved(v, node, f, netip.AddrPortFrom(f.Key.Addr, f.Key.Port))}
@@ -27,25 +28,26 @@ func (q *Question) ways(v engine.View, node *model.NodeView, f *model.Frontend, 
 	return out
 }
 
-// unserved reports what becomes of what is sent to a Frontend that this mode does not serve: what becomes of other ports there.
+// unserved returns what happens to packets to a Frontend that this mode does not serve: the same as to packets to other ports
+// of its address.
 func (q *Question) unserved(v engine.View, node *model.NodeView, f *model.Frontend, to netip.AddrPort) Way {
 	outcome, _ := q.nobodys(v, node, to, f.Key.Protocol)
 	return Way{Verdict: outcome, Why: v.Unserved(f)}
 }
 
-// takenBy returns the Service at whose ClusterIP every other port is refused: in all modes, and in those that make ClusterIPs the node's own
-// addresses only while one of its ports is served.
+// takenBy returns the Service that owns a ClusterIP at which all other ports are refused. In modes that make ClusterIPs the node's own
+// addresses, they are refused only while one of the Service's ports is served.
 func (q *Question) takenBy(v engine.View, node *model.NodeView, a netip.Addr) (owner model.ServiceKey, kind string, taken bool) {
 	if !q.OwnsAddresses {
 		owner, taken = v.ClusterIPOf(a)
 		return owner, "the ClusterIP", taken
 	}
-	if !a.IsValid() || slices.Contains(node.NodeAddrs, a) { // that is the node's whether there is a Service or not
+	if !a.IsValid() || slices.Contains(node.NodeAddrs, a) { // the node's own address, with or without a Service
 		return owner, kind, false
 	}
 	for k := range v.State().Keys() {
 		svc, _ := v.State().Service(k)
-		if svc == nil || taken && owner.Compare(k) < 0 || !hasAddress(svc, a) { // of several the first by name
+		if svc == nil || taken && owner.Compare(k) < 0 || !hasAddress(svc, a) { // of several Services the first by name is used
 			continue
 		}
 		res := v.Decide(k)
@@ -62,14 +64,14 @@ func hasAddress(svc *model.Service, a netip.Addr) bool {
 	return slices.Contains(svc.ClusterIPs, a) || slices.Contains(svc.LoadBalancerIPs, a) || slices.Contains(svc.ExternalIPs, a)
 }
 
-// byAgent is why endpoints see this node's address where no rules translate.
+// byAgent is why endpoints see this node's address if no rules translate.
 const byAgent = "the agent connects to it itself"
 
-// relay says of a Way what is so where the agent carries the connections. c is nil when all clients are meant.
+// relay adjusts a Way to a mode in which the agent carries the connections. c is nil if all clients are meant.
 func (y *Way) relay(f *model.Frontend, c *Client) {
 	y.Masquerade = ""
 	switch {
-	case f.Refuses(): // no socket is opened that could tell clients apart
+	case f.Refuses(): // no socket is opened that could distinguish clients
 		*y = Way{For: y.For, Verdict: model.Reject.String(), Why: "no endpoint may be used"}
 	case y.Verdict != model.Forward.String():
 	case !f.Relay.KeepSource:

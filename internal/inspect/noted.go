@@ -8,19 +8,20 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// Notebook knows of which Services policy has noted something that may surprise. The
-// engine writes, anybody reads. A Service of which nothing is noted costs nothing.
+// Notebook records the Services for which policy has a note that may surprise the
+// operator. The engine writes it, and any goroutine may read it. A Service without
+// notes costs nothing.
 type Notebook struct {
 	mu    sync.Mutex
 	notes map[model.ServiceKey][]policy.Note
-	count [policy.NumNoteKinds + 1]int // of Services, by kind
+	count [policy.NumNoteKinds + 1]int // number of Services, by kind
 }
 
-// NewNotebook makes an empty one.
+// NewNotebook returns an empty Notebook.
 func NewNotebook() *Notebook { return &Notebook{notes: map[model.ServiceKey][]policy.Note{}} }
 
-// Set takes what is noted of a Service now, and gives those notes that are new, and
-// whether any count differs by it.
+// Set updates the notes of a Service. It returns the notes that are new, and
+// whether any count changed.
 func (n *Notebook) Set(key model.ServiceKey, notes []policy.Note) (news []policy.Note, changed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,8 +67,8 @@ func (n *Notebook) Counts() map[policy.NoteKind]int {
 	return out
 }
 
-// Summary returns the kinds that there are, with a few names each. It looks at no more
-// than the Services of which something is noted.
+// Summary returns the kinds that occur, with a few names each. It only reads Services
+// that have notes.
 func (n *Notebook) Summary(names int) []Noted {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -87,8 +88,8 @@ func (n *Notebook) Summary(names int) []Noted {
 	return out
 }
 
-// Unserved returns the Services that have endpoints of which none can be used here; nil: there are none. It looks at no more
-// than those of which something is noted.
+// Unserved returns the Services that have endpoints of which none can be used here; nil: there are none. It only reads
+// Services that have notes.
 func (n *Notebook) Unserved(names int) *Noted {
 	n.mu.Lock()
 	defer n.mu.Unlock()

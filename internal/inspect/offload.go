@@ -9,11 +9,11 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Offload tells how connections are taken past the rules.
+// Offload is the state of the acceleration, by which connections bypass the rules.
 type Offload struct {
-	Threshold int    `json:"thresholdPackets"` // 0: none is
+	Threshold int    `json:"thresholdPackets"` // 0: none are accelerated
 	Devices   int    `json:"devices"`
-	Why       string `json:"why,omitempty"` // it is off, or not as it should be
+	Why       string `json:"why,omitempty"` // why it is off or limited
 }
 
 func (o *Offload) text() string {
@@ -30,8 +30,8 @@ func (o *Offload) text() string {
 	return out
 }
 
-// of reports whether connections to some Frontends of a Service are taken past the rules, and why not; "" where nobody asked
-// for acceleration.
+// of returns whether connections to some Frontends of a Service bypass the rules, and why not; "" if acceleration was not
+// requested.
 func (o *Offload) of(svc *model.Service, chosen []model.Frontend) string {
 	fit := func(f model.Frontend) bool {
 		return !f.Key.Range() && (f.Key.Protocol == model.TCP || f.Key.Protocol == model.UDP)
@@ -64,10 +64,10 @@ func (o *Offload) of(svc *model.Service, chosen []model.Frontend) string {
 	return out
 }
 
-// maxNamed is how many excluded endpoints are named.
+// maxNamed is how many excluded endpoints are listed.
 const maxNamed = 5
 
-// excluding adds to a sentence of Offload.of whose connections are not taken past the rules, because a list excludes them.
+// excluding adds to the result of Offload.of which connections do not bypass the rules because a list excludes them.
 func excluding(sentence string, chosen []model.Frontend, list []netip.Prefix, client netip.Addr) string {
 	const why = "in --offload-exclude-file"
 	on := func(a netip.Addr) bool {

@@ -9,19 +9,19 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Subject is what a question is about: a Service, or what a packet is sent to.
+// Subject is the subject of a question: a Service, or a destination of packets.
 type Subject struct {
 	Service model.ServiceKey // of a Service by name
-	Port    string           // of it: a name or a number; "" is all
+	Port    string           // of that Service: a name or a number; "" means all
 
-	To       netip.AddrPort // else what a packet is sent to; an invalid address is a NodePort
+	To       netip.AddrPort // otherwise the destination of a packet; an invalid address means a NodePort
 	Protocol model.Protocol // 0: any
 }
 
 // ByName reports whether the Subject is a Service by its name.
 func (s Subject) ByName() bool { return s.Service.Name != "" }
 
-// ParseSubject reads [NS/]SERVICE[:PORT], IP:PORT[/PROTO] or :NODEPORT[/PROTO].
+// ParseSubject parses [NS/]SERVICE[:PORT], IP:PORT[/PROTO] or :NODEPORT[/PROTO].
 func ParseSubject(text, namespace string) (Subject, error) {
 	if s, ok := parseAddress(text); ok {
 		return s, nil
@@ -59,7 +59,7 @@ func parseAddress(text string) (Subject, bool) {
 	return s, err == nil && to.Port() > 0 && to.Addr().Zone() == ""
 }
 
-// protocols are those that the Subject may mean.
+// protocols returns the protocols that the Subject may mean.
 func (s Subject) protocols() []model.Protocol {
 	if s.Protocol != 0 {
 		return []model.Protocol{s.Protocol}

@@ -15,8 +15,9 @@ import (
 type Status struct {
 	Version string `json:"version"`
 	Mode    string `json:"mode"`
-	ModeBy  string `json:"modeBy,omitempty"` // who chose it where the settings do not name it: "default" or "auto"
-	// Place is the mode with the backend of iptables: the words of `fairlead migrate --to`.
+	ModeBy  string `json:"modeBy,omitempty"` // what chose it if the settings do not specify it: "default" or "auto"
+	// Place is the mode with the backend of iptables: an argument of `fairlead migrate
+	// --to`.
 	Place string    `json:"place"`
 	Node  string    `json:"node"`
 	PID   int       `json:"pid"`
@@ -29,49 +30,49 @@ type Status struct {
 	Services int      `json:"services"`
 	Slices   int      `json:"slices"`
 	Kernel   InKernel `json:"kernel"`
-	// NodePorts is where NodePorts answer; nil: nothing is decided yet, or the mode answers on loopback addresses alone.
+	// NodePorts is where NodePorts answer; nil: not decided yet, or the mode answers on loopback addresses only.
 	NodePorts *NodePorts `json:"nodePorts,omitempty"`
-	Limits    []string   `json:"limits,omitempty"` // what this kernel or host lacks, such as a family that is not served
+	Limits    []string   `json:"limits,omitempty"` // limitations of this kernel or host, such as a family that is not served
 	Repairs   Repairs    `json:"repairs"`
-	Flows     *Flows     `json:"conntrack,omitempty"` // nil: the kernel tells nothing
-	Offload   *Offload   `json:"offload,omitempty"`   // nil: acceleration was not asked for
+	Flows     *Flows     `json:"conntrack,omitempty"` // nil: the kernel reports nothing
+	Offload   *Offload   `json:"offload,omitempty"`   // nil: acceleration was not requested
 	Also      []Stranger `json:"alsoHere,omitempty"`
 	Refused   []Refused  `json:"refused,omitempty"`
 	Problems  []string   `json:"problems,omitempty"` // the first of them
 	Troubled  int        `json:"problemCount"`
-	// NotListening is why a server of the agent (healthz, metrics) does not listen, a line for each.
+	// NotListening lists why servers of the agent (healthz, metrics) do not listen, one line each.
 	NotListening []string `json:"notListening,omitempty"`
-	Noted        []Noted  `json:"noted,omitempty"` // Services of which something is not as one may think, by reason
+	Noted        []Noted  `json:"noted,omitempty"` // Services that need attention, by reason
 	History      *History `json:"history,omitempty"`
 }
 
-// Source is where the Services come from.
+// Source is the source of the Services.
 type Source struct {
 	Name      string    `json:"name"` // "API server" or "folder DIR"
 	Connected bool      `json:"connected"`
 	LastHeard time.Time `json:"lastHeard,omitzero"`
-	Since     time.Time `json:"since,omitzero"` // that it is so
+	Since     time.Time `json:"since,omitzero"` // time of the last change of Connected
 	Err       string    `json:"error,omitempty"`
-	Waiting   []string  `json:"waiting,omitempty"` // what has not delivered everything yet
+	Waiting   []string  `json:"waiting,omitempty"` // sources that have not delivered everything yet
 }
 
-// InKernel reports whether the kernel has what it should have.
+// InKernel reports whether the desired state is in the kernel.
 type InKernel struct {
-	Synced  time.Time     `json:"synced,omitzero"` // last time that all was in; zero: never yet
+	Synced  time.Time     `json:"synced,omitzero"` // last time that everything was in sync; zero: never yet
 	Took    time.Duration `json:"tookNanoseconds"`
 	Healthy bool          `json:"healthy"`
 	Pending int           `json:"pending"`
-	Err     string        `json:"error,omitempty"` // of the last try
-	Busy    bool          `json:"busy,omitempty"`  // the engine is at work and cannot be asked now
+	Err     string        `json:"error,omitempty"` // of the last attempt
+	Busy    bool          `json:"busy,omitempty"`  // the engine is busy and cannot answer now
 }
 
-// NodePorts is where NodePorts answer, and why there.
+// NodePorts is the addresses on which NodePorts answer, and the reason.
 type NodePorts struct {
 	On []netip.Addr `json:"on"`
 	By string       `json:"by"`
 }
 
-// NodePortsOf returns what policy decided; nil before it has.
+// NodePortsOf returns the decision of policy; nil if there is none yet.
 func NodePortsOf(v *model.NodeView) *NodePorts {
 	if v.NodePortsBy == "" {
 		return nil
@@ -79,10 +80,10 @@ func NodePortsOf(v *model.NodeView) *NodePorts {
 	return &NodePorts{On: v.NodePortAddrs, By: v.NodePortsBy}
 }
 
-// maxNodePortAddrs is how many addresses the text names.
+// maxNodePortAddrs is how many addresses the text lists.
 const maxNodePortAddrs = 8
 
-// Where names the addresses: "192.0.2.1, 2001:db8::1", or "nowhere".
+// Where returns the addresses as text: "192.0.2.1, 2001:db8::1", or "nowhere".
 func (n *NodePorts) Where() string {
 	if len(n.On) == 0 {
 		return "nowhere"
@@ -97,7 +98,8 @@ func (n *NodePorts) Where() string {
 	return strings.Join(out, ", ")
 }
 
-// Repairs are what somebody else changed in our rules.
+// Repairs counts repaired drift: changes by other programs to rules that the agent
+// owns.
 type Repairs struct {
 	Objects int       `json:"objects"`
 	Last    time.Time `json:"last,omitzero"`
@@ -105,31 +107,33 @@ type Repairs struct {
 	Audited time.Time `json:"audited,omitzero"`
 }
 
-// Flows are those of conntrack.
+// Flows holds the numbers of conntrack.
 type Flows struct {
 	Count        uint64 `json:"count"`
 	Max          uint64 `json:"max"`
-	InsertFailed uint64 `json:"insertFailed"` // since boot; of flows, by port collisions mostly
+	InsertFailed uint64 `json:"insertFailed"` // since boot; flows that could not be inserted, usually because of port collisions
 	Dropped      uint64 `json:"dropped"`      // since boot, because the table was full
 }
 
 // Filling reports whether the alert FairleadConntrackFull is raised (deploy/monitoring/rules.yaml).
 func (f *Flows) Filling() bool { return f != nil && f.Max > 0 && f.Count*10 > f.Max*8 }
 
-// Full reports whether new connections fail, or will soon, for want of room.
+// Full reports whether new connections fail, or will soon, because the table is
+// full.
 func (f *Flows) Full() bool { return f != nil && f.Max > 0 && f.Count*10 >= f.Max*9 }
 
-// Stranger is another proxy's table beside ours.
+// Stranger is the table of another proxy on this node.
 type Stranger struct {
 	What string `json:"what"`
-	// Wins reports that it was hooked later than ours: of two that translate a
-	// connection the one that was hooked last is asked first.
+	// Wins reports that the other table was hooked later than the agent's. If
+	// two tables translate a connection, the one that was hooked last is
+	// evaluated first.
 	Wins   bool   `json:"wins"`
-	Unsure bool   `json:"unsure,omitempty"` // it cannot be told
-	Remove string `json:"remove,omitempty"` // the command
+	Unsure bool   `json:"unsure,omitempty"` // the order is unknown
+	Remove string `json:"remove,omitempty"` // the command that removes it
 }
 
-// RefusedOf puts what the engine knows of a refusal into an answer.
+// RefusedOf returns the Refused of a quarantined Service of the engine.
 func RefusedOf(h engine.Held) Refused {
 	return Refused{Service: h.Service.String(), Objects: h.Objects, Err: h.Err.Error(), Since: h.Since, RetryAt: h.RetryAt}
 }
@@ -147,14 +151,14 @@ type Refused struct {
 	RetryAt time.Time `json:"retryAt"`
 }
 
-// Noted counts Services by what is noted of them.
+// Noted counts Services by the reason of their notes.
 type Noted struct {
 	Reason   string   `json:"reason"`
 	Services int      `json:"services"`
-	Some     []string `json:"some"` // of them
+	Some     []string `json:"some"` // names of some of them
 }
 
-// Unwell returns what is not as it should be, worst first, a line each.
+// Unwell returns what needs attention, worst first, one line each.
 func (s *Status) Unwell() []string {
 	var out []string
 	add := func(is bool, format string, args ...any) {

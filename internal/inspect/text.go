@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Texter is an answer that can be written for people.
+// Texter is an answer that can be written as text.
 type Texter interface{ Text(w io.Writer) }
 
 // Text writes the status block.
@@ -199,7 +199,7 @@ func verdict(v string) string {
 	return strings.ToUpper(v)
 }
 
-// mostNamed is how many backends a line names.
+// mostNamed is how many backends a line lists.
 const mostNamed = 4
 
 func (y *Way) text() string {
@@ -260,10 +260,10 @@ func (e *Explanation) rows(w io.Writer) {
 	_ = t.Flush()
 }
 
-// pad fills up a column.
+// pad fills a column.
 func pad(s string, n int) string { return fmt.Sprintf("%-*s", n, s) }
 
-// age is a span in two units: 3d4h, 12m5s.
+// age formats a duration in two units: 3d4h, 12m5s.
 func age(d time.Duration) string {
 	d = max(d, 0).Truncate(time.Second)
 	switch {
@@ -275,7 +275,7 @@ func age(d time.Duration) string {
 	return d.String()
 }
 
-// clock is the time of day, with the day if that is not today.
+// clock formats the time of day, with the date if that is not today.
 func clock(t time.Time) string {
 	t = t.Local()
 	if t.Format(time.DateOnly) != time.Now().Format(time.DateOnly) {
@@ -284,7 +284,7 @@ func clock(t time.Time) string {
 	return t.Format(time.TimeOnly)
 }
 
-// services counts them in words.
+// services formats a number of Services.
 func services(n int) string {
 	if n == 1 {
 		return "1 Service"

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Trace is the answer of `fairlead trace`: the way of a new connection's first packet
-// through this node's rules, step by step, without sending one.
+// Trace is the answer of `fairlead trace`: the path of a new connection's first
+// packet through this node's rules, step by step, without sending a packet.
 type Trace struct {
 	From    string   `json:"from"`
 	To      string   `json:"to"`
@@ -23,17 +23,17 @@ type Trace struct {
 	// Source is what the target sees: "client" or "node"; "either" if it depends on
 	// which target is chosen.
 	Source string `json:"source,omitempty"`
-	Live   *Live  `json:"live,omitempty"` // what a real packet met; nil: nobody asked
+	Live   *Live  `json:"live,omitempty"` // the path of a real packet; nil: not requested
 }
 
-// Step is one of them.
+// Step is one step of a Trace.
 type Step struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
 }
 
-// Simulate follows a packet. It belongs to the engine's goroutine. The error is a
-// mistake in the question.
+// Simulate computes the path of a packet. Only the engine's goroutine may call it.
+// It returns an error if the question is invalid.
 func Simulate(q Question, v engine.View) (Trace, error) {
 	node := v.Node()
 	to, proto, err := destination(&q, v)
@@ -64,8 +64,8 @@ func Simulate(q Question, v engine.View) (Trace, error) {
 	return t, nil
 }
 
-// destination turns a Service's name into the address that clients inside the cluster
-// use, of the family of the one who connects.
+// destination returns the address that clients inside the cluster use for a Service's
+// name, of the family of the client.
 func destination(q *Question, v engine.View) (netip.AddrPort, model.Protocol, error) {
 	s := &q.Subject
 	if !s.ByName() {

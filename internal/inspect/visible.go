@@ -6,12 +6,13 @@ import (
 	"unicode"
 )
 
-// Visible returns s with each character that cannot be printed escaped as in a Go string: a terminal obeys control characters, and objects of others hold some.
+// Visible returns s with each character that cannot be printed escaped as in a Go string: a terminal executes control characters, and objects of
+// other programs may contain some.
 func Visible(s string) string {
 	return escape(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// VisibleLines is Visible, and keeps line ends and tabs.
+// VisibleLines is Visible, except that it keeps line ends and tabs.
 func VisibleLines(s string) string {
 	return escape(s, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) })
 }

@@ -10,33 +10,33 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Way is what becomes of a new connection to one Frontend.
+// Way is the outcome of a new connection to one Frontend.
 type Way struct {
-	For        string    `json:"for,omitempty"` // which clients; "" if all, or the one that was asked for
-	Verdict    string    `json:"verdict"`       // forward, reject or drop; none: it is not served, and nobody acts on it
-	Why        string    `json:"why,omitempty"` // it is not forwarded
+	For        string    `json:"for,omitempty"` // which clients; "" if all clients, or the client in the question
+	Verdict    string    `json:"verdict"`       // forward, reject or drop; none: it is not served, and no rule handles it
+	Why        string    `json:"why,omitempty"` // why it is not forwarded
 	Backends   []Backend `json:"backends,omitempty"`
-	Count      int       `json:"count"`                // of backends; the list may be cut
+	Count      int       `json:"count"`                // number of backends; the list may be truncated
 	Masquerade string    `json:"masquerade,omitempty"` // why the source becomes this node's; "" if it is preserved
 	Choice     string    `json:"choice,omitempty"`     // how a backend is chosen
 
 	list []model.Backend // all of Backends
 }
 
-// Backend is one that may be chosen.
+// Backend is a backend that may be chosen.
 type Backend struct {
 	Addr   string `json:"address"`
-	Weight uint16 `json:"weight,omitempty"` // only if not all are alike
+	Weight uint16 `json:"weight,omitempty"` // 0 if all weights are equal
 	Here   bool   `json:"here,omitempty"`
 }
 
-// everybodyElse are the clients that no other Way names.
+// everybodyElse is the text for the clients that no other Way covers.
 const everybodyElse = "everybody else"
 
-// maxListed bounds the lists of an answer; they say how many there are.
+// maxListed bounds the lists of an answer. The answer also contains the full count.
 const maxListed = 256
 
-// WayOf reports what becomes of one client's new connection.
+// WayOf returns the outcome of one client's new connection.
 func WayOf(f *model.Frontend, v *model.NodeView, c Client) Way {
 	if why, shut := guardedAgainst(f, c.Addr); shut {
 		return Way{Verdict: model.Drop.String(), Why: why}
@@ -60,7 +60,8 @@ func WayOf(f *model.Frontend, v *model.NodeView, c Client) Way {
 	return w
 }
 
-// schedule says how IPVS chooses, which is not at random. other is its scheduler where the Service names none.
+// schedule sets how IPVS chooses, which is not at random. other is its scheduler if the Service specifies
+// none.
 func (y *Way) schedule(f *model.Frontend, other string) {
 	if other == "" || y.Choice == "" || f.ConsistentHash {
 		return
@@ -71,10 +72,10 @@ func (y *Way) schedule(f *model.Frontend, other string) {
 	}
 }
 
-// Hairpin is why an endpoint that reaches itself sees another source.
+// Hairpin is why an endpoint that connects to itself sees another source.
 const Hairpin = "only when the client itself is the endpoint"
 
-// Ways reports the same for all clients, in as many groups as there are.
+// Ways returns the outcomes for all clients, one Way per group of clients.
 func Ways(f *model.Frontend, v *model.NodeView) []Way {
 	var out []Way
 	if !f.LocalOnly {
@@ -122,7 +123,7 @@ func prefixes(list []netip.Prefix) string {
 
 func wholeWay(f *model.Frontend) Way { return way(f, f.Verdict, f.Backends) }
 
-// insideWay is the short cut of externalTrafficPolicy Local.
+// insideWay is the short cut of externalTrafficPolicy Local: the Way of pods and of this node, which may use all endpoints.
 func insideWay(f *model.Frontend, masquerade string) Way {
 	w := way(f, f.Verdict, f.Backends)
 	if w.Verdict == model.Forward.String() {
@@ -153,7 +154,7 @@ func way(f *model.Frontend, verdict model.Verdict, list []model.Backend) Way {
 	alike := !slices.ContainsFunc(list, func(b model.Backend) bool { return b.Weight != list[0].Weight })
 	for _, b := range list[:min(len(list), maxListed)] {
 		to := Backend{Addr: b.AddrPort().String(), Here: b.Local}
-		if b.Port == 0 { // of a range: the port stays
+		if b.Port == 0 { // of a range: the port is not translated
 			to.Addr = b.Addr.String()
 		}
 		if !alike {
@@ -179,8 +180,8 @@ func choice(f *model.Frontend, alike bool, n int) string {
 	return ""
 }
 
-// masquerade says why a connection to Backends gets this node's address; "" if it does
-// not. c is nil when all clients are meant.
+// masquerade returns why a connection to Backends gets this node's address; "" if it
+// does not. c is nil if all clients are meant.
 func masquerade(f *model.Frontend, v *model.NodeView, c *Client) string {
 	if f.Verdict != model.Forward {
 		return ""
@@ -204,7 +205,7 @@ func masquerade(f *model.Frontend, v *model.NodeView, c *Client) string {
 	return ""
 }
 
-// detects reports whether pods can be told from others in a family.
+// detects reports whether pods of a family can be distinguished from other clients.
 func detects(v *model.NodeView, fam model.Family) bool {
 	if v.Local.Mode != model.DetectCIDR {
 		return v.Local.Mode != model.DetectNone && v.Local.Interface != ""

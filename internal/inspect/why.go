@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// notes returns policy's notes about the ports and families that were asked for.
+// notes returns policy's notes about the ports and families in the question.
 func (e *explainer) notes(res *policy.Result, chosen []model.Frontend) {
 	about := func(n policy.Note) bool {
 		return n.Port == "" && n.Family == 0 || len(chosen) == 0 ||
@@ -18,7 +18,7 @@ func (e *explainer) notes(res *policy.Result, chosen []model.Frontend) {
 	}
 	families := len(slices.Compact(slices.SortedFunc(slices.Values(e.svc.ClusterIPs), netip.Addr.Compare)))
 	for _, n := range res.Notes {
-		if n.Kind == policy.ClaimLost || !about(n) { // a Problem tells
+		if n.Kind == policy.ClaimLost || !about(n) { // a Problem reports a lost claim
 			continue
 		}
 		text := n.Text
@@ -34,7 +34,7 @@ func (e *explainer) notes(res *policy.Result, chosen []model.Frontend) {
 	}
 }
 
-// endpoints lists what the slices have for the ports that were asked for.
+// endpoints lists the endpoints of the slices for the ports in the question.
 func (e *explainer) endpoints(res *policy.Result, chosen []model.Frontend) {
 	type place struct {
 		port string
@@ -81,7 +81,8 @@ func (e *explainer) endpoints(res *policy.Result, chosen []model.Frontend) {
 	}
 }
 
-// otherFamily says why endpoints of a family get no connection that was asked about; "" if the family is not why.
+// otherFamily returns why endpoints of a family receive none of the connections in question; "" if the family is
+// not the reason.
 func otherFamily(res *policy.Result, chosen []model.Frontend, fam model.Family) string {
 	has := func(list []model.Frontend) bool {
 		return slices.ContainsFunc(list, func(f model.Frontend) bool { return f.Key.Family == fam })
@@ -107,7 +108,7 @@ func (e *explainer) hasPort(p model.SlicePort) bool {
 	return slices.ContainsFunc(e.svc.Ports, func(sp model.ServicePort) bool { return sp.Name == p.Name && sp.Protocol == p.Protocol })
 }
 
-// state says how an endpoint is and where.
+// state returns the state and the location of an endpoint.
 func (e *explainer) state(ep *model.Endpoint) string {
 	var words []string
 	switch {
@@ -134,7 +135,7 @@ func (e *explainer) state(ep *model.Endpoint) string {
 	return strings.Join(words, ", ")
 }
 
-// defaults names what holds because nobody said otherwise.
+// defaults lists the defaults that apply because no setting overrides them.
 func (e *explainer) defaults(chosen []model.Frontend) {
 	say := func(format string, args ...any) {
 		e.out.Defaults = append(e.out.Defaults, fmt.Sprintf(format, args...))
@@ -189,7 +190,7 @@ func (e *explainer) guarded(chosen []model.Frontend) bool {
 	return slices.ContainsFunc(chosen, func(f model.Frontend) bool { return f.Guarded })
 }
 
-// sumUp says in one line what is so, and whether it is well.
+// sumUp sets the one-line summary, and whether all is well.
 func (e *explainer) sumUp(res *policy.Result, chosen []model.Frontend) {
 	bad := e.outcome()
 	e.out.Well = bad == "" && len(e.out.Keys) > 0 && len(res.Problems) == 0 && e.out.Refused == nil
@@ -213,13 +214,14 @@ func (e *explainer) sumUp(res *policy.Result, chosen []model.Frontend) {
 	}
 }
 
-// outcome notes the one outcome of all keys, if there is one, and gives the first that
-// is not forwarded in words.
+// outcome sets the common outcome of all keys, if there is one. It returns a text
+// about the first key that is not forwarded.
 func (e *explainer) outcome() (bad string) {
 	outcomes := map[string]bool{}
 	for _, k := range e.out.Keys {
 		for _, w := range k.Ways {
-			// A list of who may come that keeps others out is as somebody wished.
+			// A source range list that excludes other clients is intended, so it
+			// is not reported.
 			if e.out.From == nil && w.For == everybodyElse && strings.HasPrefix(w.Why, "not in ") {
 				continue
 			}
@@ -237,7 +239,7 @@ func (e *explainer) outcome() (bad string) {
 	return bad
 }
 
-// cause is the first note that says why endpoints are missing.
+// cause returns the first note that explains why endpoints are missing.
 func (e *explainer) cause(res *policy.Result) string {
 	for _, n := range res.Notes {
 		if n.Kind == policy.NoEndpoints || n.Kind == policy.NotReady {

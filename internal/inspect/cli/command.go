@@ -17,14 +17,14 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// Exit codes beside 0, which is well.
+// Exit codes other than 0, which means that all is well.
 const (
 	Unwell  = 1
 	Usage   = 2
 	NoAgent = 3
 )
 
-// Error is how a command ended other than well.
+// Error is the error and exit code of a command.
 type Error struct {
 	Code int
 	Err  error
@@ -34,7 +34,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
 // ExitCode returns the exit code for the error of a command of this package, and whether
-// it is one.
+// it is such an error.
 func ExitCode(err error) (int, bool) {
 	var e *Error
 	if errors.As(err, &e) {
@@ -43,14 +43,14 @@ func ExitCode(err error) (int, bool) {
 	return 0, false
 }
 
-// Commands are all of them.
+// Commands returns all commands of this package.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{statusCommand(), explainCommand(), traceCommand(), auditCommand(), migrateCommand()}
 }
 
 const codes = `Exit code 0: well. 1: not well. 2: wrong usage. 3: no agent runs here.`
 
-// question is one question to the agent, and how its answer is printed.
+// question is one request to the agent. It specifies how the answer is printed.
 type question struct {
 	path   string
 	query  url.Values
@@ -65,7 +65,7 @@ func formats(cmd *cobra.Command, q *question) {
 	q.query, q.limit = url.Values{}, 10*time.Second
 }
 
-// put asks, and prints the answer, which is read into v.
+// put sends the request, reads the answer into v, and prints it.
 func (q *question) put(ctx context.Context, w io.Writer, v inspect.Texter) error {
 	if err := knownFormat(q.format); err != nil {
 		return err
@@ -119,7 +119,7 @@ func Print(w io.Writer, format string, v inspect.Texter) error {
 func failed(err error) error {
 	var squatted *control.SquattedError
 	var answer *control.AnswerError
-	if errors.As(err, &answer) { // it may quote an object's name
+	if errors.As(err, &answer) { // the text may quote an object's name
 		answer = &control.AnswerError{Status: answer.Status, Text: inspect.Visible(answer.Text)}
 		err = answer
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// changeLimit is how long a change may take, the way back included.
+// changeLimit is how long a change may take, including a rollback.
 const changeLimit = 6 * time.Minute
 
 func migrateCommand() *cobra.Command {
@@ -56,13 +56,13 @@ the agent are not changed: see the line Later.
 		},
 	}
 	formats(cmd, &q)
-	q.limit = 3 * time.Minute // modes are tried first
+	q.limit = 3 * time.Minute // modes are probed first
 	cmd.Flags().StringVar(&to, "to", "", "the mode to change to")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
 	return cmd
 }
 
-// change has it done and waits until the agent says how it went.
+// change requests the change and waits until the agent reports its result.
 func change(cmd *cobra.Command, q *question) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), changeLimit)
 	defer cancel()
@@ -87,19 +87,19 @@ func change(cmd *cobra.Command, q *question) error {
 	return unwell("the change has not ended yet: ask fairlead status")
 }
 
-// An agent that changes its mode does not answer for some seconds; one that has not answered for silentLimit has ended.
+// An agent that changes its mode does not answer for some seconds. One that has not answered for silentLimit has ended.
 const (
 	changePause = time.Second / 4
 	silentLimit = 90 * time.Second
 )
 
-// changeWait follows an agent that was asked to change its mode.
+// changeWait observes an agent during the change of its mode.
 type changeWait struct {
-	before time.Time // when the agent that was asked began
-	silent int       // how many times in a row no agent answered
+	before time.Time // start time of the agent that received the request
+	silent int       // number of consecutive requests without an answer
 }
 
-// see takes one answer, or the error that came in its place, and reports whether the change is done, or why it will not be.
+// see handles one answer or error. It reports whether the change is done, or the reason why it failed.
 func (w *changeWait) see(now *inspect.Status, err error) (done bool, problem string) {
 	if err != nil {
 		if w.silent++; w.silent > int(silentLimit/changePause) {
@@ -109,7 +109,7 @@ func (w *changeWait) see(now *inspect.Status, err error) (done bool, problem str
 	}
 	w.silent = 0
 	switch c := now.Changed; {
-	case !now.Since.After(w.before): // it is about to change
+	case !now.Since.After(w.before): // the change has not started yet
 		return false, ""
 	case c == nil:
 		return false, fmt.Sprintf("the agent was started again meanwhile and runs in %s mode: the change was not made", now.Place)

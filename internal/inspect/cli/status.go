@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// watchPause is how often status --watch asks.
+// watchPause is the period of status --watch.
 const watchPause = 2 * time.Second
 
 func statusCommand() *cobra.Command {

@@ -67,7 +67,7 @@ Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong 
 	return cmd
 }
 
-// address reads IP or IP:PORT; the port decides nothing.
+// address parses IP or IP:PORT. The port is ignored.
 func address(text string) (netip.Addr, error) {
 	if at, err := netip.ParseAddrPort(text); err == nil {
 		return at.Addr(), nil
@@ -75,7 +75,8 @@ func address(text string) (netip.Addr, error) {
 	return netip.ParseAddr(text)
 }
 
-// waitOf reads the time of --live 30s, which the flag does not take by itself because it may stand alone.
+// waitOf parses the duration of --live 30s. The flag itself does not consume it, because --live may stand
+// alone.
 func waitOf(cmd *cobra.Command, args []string, live *time.Duration) error {
 	if d, err := time.ParseDuration(strings.Join(args, " ")); err == nil && cmd.Flags().Changed("live") {
 		*live = d

@@ -7,12 +7,12 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// readVisible reads an answer for a terminal: what cannot be printed stands there as
-// an escape sequence. Some texts come from whoever writes EndpointSlices, such as a
-// zone, and a terminal obeys control characters.
+// readVisible decodes an answer for a terminal. Characters that cannot be printed
+// become escape sequences. Some texts are written by other programs, such as the
+// zone in an EndpointSlice, and a terminal executes control characters.
 func readVisible(body []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber() // 64 bits stay as they are
+	d.UseNumber() // keeps the precision of 64-bit numbers
 	var tree any
 	if err := d.Decode(&tree); err != nil {
 		return err

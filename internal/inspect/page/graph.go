@@ -9,20 +9,20 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// graphHeight and barWidth are in units of the picture, which the style sheet stretches.
+// graphHeight and barWidth are in units of the picture. The style sheet scales it.
 const (
 	graphHeight = 60
 	barWidth    = 10
 )
 
-// graph is bars in SVG, with words for who does not see them.
+// graph is a bar chart in SVG, with a text for users who cannot see it.
 type graph struct {
 	Title, Most string
-	Bars        template.HTML // made of numbers here, so it has nothing of others in it
+	Bars        template.HTML // made of numbers here, so it contains no external text
 	Width       int
 }
 
-// graphs draws what the agent did, minute by minute.
+// graphs returns the charts of the agent's activity, minute by minute.
 func graphs(list []inspect.Minute) []graph {
 	operations, longest := make([]float64, len(list)), make([]float64, len(list))
 	for i, m := range list {

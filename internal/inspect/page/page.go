@@ -19,22 +19,22 @@ var source string
 //go:embed style.css
 var style string
 
-// Page writes the status page.
+// Page renders the status page.
 type Page struct{ t *template.Template }
 
-// New reads the template.
+// New parses the template.
 func New() *Page { return &Page{template.Must(template.New("status").Parse(source))} }
 
-// Content is what one answer shows.
+// Content is the data of one rendered page.
 type Content struct {
 	Status      *inspect.Status
 	Query       string
-	Found       []string // Services whose name has the query in it, the first of them
-	More        int      // that are not in Found
+	Found       []string // the first Services whose name contains the query
+	More        int      // number of matches that are not in Found
 	Explanation *inspect.Explanation
 }
 
-// Write writes one page; nothing of it if it fails.
+// Write writes one page. If rendering fails, it writes nothing.
 func (p *Page) Write(w io.Writer, c Content) error {
 	var text, explained strings.Builder
 	c.Status.Text(&text)
@@ -57,19 +57,19 @@ func (p *Page) Write(w io.Writer, c Content) error {
 	if err != nil {
 		return fmt.Errorf("render the status page: %w", err)
 	}
-	_, err = io.WriteString(w, inspect.VisibleLines(out.String())) // the page is read in terminals, too
+	_, err = io.WriteString(w, inspect.VisibleLines(out.String())) // the page is also read in terminals
 	return err
 }
 
 const warning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n\n"
 
-// Process is what Statusz tells.
+// Process is the input of Statusz.
 type Process struct {
 	Version, Go  string
 	Started, Now time.Time
 }
 
-// Statusz writes what Kubernetes' components serve there (KEP-4827).
+// Statusz writes the /statusz answer of Kubernetes' components (KEP-4827).
 func Statusz(w io.Writer, p Process) {
 	up := p.Now.Sub(p.Started).Truncate(time.Second)
 	fmt.Fprintf(w, "\nkube-proxy statusz\n%sStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: fairlead %s\n\nPaths: /configz /flagz /healthz /metrics /proxyMode /status /statusz\n",

@@ -46,7 +46,7 @@ func (m *manifest) unreadable(path string, err error) (again time.Time) {
 	m.stamp, m.hold, m.problems = stamp{}, hold{}, []model.Problem{{
 		Object: m.origin(), Reason: "cannot be read: " + strings.TrimPrefix(err.Error(), "open "+path+": "),
 	}}
-	m.sure = m.sure || errors.Is(err, errNotRegular) // it can never have been read, so Synced need not wait for it
+	m.sure = m.sure || errors.Is(err, errNotRegular) // it can never be read, so Synced does not wait for it
 	return time.Time{}
 }
 
