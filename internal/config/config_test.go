@@ -376,7 +376,8 @@ func TestSettingsWithoutEffectAreNamedOnce(t *testing.T) {
 	}
 }
 
-// Who comes from kube-proxy without a mode gets another one than there, and is told.
+// Without a mode, a configuration made for kube-proxy runs in another mode than
+// there, and a warning reports that.
 func TestModeThatIsNotSet(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string

@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOffload: the gate decides, then the flag, then the file; modes that cannot have it are told so, and start.
+// TestOffload: the gate decides, then the flag, then the file. Modes that cannot accelerate report that in a
+// warning, and start.
 func TestOffload(t *testing.T) {
 	const gate = "--feature-gates=KubeProxyAcceleration=true"
 	file := func(text string) string { return "--config=" + writeFile(t, header+text) }

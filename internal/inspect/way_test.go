@@ -72,7 +72,8 @@ func TestWayOfAClient(t *testing.T) {
 	}
 }
 
-// TestClientByDevice: where pods are told by the device that they are reached by, the node's own addresses are no pods whatever the device.
+// TestClientByDevice: where pods are recognized by the device that they are reached by, the node's own addresses are no pods whatever the
+// device.
 func TestClientByDevice(t *testing.T) {
 	addr := netip.MustParseAddr
 	device := func(a netip.Addr) string {
@@ -98,8 +99,8 @@ func TestClientByDevice(t *testing.T) {
 	}
 }
 
-// TestWayThroughTheAgent: where the agent carries connections, endpoints see it, unless their Service wants otherwise and its client is none of
-// them; and a Service that refuses everybody has no socket that could drop anybody.
+// TestWayThroughTheAgent: where the agent carries connections, endpoints see the agent's address, unless their Service keeps the source and the
+// client is not one of them. A Service that refuses all clients has no socket that could drop a connection.
 func TestWayThroughTheAgent(t *testing.T) {
 	addr := netip.MustParseAddr
 	one, two := model.Backend{Addr: addr("10.244.0.5"), Port: 80, Weight: 1}, model.Backend{Addr: addr("10.244.9.5"), Port: 80, Weight: 1}
@@ -139,14 +140,15 @@ func TestWayThroughTheAgent(t *testing.T) {
 			t.Errorf("%s: %+v, want %s, masqueraded %q", c.name, w, c.verdict, c.masquerade)
 		}
 	}
-	for _, w := range Ways(&empty, &view) { // of everybody
+	for _, w := range Ways(&empty, &view) { // of all clients
 		if w.relay(&empty, nil); w.Verdict != "reject" {
 			t.Errorf("of nothing: %+v", w)
 		}
 	}
 }
 
-// TestSourceOfAHairpin: which source an endpoint sees is open only where somebody else may be chosen.
+// TestSourceOfAHairpin: the source that an endpoint sees is undecided only if another endpoint may be
+// chosen.
 func TestSourceOfAHairpin(t *testing.T) {
 	f := model.Frontend{Kind: model.ClusterIP, Key: model.FrontendKey{Family: model.IPv4}, Verdict: model.Forward}
 	client := Client{Addr: netip.MustParseAddr("10.244.0.5"), Pod: true}

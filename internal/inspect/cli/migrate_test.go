@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// The command ends with the change, and as soon as it is known that there will be none: an agent that was killed meanwhile and started again in its
-// old mode, or was not started again.
+// The command ends with the change, and as soon as it is known that there will be none: the agent was killed during the change and restarted in its
+// old mode, or was not restarted.
 func TestChangeWait(t *testing.T) {
 	asked := time.Now()
 	old, fresh := &inspect.Status{Since: asked}, func(c *inspect.Changed) *inspect.Status {

@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// TestVisible: what a stranger wrote into an object cannot steer the terminal of who
-// reads about it, nor add a line.
+// TestVisible: text that another program wrote into an object can neither control
+// the reader's terminal nor add a line.
 func TestVisible(t *testing.T) {
 	type answer struct {
 		Zone  string            `json:"zone"`

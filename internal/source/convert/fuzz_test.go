@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// FuzzAnnotations reads whatever a Service's annotations of ours may hold: what
-// comes of it is in its bounds, and each loss is told.
+// FuzzAnnotations reads arbitrary values of fairlead.dev annotations: the results
+// are within their bounds, and each rejected value is reported.
 func FuzzAnnotations(f *testing.F) {
 	for _, name := range []string{"weights", "consistent-hash", "port-range", "nodeport-source-ranges", "dns-park", "accelerate", "offload", "proxy-protocol", "source-address", "endpoint-grace", "max-connections", "x"} {
 		for _, value := range []string{"", ",", "client-ip", "10.0.0.1=3, web-0=1000", "1-65535,web=80-90", "10.0.0.0/8,::/0", "4s", "-1", "on"} {

@@ -36,7 +36,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A file with nothing but bad lines is told in a few Problems, and one with more than the kernel is given excludes all.
+// A file with nothing but bad lines is reported in a few Problems, and one with more entries than the limit of the
+// kernel excludes all.
 func TestTooMuch(t *testing.T) {
 	if list, problems := parse("file x", strings.Repeat("bad\n", 100)); len(list) != 0 || len(problems) != maxProblems+1 || !strings.Contains(problems[maxProblems].Reason, "80 more") {
 		t.Errorf("%d, %d problems, last %v", len(list), len(problems), problems[len(problems)-1])
@@ -46,7 +47,7 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// watch runs a Watcher until the test ends and gives its events.
+// watch runs a Watcher until the test ends. next returns its events.
 func watch(t *testing.T, path string) (next func(what string) model.Event) {
 	t.Helper()
 	events := make(chan model.Event, 100) // more than a test makes

@@ -194,8 +194,8 @@ func TestFileThatIsBeingWrittenAtTheStart(t *testing.T) {
 	}
 }
 
-// A program may keep a file open for as long as it runs: what nobody has written to
-// for some time is all that there is.
+// A program may keep a file open for as long as it runs: a file that has not been
+// written to for some time counts as complete.
 func TestFileThatStaysOpen(t *testing.T) {
 	dir := t.TempDir()
 	f := open(t, dir, "a.yaml", os.O_CREATE)

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// TestBadInput is issue 2's list: each mistake is one clear line that names
-// object and field, and the good Service beside it works.
+// TestBadInput is issue 2's list: each mistake is one clear line that names object
+// and field, and the valid Service next to it works.
 func TestBadInput(t *testing.T) {
 	cases := []struct {
 		name, text string
@@ -131,7 +131,8 @@ func TestOtherFileTakesOver(t *testing.T) {
 	})
 }
 
-// A Service that is gone is told before the others, whatever they are called: one of them may have its addresses.
+// The removal of a Service is delivered before the other Services, whatever their names are: one of them may have
+// its addresses.
 func TestGoneServicesComeFirst(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(Config{Dir: dir, NodeName: "n1", Log: slog.New(slog.DiscardHandler)})
@@ -155,7 +156,8 @@ func TestGoneServicesComeFirst(t *testing.T) {
 	}
 }
 
-// ServiceCIDRs are told as one: the ranges of all files, each once, and what is wrong with any.
+// ServiceCIDRs are delivered as one object: the ranges of all files, each once, and the
+// Problems of each.
 func TestServiceCIDRsOfSeveralFiles(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(Config{Dir: dir, NodeName: "n1", Log: slog.New(slog.DiscardHandler)})

@@ -31,7 +31,7 @@ func FuzzManifest(f *testing.F) {
 		m := fold.files["f"]
 		now := time.Now()
 		fold.read(m, []byte(second), now, isClosed)
-		fold.read(m, []byte(second), now, isWhole) // believe what was held back, too
+		fold.read(m, []byte(second), now, isWhole) // accept content that was held back, too
 		fold.flush(now, l.put)
 		l.check(t)
 		n := l.events

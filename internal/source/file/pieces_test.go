@@ -31,7 +31,7 @@ func (l *listener) addressOf(name string) string {
 	return ""
 }
 
-// open opens a file for writing; more are flags beside O_WRONLY.
+// open opens a file for writing; more are flags in addition to O_WRONLY.
 func open(t *testing.T, dir, name string, more int) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|more, 0o644)
@@ -106,9 +106,9 @@ func TestFileWrittenInPieces(t *testing.T) {
 	}
 }
 
-// inTime saves a second version of a file of 100 Services, by save, and checks
-// that nothing was taken away meanwhile. A machine that is so busy that the save
-// itself takes longer than the source waits proves nothing: then again.
+// inTime saves a second version of a file of 100 Services, by save, and checks that
+// nothing was removed in between. If the machine is so busy that the save itself
+// takes longer than the source waits, the run proves nothing and is repeated.
 func inTime(t *testing.T, limit time.Duration, save func(dir string)) {
 	t.Helper()
 	for range 10 {
@@ -173,8 +173,8 @@ func TestLastObjectCutShort(t *testing.T) {
 	}
 }
 
-// What nobody tells of is found by looking, and then nothing is known of its
-// writer: it must not be believed before it has been left alone.
+// A change without a notification is found by a scan, and then nothing is known of
+// its writer: the content must not be accepted before the file has settled.
 func TestPiecesFoundByLooking(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", hundred(1))
@@ -212,8 +212,8 @@ func TestPiecesFoundByLooking(t *testing.T) {
 	}
 }
 
-// A file that ends among the endpoints of its last object lacks no object: only
-// its size tells.
+// A file that ends among the endpoints of its last object lacks no object: only its
+// size shows that it is truncated.
 func TestListCutShortFoundByLooking(t *testing.T) {
 	dir := t.TempDir()
 	text := slice("a", "a", "10.0.0.1", "10.0.0.2", "10.0.0.3")
@@ -284,14 +284,15 @@ func TestEditors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			limit := settle
 			if name == "git" {
-				limit = 0 // a file that was removed is believed to be after some ms
+				limit = 0 // a removed file counts as removed after some ms
 			}
 			inTime(t, limit, func(dir string) { save(t, dir, hundred(2)) })
 		})
 	}
 }
 
-// File servers keep times in steps of a second or two, and no inode that tells.
+// File servers store times with a resolution of a second or two, and have no inode
+// that distinguishes versions.
 func TestCoarseTimes(t *testing.T) {
 	dir := t.TempDir()
 	l, now := newListener(), time.Now().Truncate(time.Second)

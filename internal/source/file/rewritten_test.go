@@ -54,8 +54,9 @@ func (r *rewritten) stands(ip string) {
 	}
 }
 
-// A notification is read a moment later: by then the next writer may have emptied the file,
-// and have written a part. What was told of the version before does not hold for this one.
+// A notification is handled a moment later. By then the next writer may have truncated the
+// file and written a part of it. What the notification says about the previous version does
+// not hold for this one.
 func TestNextWriterBeforeTheReading(t *testing.T) {
 	whole := versionOf("10.96.0.2")
 	for name, part := range map[string]string{
@@ -82,7 +83,8 @@ func TestNextWriterBeforeTheReading(t *testing.T) {
 	}
 }
 
-// A file that changes while it is read is none that was left alone, nor the one that was told of.
+// A file that changes while it is read counts neither as settled nor as the version of the
+// notification.
 func TestChangeDuringTheReading(t *testing.T) {
 	for name, how := range map[string]certainty{"closed": isClosed, "in place": isWhole, "left alone": looked} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +97,7 @@ func TestChangeDuringTheReading(t *testing.T) {
 			r.f.stampOf = func(status fs.FileInfo) stamp { // it is asked before the file is read
 				r.f.stampOf = stampOf
 				defer func() {
-					at := time.Now().Add(time.Second) // a clock in coarse steps may not tell
+					at := time.Now().Add(time.Second) // a clock with a coarse resolution may not show the change
 					write(t, r.dir, rewrittenFile, "")
 					if err := os.Chtimes(filepath.Join(r.dir, rewrittenFile), at, at); err != nil {
 						t.Fatal(err)
@@ -108,7 +110,7 @@ func TestChangeDuringTheReading(t *testing.T) {
 			if again.IsZero() {
 				t.Fatal("the file is not to be read again")
 			}
-			for range 3 { // nobody comes back: it is meant
+			for range 3 { // no writer continues: the removal is intended
 				r.now = r.now.Add(settle)
 				r.read(looked)
 			}
@@ -119,8 +121,8 @@ func TestChangeDuringTheReading(t *testing.T) {
 	}
 }
 
-// rewrite writes the file anew every 100 ms for a time, as text or, every other time,
-// in part; and reads it each time.
+// rewrite rewrites the file every 100 ms for the time d, as text or, every other
+// time, as part. It reads the file each time.
 func (r *rewritten) rewrite(d time.Duration, text, part string) {
 	r.Helper()
 	for end := r.now.Add(d); r.now.Before(end); {
@@ -144,7 +146,7 @@ func TestDeletionInFileThatIsNeverLeftAlone(t *testing.T) {
 	r.rewrite(3*neverLeft, both, versionOf("10.96.0.1"))
 	r.stands("10.96.0.1")
 	r.rewrite(neverLeft/2, one, part)
-	r.now = r.now.Add(3 * settle) // nothing was read meanwhile, so nothing is known of it
+	r.now = r.now.Add(3 * settle) // nothing was read during that time, so nothing is known of it
 	r.rewrite(neverLeft-200*time.Millisecond, one, part)
 	r.stands("10.96.0.1")
 	r.now = r.now.Add(300 * time.Millisecond)

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// listener is a sink that remembers what it was told.
+// listener is a sink that records the events.
 type listener struct {
 	mu       sync.Mutex
 	services map[string]*model.Service
@@ -364,7 +364,7 @@ func TestEmptyForAMoment(t *testing.T) {
 	l.until(t, "a gone", func() bool { return l.services["default/a"] == nil })
 }
 
-// Nothing tells of changes behind a link: the rescan must find them.
+// No notification reports a change behind a link: the rescan must find it.
 func TestRescan(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	write(t, elsewhere, "a.yaml", service("a", "10.96.0.1"))

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// What happens while the connection is away is found, deletions included, and
-// nothing that stayed is told again: after an EOF with the history at hand, and
+// Changes while the connection is lost are found, deletions included, and objects
+// that stayed are not delivered again: after an EOF with the history at hand, and
 // after one when it is gone (410).
 func TestConnectionLost(t *testing.T) {
 	for _, forget := range []bool{false, true} {
@@ -95,7 +95,8 @@ func TestTokenReplaced(t *testing.T) {
 	l.until(t, "let in again", func() bool { return l.services["default/new"] != nil && len(l.problems) == 0 })
 }
 
-// strangersCertificate is that of an authority which signed nobody's.
+// strangersCertificate returns the certificate of an authority that has signed no
+// other certificate.
 func strangersCertificate(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -254,7 +255,8 @@ func TestWatchThatGoesOnListsNothing(t *testing.T) {
 	})
 }
 
-// What has gone meanwhile is told before what is new: it may have its address.
+// The removal of an object during that time is delivered before new objects, which
+// may have its address.
 func TestNewListTellsFirstWhatIsGone(t *testing.T) {
 	both(t, func(t *testing.T, f *fakeAPI) {
 		l := start(t, f, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Whatever differs in an object must differ in its digest, and in Equal: a field
-// that does not is a change that nobody hears of.
+// Any difference between two objects must change the digest, and Equal: an update
+// of a field that is not included would be lost.
 func TestDigestSeesEveryField(t *testing.T) {
 	d := digester{maphash.MakeSeed()}
 	service := &model.Service{
@@ -43,8 +43,8 @@ func TestDigestSeesProblems(t *testing.T) {
 	}
 }
 
-// compareEach changes one field after the other of *v, wherever it stands in it,
-// and checks that both functions see the difference. It gives their number.
+// compareEach changes each field of *v in turn, at any depth, and checks that both
+// functions detect the difference. It returns the number of fields.
 func compareEach[V any](t *testing.T, v *V, digest func(*V) uint64, equal func(a, b *V) bool) int {
 	t.Helper()
 	before, n := digest(v), 0
@@ -69,7 +69,8 @@ func compareEach[V any](t *testing.T, v *V, digest func(*V) uint64, equal func(a
 	return n
 }
 
-// deepCopy returns v as it was before the field at path was changed.
+// deepCopy returns a copy of v in the state before the field at path was changed:
+// that field is zero.
 func deepCopy[V any](v *V, path string) *V {
 	out := reflect.New(reflect.TypeFor[V]())
 	copyInto(out.Elem(), reflect.ValueOf(v).Elem(), reflect.TypeFor[V]().Name(), path)

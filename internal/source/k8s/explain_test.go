@@ -54,8 +54,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A server that is not there is told in one line, whatever the number of
-// resources, and without the local port, which is another with each attempt.
+// A server that does not exist is reported in one line, whatever the number of
+// resources, and without the local port, which differs with each attempt.
 func TestConnectionRefused(t *testing.T) {
 	t.Parallel()
 	f := newFakeAPI(t)
@@ -71,7 +71,8 @@ func TestConnectionRefused(t *testing.T) {
 	})
 }
 
-// An empty list of something else, as a proxy in between may give, is not taken for a cluster without Services.
+// An empty list of another type, which a proxy in between may return, is not taken for a cluster without
+// Services.
 func TestListOfSomethingElse(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -89,8 +90,8 @@ func TestListOfSomethingElse(t *testing.T) {
 	})
 }
 
-// A server that takes the connection and says nothing is told, too, and long
-// before the connection attempt itself gives up.
+// A server that accepts the connection and sends nothing is reported, too, and long
+// before the connection attempt itself times out.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	mute, err := net.Listen("tcp", "127.0.0.1:0")

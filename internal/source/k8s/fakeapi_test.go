@@ -58,7 +58,7 @@ type fakeKind struct {
 	list    func() runtime.Object
 	objects map[string]runtime.Object
 	history []fakeEvent
-	changed chan struct{} // closed and made anew at each event
+	changed chan struct{} // closed and replaced at each event
 }
 
 type fakeEvent struct {

@@ -63,7 +63,7 @@ func TestEventNames(t *testing.T) {
 	}
 }
 
-// Three agents with one thing to say: the number of Nodes is asked for once by each, the server keeps one Event, and nobody complains.
+// Three agents report the same Event: each requests the number of Nodes once, the server keeps one Event, and no agent logs an error.
 func TestAgentsShareAnEvent(t *testing.T) {
 	f := newFakeAPI(t)
 	for n := range 3 {

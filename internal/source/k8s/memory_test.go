@@ -56,7 +56,7 @@ func liveHeap() int64 {
 	}
 	last := heap()
 	for range 100 {
-		time.Sleep(20 * time.Millisecond) // nothing tells that a goroutine has come to rest
+		time.Sleep(20 * time.Millisecond) // no event reports that a goroutine has come to rest
 		now := heap()
 		if last-now < near && now-last < near {
 			return now

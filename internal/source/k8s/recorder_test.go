@@ -39,8 +39,8 @@ func TestEventsAreWritten(t *testing.T) {
 	}
 }
 
-// One object says a few things, then little; another is not concerned; and a
-// full queue makes nobody wait.
+// One object has a few Events, then few more. Another object is not affected. A
+// full queue blocks no caller.
 func TestEventsAreLimited(t *testing.T) {
 	f := newFakeAPI(t)
 	s, err := New(Config{Kubeconfig: f.kubeconfig("", "")})

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// listener is a sink that remembers what it was told.
+// listener is a sink that records the events.
 type listener struct {
 	mu       sync.Mutex
 	services map[string]*model.Service
@@ -77,7 +77,7 @@ func keep[V any](m map[string]*V, key string, v *V) {
 func (l *listener) until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
-	poll := time.NewTicker(20 * time.Millisecond) // for conditions that no event tells of
+	poll := time.NewTicker(20 * time.Millisecond) // for conditions that no event reports
 	defer poll.Stop()
 	for {
 		l.mu.Lock()
@@ -96,14 +96,14 @@ func (l *listener) until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// see runs fn while nothing is told.
+// see runs fn while no event is delivered.
 func (l *listener) see(fn func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fn()
 }
 
-// sinceThen returns what was told behind the first n things.
+// sinceThen returns the events after the first n.
 func (l *listener) sinceThen(n int) (log []string) {
 	l.see(func() { log = slices.Clone(l.log[n:]) })
 	return log
@@ -216,8 +216,8 @@ func TestListThenWatch(t *testing.T) {
 	})
 }
 
-// TestStatusOfSeveralResources: the source is as fresh as the resource that has been silent for longest, says the first reason why
-// one is not connected, and since when it is as it is; a resource that may be missing counts for none of that.
+// TestStatusOfSeveralResources: the source is as fresh as the resource that has been silent for longest. It reports the first
+// reason why one is not connected, and since when that state holds. An optional resource affects none of that.
 func TestStatusOfSeveralResources(t *testing.T) {
 	now := time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC)
 	tr := &tracker{sink: func(model.Event) {}, now: func() time.Time { return now }, since: now, server: "s"}

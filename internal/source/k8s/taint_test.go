@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Only the taints with the key go, of our own Node only; what somebody else changes meanwhile is not lost.
+// Only the taints with the key are removed, from the agent's own Node only. A concurrent update by another
+// program is not lost.
 func TestRemoveTaint(t *testing.T) {
 	const key = "fairlead.dev/agent-not-ready"
 	f := newFakeAPI(t)
