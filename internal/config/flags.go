@@ -11,7 +11,7 @@ import (
 type Flags struct {
 	fs   *pflag.FlagSet
 	wire wire // flags that are fields of the configuration file too
-	read wire // the configuration file as it was read; zero if there is none
+	read wire // the configuration file before defaults; zero if there is none
 
 	file, writeTo, version    string
 	master, manifests         string
