@@ -1,10 +1,10 @@
 // Package addressplan decides where userspace mode listens for a Frontend. It is
 // pure, and the only place that knows the rule; the data plane, the DNS server and
-// --userspace-map all ask it.
+// --userspace-map all call it.
 //
 // # The rule
 //
-// With Own, which takes CAP_NET_ADMIN in a network namespace of our own, a Service
+// With Own, which takes CAP_NET_ADMIN in a network namespace owned by the agent, a Service
 // has its own addresses and ports, and NodePorts are on the node's addresses and on
 // both loopbacks.
 //

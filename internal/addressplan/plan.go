@@ -66,7 +66,8 @@ func (p Plan) Sockets(f *model.Frontend, v *model.NodeView) []netip.AddrPort {
 	return slices.Compact(out)
 }
 
-// Asked returns the address and port of a Service that is answered at a socket, if one is; of NodePorts it knows nothing.
+// Asked returns the address and port of a Service that is answered at a socket, and whether there is one. It does not
+// cover NodePorts.
 func (p Plan) Asked(here netip.AddrPort, svc *model.Service) (netip.AddrPort, bool) {
 	for _, list := range [...][]netip.Addr{svc.ClusterIPs, svc.ExternalIPs, svc.LoadBalancerIPs} {
 		for _, a := range list {
@@ -83,9 +84,8 @@ func (p Plan) Asked(here netip.AddrPort, svc *model.Service) (netip.AddrPort, bo
 	return netip.AddrPort{}, false
 }
 
-// Service returns a Service as its clients here must see it: with the addresses and
-// ports on which it is answered. Of two addresses that are of one family then, the
-// first stays.
+// Service returns a Service as its clients on this node must see it: with the addresses
+// and ports on which it is answered. If two addresses map to one family, the first stays.
 func (p Plan) Service(s *model.Service) *model.Service {
 	if s == nil || p.Own || !s.Proxied {
 		return s
@@ -103,7 +103,7 @@ func (p Plan) Service(s *model.Service) *model.Service {
 	return &out
 }
 
-// addrs maps a list, IPv4 first, so that the one that stays leads to IPv4 endpoints.
+// addrs maps a list, IPv4 first, so that the address that stays is that of the IPv4 endpoints.
 func (p Plan) addrs(list []netip.Addr) []netip.Addr {
 	var out []netip.Addr
 	for _, want4 := range []bool{true, false} {

@@ -3,6 +3,6 @@
 // destination is rewritten to (KEP-6032). For each NodePort that has endpoints it
 // listens itself and carries the bytes to one of them; TCP and UDP, not SCTP.
 //
-// Listeners is told of each commit and works in its own goroutines: the engine
+// Listeners is notified of each commit and works in its own goroutines: the engine
 // waits for no socket.
 package localhost

@@ -13,15 +13,16 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// retryAfter is the pause before a bind that failed is tried again: whoever holds
-// the port may go.
+// retryAfter is the backoff after a failed bind: the program that holds the port may
+// release it.
 const retryAfter = 5 * time.Second
 
 // Params configure Listeners. The functions are called on goroutines of the package and
 // may be nil.
 type Params struct {
 	Addr netip.Addr // ::1
-	// OnBindError is called once for a port that cannot be bound, until it can.
+	// OnBindError is called once for a port that cannot be bound, and again only after
+	// the port has been bound in between.
 	OnBindError func(svc model.ServiceKey, port uint16, err error)
 	OnListening func(listeners int)
 	// OnRejected is called for a connection, or the first datagram of a client, that
@@ -34,14 +35,14 @@ type Params struct {
 // never wait and may be called from any goroutine.
 type Listeners struct {
 	p    Params
-	bell chan struct{} // size 1: something was set
+	bell chan struct{} // size 1: the desired state has changed
 
 	mu      sync.Mutex
 	want    map[model.FrontendKey]model.Frontend
 	enabled bool
 
-	open     map[model.FrontendKey]*socket // Run's
-	reported map[model.FrontendKey]bool    // Run's: bind errors that were told
+	open     map[model.FrontendKey]*socket // owned by Run
+	reported map[model.FrontendKey]bool    // owned by Run: bind errors that were reported
 	work     sync.WaitGroup
 }
 
@@ -70,8 +71,8 @@ func New(p Params) *Listeners {
 		open: map[model.FrontendKey]*socket{}, reported: map[model.FrontendKey]bool{}}
 }
 
-// Update reports what was committed: Frontends decided, and keys that no longer
-// belong to the Service that had them. A key that is in both has a new holder.
+// Update takes in a commit: the Frontends decided, and the keys that no longer
+// belong to the Service that had them. A key that is in both has a new owner.
 func (l *Listeners) Update(decided []model.Frontend, gone []model.FrontendKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +100,7 @@ func (l *Listeners) concerns(f *model.Frontend) bool {
 	return f.Kind == model.NodePort && f.Key.Family == model.FamilyOf(l.p.Addr) && f.Key.Protocol != model.SCTP
 }
 
-// Enable says whether to listen at all (NodeView.ListenLocalhost).
+// Enable sets whether to listen at all (NodeView.ListenLocalhost).
 func (l *Listeners) Enable(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +115,8 @@ func (l *Listeners) ring() {
 	}
 }
 
-// Run opens and closes sockets as told until ctx ends; then it ends them and all
-// their connections.
+// Run opens and closes sockets to match the desired state until ctx ends; then it closes
+// them and all their connections.
 func (l *Listeners) Run(ctx context.Context) error {
 	defer l.work.Wait()
 	defer func() {
@@ -137,7 +138,7 @@ func (l *Listeners) Run(ctx context.Context) error {
 	}
 }
 
-// reconcile says false if a bind failed.
+// reconcile makes the open sockets match the desired ones. It returns false if a bind failed.
 func (l *Listeners) reconcile(ctx context.Context) bool {
 	want, before := l.wanted(), len(l.open)
 	for k := range l.open {
@@ -171,8 +172,8 @@ func (l *Listeners) reconcile(ctx context.Context) bool {
 	return ok
 }
 
-// wanted returns the NodePorts that have somewhere to go. Without endpoints there is
-// no listener, so that the kernel refuses at once.
+// wanted returns the desired listeners: the NodePorts that have endpoints. Without endpoints
+// there is no listener, so that the kernel refuses at once.
 func (l *Listeners) wanted() map[model.FrontendKey]model.Frontend {
 	out := map[model.FrontendKey]model.Frontend{}
 	l.mu.Lock()

@@ -16,7 +16,7 @@ import (
 type target struct {
 	mu    sync.Mutex
 	f     model.Frontend
-	stuck netip.AddrPort // session affinity: the only client has but one endpoint
+	stuck netip.AddrPort // session affinity: the only client has only one endpoint
 	until time.Time
 }
 
@@ -28,14 +28,14 @@ func (t *target) set(f model.Frontend) {
 	t.f = f
 }
 
-// admits holds a client against the source ranges.
+// admits reports whether the source ranges admit a client.
 func (t *target) admits(client netip.Addr) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.f.Guarded || slices.ContainsFunc(t.f.SourceRanges, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
-// has reports whether an endpoint may go on to get datagrams.
+// has reports whether an endpoint may still receive datagrams.
 func (t *target) has(a netip.AddrPort) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +47,7 @@ func (t *target) index(a netip.AddrPort) int {
 	return slices.IndexFunc(t.f.Backends, func(b model.Backend) bool { return b.AddrPort() == a })
 }
 
-// pick chooses an endpoint for a new connection, but none of those that failed.
+// pick returns an endpoint for a new connection, but none of those that failed.
 func (t *target) pick(now time.Time, failed []netip.AddrPort) (netip.AddrPort, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,7 +65,7 @@ func (t *target) pick(now time.Time, failed []netip.AddrPort) (netip.AddrPort, b
 		return netip.AddrPort{}, false
 	}
 	draw := 0
-	if !t.f.ConsistentHash { // by hash one client has one endpoint, and here is but one
+	if !t.f.ConsistentHash { // a hash maps one client to one endpoint, and here there is only one client
 		draw = rand.IntN(sum)
 	}
 	for i := range t.f.Backends {

@@ -13,7 +13,7 @@ import (
 
 const (
 	dialTimeout = 3 * time.Second // a SYN and its first two retries
-	dialTries   = 3               // endpoints, before the client is told
+	dialTries   = 3               // endpoints, before the client is refused
 )
 
 func (l *Listeners) listenTCP(ctx context.Context, at netip.AddrPort, to *target) (io.Closer, error) {
@@ -31,7 +31,7 @@ func (l *Listeners) accept(ctx context.Context, ln net.Listener, to *target) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of files, mostly
+		if err != nil { // usually out of descriptors
 			l.p.Log.Warn("cannot accept a connection to a NodePort", "address", ln.Addr(), "error", err)
 			select {
 			case <-ctx.Done():
@@ -50,7 +50,7 @@ func (l *Listeners) carry(ctx context.Context, client *net.TCPConn, to *target) 
 	if err != nil {
 		l.p.Log.Debug("a connection to a NodePort finds no endpoint", "address", client.LocalAddr(), "error", err)
 		l.p.OnRejected(model.TCP)
-		_ = client.SetLinger(0) // a reset, which reads as "connection refused" or nearly so
+		_ = client.SetLinger(0) // a reset, which the client reports as "connection reset" or "refused"
 		return
 	}
 	defer server.Close() //nolint:errcheck // as above
@@ -64,9 +64,9 @@ func (l *Listeners) carry(ctx context.Context, client *net.TCPConn, to *target) 
 	<-done
 }
 
-// pipe copies one way (in the kernel, by splice) and passes the end on, so that a
-// half-closed connection stays usable the other way. If either side is broken
-// there is nothing to wait for.
+// pipe copies one direction (in the kernel, by splice) and forwards the end of stream, so
+// that a half-closed connection stays usable in the other direction. If either side is
+// broken there is nothing to wait for.
 func pipe(to, from *net.TCPConn) {
 	if _, err := io.Copy(to, from); err != nil {
 		_, _ = to.Close(), from.Close()

@@ -19,8 +19,8 @@ const (
 	maxDatagram = 64 << 10
 )
 
-// flows are the clients of one UDP port. A client keeps its endpoint as long as
-// that serves, as conntrack would have it.
+// flows are the clients of one UDP port. A client keeps its endpoint for as long as
+// that serves, as it does with conntrack.
 type flows struct {
 	l    *Listeners
 	conn *net.UDPConn
@@ -46,8 +46,8 @@ func (l *Listeners) listenUDP(ctx context.Context, at netip.AddrPort, to *target
 	return pc, nil
 }
 
-// receive takes the clients' datagrams until the listener is closed; then their
-// flows end, for there is nobody to answer from.
+// receive reads the clients' datagrams until the listener is closed; then their
+// flows end, because there is no socket left to answer from.
 func (u *flows) receive(ctx context.Context) {
 	buf := make([]byte, maxDatagram)
 	for {
@@ -56,7 +56,7 @@ func (u *flows) receive(ctx context.Context) {
 			break
 		}
 		if err != nil {
-			continue // an ICMP error about an answer of ours
+			continue // an ICMP error about an answer that this listener has sent
 		}
 		if f := u.flow(ctx, client); f != nil {
 			_, _ = f.server.Write(buf[:n]) // a datagram may get lost
@@ -71,7 +71,7 @@ func (u *flows) receive(ctx context.Context) {
 	}
 }
 
-// flow finds the way of a client, or makes a new one.
+// flow returns the flow of a client, and creates it if there is none.
 func (u *flows) flow(ctx context.Context, client netip.AddrPort) *flow {
 	u.mu.Lock()
 	defer u.mu.Unlock()

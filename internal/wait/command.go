@@ -16,9 +16,9 @@ type Params struct {
 	Namespace string // "" = the pod's own
 	Endpoints int    // how many pods must be published; 0 with Hostnames = as many as those, else 1
 	Hostnames []string
-	Resolve   bool          // a look-up in this pod must find them too
+	Resolve   bool          // a lookup in this pod must find them too
 	Connect   uint16        // TCP port that must accept on each; 0 = none
-	Timeout   time.Duration // 0 = look once
+	Timeout   time.Duration // 0 = check once
 	Server    string        // name server, "" = that of ResolvConf
 	// ResolvConf and Account are files of the pod; "" = where a pod has them.
 	ResolvConf string
@@ -30,12 +30,12 @@ type Params struct {
 // written to Params.Out.
 var ErrTimeout = errors.New("not all there in time")
 
-// usageError is the caller's mistake.
+// usageError is an error in the command's arguments.
 type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
 
-// ExitCode is the process's exit code for an error of the command: 0 all there,
+// ExitCode returns the process's exit code for an error of the command: 0 all there,
 // 1 not in time, 2 wrong usage.
 func ExitCode(err error) int {
 	var u usageError
@@ -48,7 +48,7 @@ func ExitCode(err error) int {
 	return 1
 }
 
-// Command is the subcommand wait. Its errors are for ExitCode.
+// Command returns the subcommand wait. Its errors are to be passed to ExitCode.
 func Command() *cobra.Command {
 	p := Params{}
 	cmd := &cobra.Command{
@@ -84,7 +84,7 @@ Exit code 0: all there. 1: not in time. 2: wrong usage.`,
 	return cmd
 }
 
-// check fills the defaults.
+// check validates the parameters and fills in the defaults.
 func (p *Params) check() error {
 	name, ok := strings.CutPrefix(p.Service, "service/")
 	if !ok {

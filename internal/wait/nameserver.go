@@ -61,7 +61,7 @@ func (n *nameServer) name(labels ...string) string {
 	return strings.Join(labels, ".") + ".svc." + n.domain
 }
 
-// ask asks over TCP: a status may be long, and a refused port says so at once.
+// ask sends a query over TCP: a status may be long, and a closed port is refused at once.
 func (n *nameServer) ask(ctx context.Context, name string, qtype uint16) (*dns.Msg, error) {
 	m := new(dns.Msg)
 	m.SetQuestion(name, qtype)
@@ -90,11 +90,11 @@ type endpoint struct {
 	state string // fairdns.State…
 }
 
-// status is what is known of the Service.
+// status is the state of the Service as the name server reports it.
 type status struct {
-	fairlead bool // the server is Fairlead's: it counts itself, and knows reasons
+	fairlead bool // the server is Fairlead's: it counts by itself, and reports reasons
 	exists   bool
-	told     bool // it tells us of endpoints that are not ready
+	told     bool // the server reports endpoints that are not ready
 	complete bool // fairlead: what was asked for is there
 	cut      bool // not fairlead: there are more addresses than fit into an answer
 	kind     string
@@ -104,8 +104,8 @@ type status struct {
 	ready    []endpoint // if they were asked for
 }
 
-// status asks for all there is to know of one Service. Fairlead's server answers
-// when what is asked for is there, or when q.Wait is over.
+// status returns the state of one Service. Fairlead's server answers when what is asked
+// for is there, or when q.Wait is over.
 func (n *nameServer) status(ctx context.Context, p *Params, q fairdns.StatusQuestion) (*status, error) {
 	st := &status{}
 	for more := true; more; {
@@ -139,7 +139,7 @@ func (n *nameServer) askStatus(ctx context.Context, p *Params, q *fairdns.Status
 	return n.exchange(ctx, m, q.Wait+askTimeout)
 }
 
-// read takes an answer in, and tells whether there is another page, which q then asks for.
+// read takes an answer in. It reports whether there is another page, which q then asks for.
 func (st *status) read(r *dns.Msg, q *fairdns.StatusQuestion) (more bool) {
 	for _, rr := range r.Answer {
 		txt, ok := rr.(*dns.TXT)
@@ -169,7 +169,7 @@ func (st *status) read(r *dns.Msg, q *fairdns.StatusQuestion) (more bool) {
 	return more
 }
 
-// plainStatus is what any name server knows: who is published.
+// plainStatus returns what any name server knows: which endpoints are published.
 func (n *nameServer) plainStatus(ctx context.Context, p *Params) (*status, error) {
 	st := &status{}
 	hosts := p.Hostnames
@@ -208,7 +208,7 @@ func countPods(list []endpoint) int {
 	return fairdns.CountPods(members)
 }
 
-// addresses returns each address of a name; cut says that there are more.
+// addresses calls each for every address of a name; cut reports that there are more.
 func (n *nameServer) addresses(ctx context.Context, name string, each func(ip netip.Addr, cut bool)) error {
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		r, err := n.ask(ctx, name, qtype)

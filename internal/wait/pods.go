@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// pod is what of a Pod tells why it is no endpoint.
+// pod is the part of a Pod that shows why it is no endpoint.
 type pod struct {
 	Metadata struct{ Name string }
 	Spec     struct{ Hostname, Subdomain, NodeName string }
@@ -56,7 +56,7 @@ func (v *verdict) explainPods(ctx context.Context, n *nameServer, p *Params) {
 	}
 }
 
-// why says why the pod is in no EndpointSlice; "" if it ought to be.
+// why returns the reason why the pod is in no EndpointSlice; "" if it ought to be.
 func (q *pod) why() string {
 	for _, c := range q.Status.Conditions {
 		if c.Type == "PodScheduled" && c.Status != "True" {

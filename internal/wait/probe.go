@@ -15,7 +15,7 @@ import (
 // than an old one does.
 const connectTimeout = time.Second
 
-// connect tries TCP on each address at once and says what is wrong with those
+// connect tries TCP on all addresses concurrently. It returns what is wrong with those
 // that do not accept.
 func connect(ctx context.Context, list []endpoint, port uint16) map[netip.Addr]string {
 	var mu sync.Mutex
@@ -52,8 +52,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// lookup asks the way a program with Go's resolver does: by the search list of
-// the pod's resolv.conf, at its first name server. It gives how many endpoints
+// lookup resolves a name as a program with Go's resolver does: by the search list of
+// the pod's resolv.conf, at its first name server. It returns how many endpoints
 // the addresses found may be.
 func (n *nameServer) lookup(ctx context.Context, name string) int {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -10,15 +10,15 @@ import (
 	fairdns "github.com/fairlead/fairlead/internal/dns"
 )
 
-// Between two looks: Fairlead's server tells by itself when its part is there, so
-// only other servers, and programs that do not accept yet, are asked again.
+// The pauses between two checks. Fairlead's server answers by itself when its part is
+// there, so only other servers, and programs that do not accept yet, are polled.
 const (
 	firstPause = 250 * time.Millisecond
 	longPause  = time.Second
 )
 
 // Run waits. It returns nil when all is there, ErrTimeout when the time is over
-// or ctx ends, another error if it cannot be found out.
+// or ctx ends, and another error if the state cannot be determined.
 func Run(ctx context.Context, p Params) error {
 	if err := p.check(); err != nil {
 		return err
@@ -54,8 +54,8 @@ func (w *waiting) say(format string, args ...any) {
 	fmt.Fprintf(w.p.Out, "service %s/%s: "+format+"\n", append([]any{w.server.namespace, w.p.Service}, args...)...)
 }
 
-// until looks until all is there, the time is over or ctx ends, and gives the last
-// look that was not disturbed by the end.
+// until checks until all is there, the time is over or ctx ends. It returns the last
+// verdict that was not disturbed by the end.
 func (w *waiting) until(ctx context.Context) *verdict {
 	last := w.look(ctx, 0)
 	for pause := firstPause; !last.complete(); pause = min(2*pause, longPause) {
@@ -82,13 +82,13 @@ func (w *waiting) until(ctx context.Context) *verdict {
 	return last
 }
 
-// verdict is the outcome of one look.
+// verdict is the outcome of one check.
 type verdict struct {
 	summary string
 	missing []string // a line for each thing that is missing, with its reason
 	absent  []string // hostnames that are in no EndpointSlice
 	short   int      // endpoints that are missing without a name
-	pushed  bool     // the server will tell when more is there
+	pushed  bool     // the server will answer when more is there
 	// headless: the Service's name has the endpoints' addresses and no other.
 	headless bool
 }
@@ -99,7 +99,7 @@ func (v *verdict) miss(format string, args ...any) {
 	v.missing = append(v.missing, fmt.Sprintf(format, args...))
 }
 
-// look finds out once; the server may keep the answer for as long as wait.
+// look checks once; the server may hold the answer for as long as wait.
 func (w *waiting) look(ctx context.Context, wait time.Duration) *verdict {
 	v, p := &verdict{}, w.p
 	q := fairdns.StatusQuestion{Pods: p.Endpoints, Hosts: p.Hostnames, Wait: wait, List: p.Connect != 0}
@@ -132,7 +132,7 @@ func (w *waiting) look(ctx context.Context, wait time.Duration) *verdict {
 	return v
 }
 
-// wanted are the endpoints that must accept: all, if it does not matter which.
+// wanted returns the endpoints that must accept: all, if it does not matter which.
 func (w *waiting) wanted(st *status) []endpoint {
 	if w.p.Endpoints > 0 {
 		return st.ready
@@ -140,7 +140,7 @@ func (w *waiting) wanted(st *status) []endpoint {
 	return slices.DeleteFunc(st.ready, func(e endpoint) bool { return !slices.Contains(w.p.Hostnames, e.host) })
 }
 
-// host says why a hostname is missing, if it is.
+// host records why a hostname is missing, if it is.
 func (v *verdict) host(h string, st *status) {
 	i := slices.IndexFunc(st.missing, func(e endpoint) bool { return e.host == h })
 	if i < 0 {
@@ -165,7 +165,7 @@ func (v *verdict) host(h string, st *status) {
 func (v *verdict) count(p *Params, st *status) {
 	if st.pods >= p.Endpoints {
 		if st.fairlead && !st.complete && len(v.missing) == 0 {
-			v.miss("the server says that something is missing, and not what") // more names than it lists
+			v.miss("the server says that something is missing, and not what") // it limits the names that it lists
 		}
 		return
 	}
@@ -175,7 +175,7 @@ func (v *verdict) count(p *Params, st *status) {
 	}
 	v.miss("%d of %d endpoints are published", st.pods, p.Endpoints)
 	for _, e := range st.missing {
-		if e.state == fairdns.StateNotReady && !slices.Contains(p.Hostnames, e.host) { // else it has been said
+		if e.state == fairdns.StateNotReady && !slices.Contains(p.Hostnames, e.host) { // else it was reported above
 			v.miss("%s %s: has an address, but is not ready", e.host, e.addr)
 		}
 	}
@@ -206,7 +206,7 @@ func (w *waiting) connect(ctx context.Context, v *verdict, list []endpoint) {
 		}
 	}
 	if enough() {
-		return // more endpoints than asked for may be as they like
+		return // endpoints beyond the number asked for need not accept
 	}
 	for _, e := range rest {
 		if why := wrong[e.addr]; why != "" {
@@ -215,7 +215,7 @@ func (w *waiting) connect(ctx context.Context, v *verdict, list []endpoint) {
 	}
 }
 
-// mostResolved is how many addresses are asked of a look-up at most: an answer has
+// mostResolved is the largest number of addresses that a lookup must return: an answer has
 // no room for all of a large Service.
 const mostResolved = 1000
 
