@@ -36,7 +36,7 @@ func (s *addrSet) find(a netip.Addr) int {
 	return -1
 }
 
-// add returns one more reason to have the address, and tells whether it is the first.
+// add counts one more reason to have the address. It reports whether it is the first.
 func (s *addrSet) add(a netip.Addr) (first bool) {
 	if i := s.find(a); i >= 0 {
 		s.list[i].reasons++
@@ -54,7 +54,7 @@ func (s *addrSet) add(a netip.Addr) (first bool) {
 	return true
 }
 
-// remove takes one reason away, and tells whether it was the last.
+// remove counts one reason less to have the address. It reports whether it was the last.
 func (s *addrSet) remove(a netip.Addr) (last bool) {
 	i := s.find(a)
 	if i < 0 {

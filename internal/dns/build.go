@@ -71,7 +71,7 @@ func aaaaRecords(name string, set *addrSet, most int) answer {
 	return answer{rrs: out, cut: n < set.len()}
 }
 
-// fromAnywhere returns n elements of a list, beginning anywhere in it and going round.
+// fromAnywhere returns n elements of a list, beginning at a random one and wrapping round.
 func fromAnywhere[T any](list []T, n int) func(func(int, T) bool) {
 	return func(yield func(int, T) bool) {
 		from := 0
@@ -98,7 +98,7 @@ type target struct {
 }
 
 // targets returns up to most different targets of the port, and whether there are
-// more. It begins anywhere.
+// more. It begins at a random one.
 func (r *record) targets(k srvKey, most int) (list []target, more bool) {
 	if r.kind() == clusterIP {
 		for _, p := range r.service.Ports {
@@ -133,7 +133,7 @@ func (r *record) targets(k srvKey, most int) (list []target, more bool) {
 	return list, false
 }
 
-// speaks reports whether some SRV record is of the protocol.
+// speaks reports whether the record has an SRV record of the protocol.
 func (r *record) speaks(label string) bool {
 	if r.kind() == clusterIP {
 		for _, p := range r.service.Ports {
@@ -194,8 +194,8 @@ func (z *zone) srvRecords(l *lookup, list []target, more bool) answer {
 	return out
 }
 
-// mostTargets is how many targets are worth gathering for a client: as many as
-// fit if names were as short as can be.
+// mostTargets returns how many targets are worth collecting for a client: as many as
+// fit if names were as short as possible.
 func (l *lookup) mostTargets() int {
 	shortest := srvSize + len(l.key.Name) + len(l.key.Namespace)
 	return l.space()/shortest + 1

@@ -65,7 +65,7 @@ func (c *cache) get(k cacheKey) *dns.Msg {
 	return m
 }
 
-// put keeps a positive answer for its shortest TTL.
+// put caches a positive answer for its shortest TTL.
 func (c *cache) put(k cacheKey, m *dns.Msg) {
 	if m.Rcode != dns.RcodeSuccess || m.Truncated || !answers(m, k.qtype) {
 		return
@@ -81,7 +81,7 @@ func (c *cache) put(k cacheKey, m *dns.Msg) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.at) >= maxCached {
-		for old := range c.at { // one at random: maps iterate so
+		for old := range c.at { // evicts a random entry: the order of map iteration is random
 			delete(c.at, old)
 			break
 		}

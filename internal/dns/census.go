@@ -4,8 +4,8 @@ import (
 	"net/netip"
 )
 
-// census is what the slices of one Service come to, counted for a status. It is
-// made when somebody asks and kept until the Service changes, so that all who wait
+// census is the count of the endpoints in the slices of one Service, for a status. It is
+// made on request and cached until the Service changes, so that all clients that wait
 // for one Service share it.
 type census struct {
 	ready   []Member

@@ -9,7 +9,7 @@ import (
 // maxChase bounds ExternalName Services that point at each other.
 const maxChase = 8
 
-// chase answers with a CNAME and what it leads to: a pod's resolver does not
+// chase answers with a CNAME and the records of its target: a pod's resolver does not
 // follow it by itself.
 func (s *Server) chase(ctx context.Context, q *query, a answer) {
 	for range maxChase {
@@ -19,7 +19,7 @@ func (s *Server) chase(ctx context.Context, q *query, a answer) {
 			return
 		}
 		next := s.zone.resolve(lookup{name: target, qtype: q.qtype, room: q.from.limit(q.msg)})
-		if next.rcode == dns.RcodeNameError && !s.cfg.Store.Synced() { // it may be in what cannot be read
+		if next.rcode == dns.RcodeNameError && !s.cfg.Store.Synced() { // the name may be in a source that cannot be read
 			s.reply(q, answer{rcode: dns.RcodeServerFailure})
 			return
 		}
@@ -30,7 +30,7 @@ func (s *Server) chase(ctx context.Context, q *query, a answer) {
 			return
 		}
 	}
-	s.reply(q, answer{rcode: dns.RcodeServerFailure}) // a circle
+	s.reply(q, answer{rcode: dns.RcodeServerFailure}) // a CNAME loop
 }
 
 func (s *Server) chaseElsewhere(ctx context.Context, q *query, a answer) {

@@ -15,7 +15,7 @@ const (
 	sweepClients        = time.Second
 )
 
-// client is one address that may ask.
+// client is the state of one address that may ask.
 type client struct {
 	allowed bool         // also where queries do not come by interception
 	own     bool         // the node itself
@@ -23,7 +23,7 @@ type client struct {
 	flights atomic.Int32
 }
 
-// clients decides who may ask, and how much.
+// clients decides which addresses may ask, and how often.
 type clients struct {
 	store    *Store
 	allow    []netip.Prefix // nil: this node's pods
@@ -92,8 +92,8 @@ func (l *clients) learn(from netip.Addr, intercepted bool, changes uint32) *clie
 	return c
 }
 
-// sweep forgets clients that have been silent, at most once in sweepClients:
-// an attacker who makes addresses up must not make it run for each query.
+// sweep removes clients that have been idle, at most once in sweepClients:
+// an attacker that forges addresses must not make it run for each query.
 func (l *clients) sweep() {
 	now := l.now()
 	if now.Sub(l.swept) < sweepClients {
@@ -107,8 +107,8 @@ func (l *clients) sweep() {
 	}
 }
 
-// inRate counts one query, and tells whether the client's rate allows it. The
-// node itself has no bound: what is on it could harm the agent in easier ways.
+// inRate counts one query. It reports whether the client's rate limit allows it. The
+// node itself has no limit: a program on it could harm the agent in easier ways.
 func (l *clients) inRate(c *client) bool {
 	if l.interval == 0 || c.own {
 		return true
@@ -126,7 +126,7 @@ func (l *clients) inRate(c *client) bool {
 	}
 }
 
-// takeOff counts one forwarded query, or tells that the client has too many.
+// takeOff counts one forwarded query. It returns false if the client has too many.
 func (c *client) takeOff() bool {
 	if c.flights.Add(1) > maxFlightsPerClient {
 		c.flights.Add(-1)

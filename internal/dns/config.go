@@ -32,20 +32,20 @@ type Config struct {
 	Listen       func(ctx context.Context, c net.ListenConfig, network, addr string) (net.Listener, error)
 	ListenPacket func(ctx context.Context, c net.ListenConfig, network, addr string) (net.PacketConn, error)
 	// Intercepted are addresses to listen on where only queries arrive that package
-	// intercept has led there: who sends them has been found to be a pod.
+	// intercept has redirected: their senders have been verified to be pods.
 	Intercepted []netip.AddrPort
-	// Allow lists who may ask, beside this node itself; nil = this node's pods, as
-	// far as the Store knows their addresses.
+	// Allow lists the prefixes that may ask, in addition to this node itself; nil = this
+	// node's pods, as far as the Store knows their addresses.
 	Allow []netip.Prefix
 	// ClientRate is how many queries per second one client may ask; 0 = no bound.
 	ClientRate int
-	// StatusForAll shows everybody the endpoints that are not ready; see StatusLabel.
+	// StatusForAll shows all clients the endpoints that are not ready; see StatusLabel.
 	StatusForAll bool
 	// Domain is the cluster domain, "cluster.local" if empty.
 	Domain string
 	// Upstreams answer for all other names; none: such queries are refused.
 	Upstreams []netip.AddrPort
-	// ResolvConf is a file to read Upstreams from, again and again; "" = never.
+	// ResolvConf is a file from which Upstreams are read periodically; "" = never.
 	ResolvConf string
 	// Cluster returns the present addresses of the cluster's own DNS (its Service's):
 	// it is asked for cluster names for as long as this server does not know them.
@@ -62,7 +62,7 @@ type Config struct {
 	Park time.Duration
 	// PodRecords turns on a-b-c-d.<ns>.pod.<domain>, which specification 1.1.0 dropped.
 	PodRecords bool
-	// Healthy reports whether what the Store is fed with is fresh. While it is not,
+	// Healthy reports whether the Store's sources are up to date. While they are not,
 	// nothing is parked. nil = always.
 	Healthy func() bool
 	// LastHeard is for the metric watch_age_seconds; nil = not known.
@@ -127,8 +127,8 @@ func (c *Config) fillOptional() {
 	}
 }
 
-// checkAddrs refuses what cannot be answered from, and the loop that can be
-// seen beforehand.
+// checkAddrs rejects addresses that cannot be answered from, and the forwarding loop that
+// the configuration alone shows.
 func (c *Config) checkAddrs() error {
 	if len(c.Addrs) == 0 {
 		return errors.New("configure DNS: no address to listen on")
@@ -148,7 +148,7 @@ func (c *Config) checkAddrs() error {
 
 func (c *Config) listen() []netip.AddrPort { return slices.Concat(c.Addrs, c.Intercepted) }
 
-// UpstreamsOf reads the name servers of a resolv.conf.
+// UpstreamsOf returns the name servers of a resolv.conf.
 func UpstreamsOf(path string) ([]netip.AddrPort, error) {
 	conf, err := dns.ClientConfigFromFile(path)
 	if err != nil {

@@ -69,7 +69,7 @@ func ask(ctx context.Context, to netip.AddrPort, m *dns.Msg) (*dns.Msg, error) {
 	return answer, nil
 }
 
-// maxUDPRead is how much of a datagram is read. A server may send more than maxUDPAnswer, which it was told.
+// maxUDPRead is how many bytes of a datagram are read. A server may send more than maxUDPAnswer, the size that the query advertises.
 const maxUDPRead = 4096
 
 // askOver sends one query by one protocol and waits until ctx ends. An answer over UDP that is longer than the query
@@ -143,7 +143,7 @@ func (u *upstream) refusedEDNS(now time.Time) {
 	u.plainUntil = now.Add(plainFor)
 }
 
-// silentToEDNS notes that the server has answered without an OPT record, and not with one.
+// silentToEDNS counts a query that the server has answered without an OPT record, and not with one.
 func (u *upstream) silentToEDNS(now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

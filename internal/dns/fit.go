@@ -16,7 +16,7 @@ const (
 	checkDomainEvery = 30 * time.Second
 )
 
-// Fit reports why the queries of other servers' clients should not be led to this
+// Fit returns why the queries of other servers' clients should not be redirected to this
 // server; nil if they should. It is cheap.
 func (s *Server) Fit() error {
 	switch {
@@ -38,7 +38,7 @@ func (s *Server) Fit() error {
 }
 
 // knowsCluster reports whether this server answers for the cluster domain itself.
-// Names that are too old are still better than none.
+// Stale names are still better than none.
 func (s *Server) knowsCluster() bool {
 	if !s.cfg.Store.Synced() {
 		s.cluster.follow(s.clusterServers())
@@ -52,19 +52,19 @@ func (s *Server) knowsName(q *query) bool {
 	return !s.cfg.Store.Synced() && s.cfg.Store.Listed() && s.resolve(q).rcode == dns.RcodeSuccess
 }
 
-// clusterServers are the addresses of the cluster's DNS, but for our own.
+// clusterServers returns the addresses of the cluster's DNS, without those of this server.
 func (s *Server) clusterServers() []netip.AddrPort {
 	return slices.DeleteFunc(s.cfg.Cluster(), func(a netip.AddrPort) bool { return slices.Contains(s.cfg.listen(), a) })
 }
 
-// follow takes over a list of servers, if it is another one.
+// follow sets the list of servers, if it differs from the present one.
 func (f *forwarder) follow(list []netip.AddrPort) {
 	if !f.has(list) {
 		f.setServers(list)
 	}
 }
 
-// lookAround keeps up what the answers depend on beside the Store.
+// lookAround updates what the answers depend on in addition to the Store.
 func (s *Server) lookAround(ctx context.Context) {
 	tick := time.NewTicker(lookAroundEvery)
 	defer tick.Stop()
@@ -103,10 +103,10 @@ func (s *Server) refreshUpstreams() {
 	s.cfg.Log.Info("names outside the cluster are asked at", "servers", list, "from", s.cfg.ResolvConf)
 }
 
-// domainCheck is what the cluster's DNS said of our domain.
+// domainCheck is the answer of the cluster's DNS about Config.Domain.
 type domainCheck struct{ disagrees error }
 
-// checkDomain asks the cluster's DNS for its own name in our domain, now and then:
+// checkDomain periodically asks the cluster's DNS for its own name in Config.Domain:
 // if it has no such name, Domain is wrong, and cluster names would be sent to the
 // servers for other names.
 func (s *Server) checkDomain(ctx context.Context) {
@@ -137,8 +137,8 @@ func (s *Server) checkDomain(ctx context.Context) {
 	}
 }
 
-// disagree asks servers for name. Only a clear "no such name" counts: a server
-// that does not answer is no reason to stop serving.
+// disagree asks servers for name. It returns an error only for a clear "no such name":
+// a server that does not answer is no reason to stop serving.
 func disagree(ctx context.Context, name string, servers []netip.AddrPort) error {
 	m := new(dns.Msg)
 	m.SetQuestion(name, dns.TypeA)

@@ -22,16 +22,16 @@ const (
 	maxForwards  = 1024 // in flight; above, SERVFAIL
 )
 
-// forwarder asks other servers. Equal questions in flight are asked once: that
-// is also what ends a loop that goes through servers which hide it, since the
-// question then waits for itself and runs into its time-out.
+// forwarder asks other servers. Equal questions in flight are asked once. This also ends
+// a forwarding loop that goes through servers which hide it, because the question then
+// waits for itself and runs into its timeout.
 type forwarder struct {
 	servers atomic.Pointer[[]*upstream]
 	guard   *guard
 	cache   *cache
 	now     func() time.Time
 	metrics *Metrics
-	healthy prometheus.Gauge // how many servers answer; nil: not told
+	healthy prometheus.Gauge // how many servers answer; nil: not reported
 	token   string           // of the probes, to recognise them
 
 	asking sync.WaitGroup
@@ -70,14 +70,14 @@ func (s *Server) elsewhere(ctx context.Context, q *query, f *forwarder) {
 	s.askFor(ctx, q, asking{f, q.msg}, func(m *dns.Msg) { s.relay(q, m) })
 }
 
-// asking is a question to other servers.
+// asking is a question to other servers, on behalf of a client.
 type asking struct {
 	servers *forwarder
 	msg     *dns.Msg
 }
 
-// askFor asks other servers on behalf of a client: it counts as one of the
-// client's flights, and the client is told if there is no answer.
+// askFor asks other servers on behalf of a client. The question counts as one of the
+// client's flights. If there is no answer, the client gets SERVFAIL.
 func (s *Server) askFor(ctx context.Context, q *query, a asking, done func(*dns.Msg)) {
 	if !q.client.takeOff() {
 		s.metrics.forwards.WithLabelValues(forwardShedClient).Inc()
@@ -95,9 +95,9 @@ func (s *Server) askFor(ctx context.Context, q *query, a asking, done func(*dns.
 	})
 }
 
-// relay passes an upstream's answer on.
+// relay sends an upstream's answer to the client.
 func (s *Server) relay(q *query, m *dns.Msg) {
-	m = m.Copy() // shared with the cache and with others who asked the same
+	m = m.Copy() // shared with the cache and with other clients that asked the same
 	m.Id = q.msg.Id
 	m.Question = q.msg.Question
 	m.Compress = true
@@ -114,7 +114,7 @@ func withoutOPT(rrs []dns.RR) (out []dns.RR) {
 	return out
 }
 
-// ask calls done with the answer, or nil, once; maybe at once, from the cache.
+// ask calls done once, with the answer or nil. It may call it before it returns, from the cache.
 func (f *forwarder) ask(ctx context.Context, req *dns.Msg, done func(*dns.Msg)) {
 	key := keyOf(req)
 	if m := f.cache.get(key); m != nil {
@@ -152,8 +152,8 @@ func (f *forwarder) ask(ctx context.Context, req *dns.Msg, done func(*dns.Msg)) 
 	})
 }
 
-// answered ends a flight: everybody who waits for it gets m, or is told that there
-// is none.
+// answered ends a flight: each waiting function is called with m, which is nil if there
+// is no answer.
 func (f *forwarder) answered(key cacheKey, m *dns.Msg) {
 	f.mu.Lock()
 	waiting := f.flight[key].waiting
@@ -169,8 +169,8 @@ func (f *forwarder) refuse(done func(*dns.Msg)) {
 	done(nil)
 }
 
-// outgoing makes the query that goes upstream: the client's question and flags
-// under an id of our own.
+// outgoing returns the query that is sent upstream: the client's question and flags
+// with a new id.
 func outgoing(req *dns.Msg) *dns.Msg {
 	m := new(dns.Msg)
 	m.Id = dns.Id()
@@ -185,19 +185,19 @@ func outgoing(req *dns.Msg) *dns.Msg {
 	return m
 }
 
-// outcome is what one attempt at a server came to.
+// outcome is the result of one attempt at a server.
 type outcome struct {
 	from   *upstream
 	answer *dns.Msg
 	err    error
 }
 
-// try asks up to maxTries times, the healthy servers first: again when the attempt before has failed, or has had no
-// answer for tryTimeout. A server that is slow may still answer meanwhile, until totalTimeout.
+// try asks up to maxTries times, the healthy servers first. It retries when the previous attempt has failed, or has had no
+// answer for tryTimeout. A slow server may still answer an earlier attempt, until totalTimeout.
 func (f *forwarder) try(ctx context.Context, m *dns.Msg) *dns.Msg {
 	order := f.order()
 	if len(order) == 0 {
-		return nil // the list has become empty meanwhile
+		return nil // the list has become empty concurrently
 	}
 	ctx, cancel := context.WithTimeout(ctx, totalTimeout)
 	defer cancel()
@@ -257,7 +257,7 @@ type attempt struct {
 	plain  bool
 }
 
-// tryOne asks one server and counts for its health: an answer that takes longer than tryTimeout is a failure until it comes.
+// tryOne asks one server and updates its health: an answer that takes longer than tryTimeout is a failure until it arrives.
 func (f *forwarder) tryOne(ctx context.Context, a attempt, to chan<- outcome) {
 	u := a.server
 	o := outcome{from: u, err: errBadAnswer}

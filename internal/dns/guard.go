@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// guard keeps a fault in the treatment of one query from ending the process: the
-// query is lost, the fault is counted, and each kind of fault is logged once.
+// guard keeps a panic in the handling of one query from ending the process: the
+// query is lost, the panic is counted, and each kind of panic is logged once.
 type guard struct {
 	server *Server
 	mu     sync.Mutex
 	told   map[string]struct{}
 }
 
-// maxFaultsTold bounds the log if every fault has a text of its own.
+// maxFaultsTold bounds the number of logged panics, in case each has a different text.
 const maxFaultsTold = 16
 
-// catch is to be deferred. It calls lost, if given, after a panic.
+// catch is to be deferred. It calls lost, unless nil, after a panic.
 func (g *guard) catch(lost func()) {
 	fault := recover()
 	if fault == nil {

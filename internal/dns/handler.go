@@ -17,13 +17,13 @@ type query struct {
 	name   string // lower case
 	qtype  uint16
 	zone   zoneLabel
-	status *StatusQuestion // what else is asked of a Service's status; nil mostly
+	status *StatusQuestion // what else is asked of a Service's status; nil for most queries
 }
 
 const headerSize = 12
 
-// serve answers one packet. It never blocks: what has to wait is handed over.
-// raw is valid only until it returns.
+// serve handles one packet. It never blocks: a query that has to wait is handed to
+// another goroutine. raw is valid only until serve returns.
 func (s *Server) serve(ctx context.Context, raw []byte, from *asker) {
 	if len(raw) < headerSize || raw[2]&0x80 != 0 {
 		s.metrics.dropped.WithLabelValues(dropNoQuery).Inc() // answering answers makes loops
@@ -55,9 +55,9 @@ func (s *Server) serve(ctx context.Context, raw []byte, from *asker) {
 	s.dispatch(ctx, q)
 }
 
-// admit reports who asks; nil if the query ends here. Who may not ask is told so,
-// with a message that is no longer than the question; who asks too much is not
-// answered, as each answer would cost more than the question.
+// admit returns the client that asks; nil if the query ends here. An address that may not
+// ask gets REFUSED, in a message that is no longer than the question. A client above its
+// rate limit gets no answer, because each answer would cost more than the question.
 func (s *Server) admit(raw []byte, from *asker) *client {
 	addr := from.client()
 	c := s.clients.find(addr, from.intercepted)
@@ -77,8 +77,8 @@ func (s *Server) admit(raw []byte, from *asker) *client {
 	return c
 }
 
-// stranger says once who was refused: either somebody attacks, or the pods'
-// addresses are not known and the operator has to give them.
+// stranger logs once which address was refused: either it is an attack, or the pods'
+// addresses are not known and the operator has to configure them.
 func (s *Server) stranger(addr netip.Addr) {
 	s.toldStranger.Do(func() {
 		s.cfg.Log.Warn("refused a DNS query: its sender is neither this node nor one of its pods, as far as the Node's podCIDRs and --cluster-cidr say; --dns-allow lists who else may ask. Further ones are only counted (fairlead_dns_dropped_total)",
@@ -86,7 +86,7 @@ func (s *Server) stranger(addr netip.Addr) {
 	})
 }
 
-// check returns the response code that ends a query before it is looked at.
+// check returns the response code that rejects a query before its name is looked up.
 func check(m *dns.Msg) int {
 	switch {
 	case m.Opcode != dns.OpcodeQuery:
@@ -129,8 +129,8 @@ func checkEDNS(extra []dns.RR) int {
 	return rcode
 }
 
-// refuseRaw answers a query with its header alone: one that cannot be parsed, or
-// is not worth it.
+// refuseRaw answers a query with its header alone. It is for a query that cannot be parsed,
+// or need not be.
 func (s *Server) refuseRaw(raw []byte, from *asker, rcode int) {
 	var b [headerSize]byte
 	copy(b[:2], raw)
@@ -147,7 +147,7 @@ func (s *Server) refuse(q *query, rcode int) {
 	s.refuseRaw(head[:], q.from, rcode)
 }
 
-// dispatch finds out whose name it is.
+// dispatch chooses what answers the name: the cluster domain, the reverse zones or another server.
 func (s *Server) dispatch(ctx context.Context, q *query) {
 	switch {
 	case s.zone.contains(q.name):
@@ -184,13 +184,13 @@ func (s *Server) local(ctx context.Context, q *query) {
 	s.reply(q, a)
 }
 
-// resolve looks a query's name up, building no more than the client takes.
+// resolve looks up a query's name, building no more records than the client takes.
 func (s *Server) resolve(q *query) answer {
 	return s.zone.resolve(lookup{name: q.name, qtype: q.qtype, room: q.from.limit(q.msg), status: q.status, client: q.from.client()})
 }
 
-// parks lets a query wait for its name, if the name is expected. It may have been
-// answered when parks returns true.
+// parks lets a query wait for its name, if the name is expected. It reports whether it
+// did; the query may then have been answered already.
 func (s *Server) parks(q *query, m *miss) bool {
 	now := s.cfg.Now()
 	wait := m.wait
@@ -201,7 +201,7 @@ func (s *Server) parks(q *query, m *miss) bool {
 	if wait <= 0 || !mayPark(q) || !s.fresh() || !s.parking.add(q, m.key, wait) {
 		return false
 	}
-	s.retry(q, false) // the name may have come between the look-up and add
+	s.retry(q, false) // the name may have been published between the lookup and add
 	return true
 }
 
@@ -211,8 +211,8 @@ func mayPark(q *query) bool {
 	return q.qtype == dns.TypeA || q.qtype == dns.TypeAAAA || q.qtype == dns.TypeSRV || q.status != nil
 }
 
-// retry looks a parked query's name up once more and answers it if the name is
-// there now, or if the waiting is over.
+// retry repeats the lookup of a parked query. It answers the query if the name is
+// published now, or if the wait has timed out.
 func (s *Server) retry(q *query, timedOut bool) {
 	defer s.guard.catch(func() {
 		if s.parking.remove(q, cancelled) {
@@ -232,7 +232,7 @@ func (s *Server) retry(q *query, timedOut bool) {
 	}
 }
 
-// reply sends an answer of our own.
+// reply sends an answer of this server.
 func (s *Server) reply(q *query, a answer) {
 	m := new(dns.Msg)
 	m.SetReply(q.msg)
@@ -250,15 +250,15 @@ func (s *Server) reply(q *query, a answer) {
 	s.send(q, m, a.cut)
 }
 
-// echoCase returns a record the spelling of the question: clients that vary the
-// case (draft-vixie-dnsext-dns0x20) want it back.
+// echoCase sets a record's owner to the spelling of the question: clients that vary the
+// case (draft-vixie-dnsext-dns0x20) expect it back.
 func echoCase(h *dns.RR_Header, q *query) {
 	if h.Name == q.name {
 		h.Name = q.msg.Question[0].Name
 	}
 }
 
-// send packs, truncates and sends a message; cut says that records are missing already.
+// send packs, truncates and sends a message; cut reports that records are missing already.
 func (s *Server) send(q *query, m *dns.Msg, cut bool) {
 	if opt := q.msg.IsEdns0(); opt != nil {
 		o := &dns.OPT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT}}

@@ -37,9 +37,9 @@ func (k *sockets) close() {
 	}
 }
 
-// open listens on every address. Whatever is in the way may go away: another
-// server that ends, an address that is added later, a limit of descriptors. So
-// it tries until ctx ends (nil), and says each new reason.
+// open listens on every address. A failure may be temporary: another server may end, an
+// address may be added later, descriptors may become free. So it retries until ctx ends
+// (then it returns nil), and logs each new reason.
 func (s *Server) open(ctx context.Context) *sockets {
 	for said := ""; ; {
 		k := &sockets{}
@@ -83,7 +83,7 @@ func (s *Server) openOne(ctx context.Context, k *sockets, a netip.AddrPort, inte
 		family = "4"
 	}
 	var one net.ListenConfig
-	one.SetMultipathTCP(false) // Go's default; nobody asks DNS over several paths
+	one.SetMultipathTCP(false) // Go's default is on; no client asks DNS over several paths
 	l, err := s.cfg.Listen(ctx, one, "tcp"+family, a.String())
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func reusePort(_, _ string, c syscall.RawConn) error {
 }
 
 // maxUDPQuery is the longest query that is read whole. A longer one is cut, fails
-// to parse and is told so.
+// to parse and gets FORMERR.
 const maxUDPQuery = 4096
 
 func (s *Server) serveUDP(ctx context.Context, u udpSocket) {

@@ -17,14 +17,14 @@ type locals struct {
 	podInterface string
 	configured   []netip.Prefix // pod ranges of the configuration
 
-	podCIDRs []netip.Prefix // of our Node object
+	podCIDRs []netip.Prefix // of this node's Node object
 	behind   []netip.Prefix // on-link ranges of the pods' interface
 	own      map[netip.Addr]struct{}
 	// pods counts, for each address, how many endpoints of a namespace are on this
-	// node. Only this node's are kept: only its pods ask here.
+	// node. Only this node's are stored: only its pods ask here.
 	pods map[netip.Addr]map[string]int
-	// changes counts the changes of the addresses above, for those who keep what
-	// they have concluded from them.
+	// changes counts the changes of the addresses above, for callers that cache what
+	// they have derived from them.
 	changes *atomic.Uint32
 }
 
@@ -61,9 +61,9 @@ func (l *locals) podRanges() []netip.Prefix {
 }
 
 // isPod reports whether an address is one of this node's pods. The configured ranges
-// are mostly those of the whole cluster, in which other nodes' pods are, too. They
-// count only for families of which our Node has no range, and where the network
-// plugin does not give addresses of the Node's ranges: then an endpoint that is on
+// are usually those of the whole cluster, which contain other nodes' pods, too. They
+// count only for families of which this node's Node has no range, and where the network
+// plugin assigns addresses outside the Node's ranges: then an endpoint that is on
 // this node shows it.
 func (l *locals) isPod(a netip.Addr) bool {
 	if within(l.podCIDRs, a) || within(l.behind, a) {
@@ -76,7 +76,7 @@ func (l *locals) isPod(a netip.Addr) bool {
 }
 
 // strayPods reports whether an endpoint of this node and of a family is in the
-// configured ranges, and in none of our Node's.
+// configured ranges, and in none of the Node's own.
 func (l *locals) strayPods(v4 bool) bool {
 	for a := range l.pods {
 		if _, own := l.own[a]; a.Is4() == v4 && !own && within(l.configured, a) && !within(l.podCIDRs, a) {

@@ -88,7 +88,7 @@ func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help, Buckets: buckets}
 }
 
-// NewMetrics makes the metrics, all at zero.
+// NewMetrics returns the metrics, all at zero.
 func NewMetrics() *Metrics {
 	late := []float64{.01, .05, .1, .25, .5, 1, 2, 3, 5, 8, 13, 21, 34, 60, 120, 300}
 	m := &Metrics{
@@ -121,7 +121,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// resolveLabels looks the counters up once: a query must not pay for a map.
+// resolveLabels caches the counters: a query must not pay for a map lookup.
 func (m *Metrics) resolveLabels() {
 	for z := range zones {
 		for t := range types {
@@ -149,7 +149,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	}
 }
 
-// Intercepted says whether queries are led to this server; any goroutine may.
+// Intercepted sets whether queries are redirected to this server; any goroutine may call it.
 func (m *Metrics) Intercepted(yes bool) {
 	if yes {
 		m.intercepted.Set(1)

@@ -15,8 +15,8 @@ const (
 	sweepMisses = 10 * time.Second
 )
 
-// misses remembers when a name of a headless Service was first asked for in
-// vain, for the metric first_miss_to_publish.
+// misses holds when a name of a headless Service was first asked for without success,
+// for the metric first_miss_to_publish.
 type misses struct {
 	mu    sync.Mutex
 	count int
@@ -43,9 +43,9 @@ func (m *misses) missed(key model.ServiceKey, host string, now time.Time) {
 	m.count++
 }
 
-// forget drops what was asked for long ago: it is a typo rather than a name that
-// is late. It looks at everything, so it runs at most once in sweepMisses; names
-// that are missed meanwhile are not remembered.
+// forget drops names that were asked for long ago: such a name is a typo rather than a name
+// that is late. It scans all entries, so it runs at most once in sweepMisses. Names
+// that are missed while the map is full are not remembered.
 func (m *misses) forget(now time.Time) {
 	m.swept = now
 	for key, hosts := range m.since {
@@ -61,7 +61,7 @@ func (m *misses) forget(now time.Time) {
 	}
 }
 
-// published returns how long each name of the Service was missed that has it now.
+// published returns, for each missed name that the Service has now, how long it was missed.
 func (m *misses) published(key model.ServiceKey, has func(host string) bool, now time.Time) (waited []time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Bounds of parking (docs/headless.md). What is above is answered at once.
+// Bounds of parking (docs/headless.md). A query above them is answered at once.
 const (
 	maxParked    = 1024
 	maxPerClient = 64
 	maxPerPair   = 16
-	pause        = 10 * time.Second // after a wait in vain the same client is not stalled again
+	pause        = 10 * time.Second // after a wait without success the same client is not delayed again
 	maxPaused    = 4096
 )
 
@@ -22,7 +22,7 @@ const (
 // (run) ends them all. Any goroutine may add.
 type parking struct {
 	parkingConfig
-	bell chan struct{} // one ring says: look at changes and at the first deadline
+	bell chan struct{} // size 1: notifies run of changes and of a new first deadline
 
 	mu      sync.Mutex
 	waiters map[waitID]*waiter
@@ -76,7 +76,7 @@ func idOfQuery(q *query) waitID {
 	return waitID{from: q.from.addr, id: q.msg.Id, qtype: q.qtype, name: q.name, tcp: q.from.tcp}
 }
 
-// add parks a query for at most d. False: answer it at once.
+// add parks a query for at most d. It returns false if the query must be answered at once.
 func (p *parking) add(q *query, key model.ServiceKey, d time.Duration) bool {
 	now, id := p.now(), idOfQuery(q)
 	pair := clientName{q.from.client(), q.name}
@@ -108,7 +108,7 @@ func (p *parking) add(q *query, key model.ServiceKey, d time.Duration) bool {
 	return true
 }
 
-// remove takes a query out; false if somebody else has done so.
+// remove takes a query out. It returns false if another goroutine has done so.
 func (p *parking) remove(q *query, result string) bool {
 	now := p.now()
 	p.mu.Lock()
@@ -118,7 +118,7 @@ func (p *parking) remove(q *query, result string) bool {
 		return false
 	}
 	p.removeLocked(w)
-	if result == expired && q.status == nil { // who asks for a status means to wait
+	if result == expired && q.status == nil { // a client that asks for a status means to wait
 		p.pauseFor(clientName{q.from.client(), q.name}, now)
 	}
 	p.metrics.unparked(result, now.Sub(w.since))
@@ -152,7 +152,7 @@ func (p *parking) pauseFor(pair clientName, now time.Time) {
 	p.paused[pair] = now.Add(pause)
 }
 
-// changed says that a Service's names may have changed. It does not block.
+// changed marks a Service dirty: its names may have changed. It does not block.
 func (p *parking) changed(key model.ServiceKey) {
 	p.mu.Lock()
 	_, waited := p.byKey[key]
@@ -165,7 +165,7 @@ func (p *parking) changed(key model.ServiceKey) {
 	}
 }
 
-// cancel forgets the queries of a closed connection.
+// cancel removes the queries of a closed connection.
 func (p *parking) cancel(c *tcpConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +181,7 @@ func (p *parking) cancel(c *tcpConn) {
 func (p *parking) ring() {
 	select {
 	case p.bell <- struct{}{}:
-	default: // rung already
+	default: // a notification is pending already
 	}
 }
 
@@ -208,7 +208,7 @@ func (p *parking) run(ctx context.Context) {
 	}
 }
 
-// affected takes the queries whose Service changed.
+// affected returns the queries of the dirty Services, and clears the dirty set.
 func (p *parking) affected() (list []*query) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,8 +221,8 @@ func (p *parking) affected() (list []*query) {
 	return list
 }
 
-// due lists the queries whose time is over, and how long until the next one's;
-// retry then removes them. maxParked is small enough to look at all of them.
+// due returns the queries whose deadline has passed, and how long until the next deadline.
+// retry then removes them. maxParked is small enough to scan all of them.
 func (p *parking) due() (list []*query, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -32,12 +32,12 @@ const memory = 10 * time.Minute
 // maxLeft bounds the hostnames remembered for one Service.
 const maxLeft = 1024
 
-// record is all that is known under one Service key. The Service may be nil:
-// slices often come first. Slices are the very values that package state holds,
-// so remembering them costs a pointer each. A record is guarded by Store.mu.
+// record is the state of one Service key. The Service may be nil: slices often come
+// first. Slices are shared with package state, so storing them costs a pointer each.
+// A record is guarded by Store.mu.
 //
-// The names of a headless Service are kept up by what each slice adds and takes
-// away, so that the change of one slice costs what that slice holds and not what
+// The names of a headless Service are updated by what each slice adds and removes,
+// so that an update of one slice costs what that slice holds and not what
 // the Service does.
 type record struct {
 	key     model.ServiceKey
@@ -51,7 +51,7 @@ type record struct {
 	waiting int              // endpoints in slices that are not ready
 	left    map[string]time.Time
 	leftAt  time.Time              // the latest time in left
-	census  atomic.Pointer[census] // counted when a status is asked for; nil when out of date
+	census  atomic.Pointer[census] // cache, filled when a status is asked for; nil when stale
 }
 
 // host is one hostname of a headless Service.
@@ -98,7 +98,7 @@ func (r *record) setService(svc *model.Service, s *Store) {
 	}
 }
 
-// unpublish takes all names away.
+// unpublish removes all names.
 func (r *record) unpublish(s *Store) {
 	switch r.kind() {
 	case clusterIP:
@@ -113,9 +113,9 @@ func (r *record) unpublish(s *Store) {
 	r.addrs, r.hosts, r.waiting = families{}, nil, 0
 }
 
-// publish adds what a slice holds: every endpoint whose condition ready holds.
+// publish adds the names of a slice: every endpoint whose condition ready is true.
 // The controller sets it for all of them under publishNotReadyAddresses, so the
-// Service's field is not looked at again.
+// Service's field is not checked again.
 func (r *record) publish(sl *model.Slice, s *Store) {
 	for i := range sl.Endpoints {
 		e := &sl.Endpoints[i]
@@ -138,7 +138,7 @@ func (r *record) publish(sl *model.Slice, s *Store) {
 	}
 }
 
-// withdraw takes away what publish has added for the slice.
+// withdraw removes what publish has added for the slice.
 func (r *record) withdraw(sl *model.Slice, s *Store) {
 	for i := range sl.Endpoints {
 		e := &sl.Endpoints[i]
@@ -224,7 +224,7 @@ func (r *record) podsNamed(name string) *families {
 }
 
 // hostOf returns an endpoint's label: its hostname, else its address with dashes,
-// which is the identifier that CoreDNS makes up too.
+// which is the identifier that CoreDNS uses too.
 func hostOf(e *model.Endpoint) string {
 	if e.Hostname != "" {
 		return strings.ToLower(e.Hostname)

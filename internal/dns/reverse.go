@@ -34,10 +34,10 @@ func (s *Store) unpoint(a netip.Addr, p pointer) {
 	s.reverse[a] = list
 }
 
-// names returns the names of an address. Anybody who may write EndpointSlices can
-// list any address, so these names are given out only where they take nothing
-// from others: a Service's cluster IP has that Service's name and no other, and
-// an address that is no pod's and no private network's is left to its owner.
+// names returns the names of an address. An account that may write EndpointSlices can
+// list any address, so these names are returned only where they hide no other owner's:
+// a Service's cluster IP has that Service's name and no other, and an address that is
+// no pod's and no private network's is left to its owner.
 func (s *Store) names(a netip.Addr) (list []pointer) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -64,15 +64,15 @@ func (s *Store) mayName(a netip.Addr) bool {
 	return a.IsPrivate() || sharedSpace().Contains(a)
 }
 
-// sharedSpace is RFC 6598's range, which several clouds give to pods.
+// sharedSpace returns RFC 6598's range, which several clouds assign to pods.
 func sharedSpace() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) }
 
 func within(ranges []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// pointers answers a PTR query from the store. A reverse name that is not
-// known is somebody else's, so "no" is no answer.
+// pointers answers a PTR query from the store. It returns false for a reverse name that
+// is not known: it may belong to another zone, so NXDOMAIN would be wrong.
 func (z *zone) pointers(name string) (answer, bool) {
 	ip, ok := reverseAddr(name)
 	if !ok {

@@ -19,7 +19,7 @@ type Server struct {
 	metrics *Metrics
 	clients *clients
 	forward *forwarder
-	cluster *forwarder // for cluster names that the Store does not know yet, or no more
+	cluster *forwarder // for cluster names that the Store does not know yet, or that are stale
 	parking *parking
 	guard   *guard
 	ready   chan struct{}
@@ -50,7 +50,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 const retryBind = time.Second
 
 // Run serves until ctx ends. It waits for addresses that cannot be bound, and
-// says why, once for each reason.
+// logs each reason once.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -92,7 +92,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// asker is where a query came from and its answer goes.
+// asker is the source of a query, to which its answer is sent.
 type asker struct {
 	addr        netip.AddrPort
 	udp         *net.UDPConn // or
@@ -100,10 +100,10 @@ type asker struct {
 	intercepted bool // came by way of package intercept
 }
 
-// client is the address that is counted and compared.
+// client returns the address that is counted and compared.
 func (a *asker) client() netip.Addr { return a.addr.Addr().Unmap().WithZone("") }
 
-// write sends one packed message. A failure has no one to be told to.
+// write sends one packed message. An error is ignored: there is no caller that could handle it.
 func (a *asker) write(b []byte) {
 	if a.udp != nil {
 		_, _ = a.udp.WriteToUDPAddrPort(b, a.addr)
@@ -112,7 +112,7 @@ func (a *asker) write(b []byte) {
 	a.tcp.write(b)
 }
 
-// unanswered returns up a query that another one is answered for.
+// unanswered releases a query that gets no answer because another one is answered in its place.
 func (a *asker) unanswered() {
 	if a.tcp != nil {
 		a.tcp.release()
@@ -121,7 +121,7 @@ func (a *asker) unanswered() {
 
 func lower(name string) string { return strings.ToLower(name) }
 
-// limit is the longest message the asker takes.
+// limit returns the length of the longest message that the asker takes, in bytes.
 func (a *asker) limit(req *dns.Msg) int {
 	if a.tcp != nil {
 		return dns.MaxMsgSize

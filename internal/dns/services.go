@@ -84,8 +84,8 @@ func hostAddresses(l *lookup, name string) answer {
 	return addressRecords(l, l.name, f)
 }
 
-// miss says what a negative answer was about, if that was a name of a headless
-// Service, and what is known of the name.
+// miss is what a negative answer was about, if that was a name of a headless
+// Service, and the state of the name.
 type miss struct {
 	key     model.ServiceKey
 	host    string
@@ -96,7 +96,7 @@ type miss struct {
 	wait    time.Duration // of a status: how long its question may wait
 }
 
-// missing is the answer for a name that is not published: NXDOMAIN, also for a
+// missing returns the answer for a name that is not published: NXDOMAIN, also for a
 // headless Service that has no ready endpoint (kubernetes/dns PR #245).
 func missing(l *lookup, name string) answer {
 	a, r := nxdomain(), l.record

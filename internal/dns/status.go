@@ -10,16 +10,16 @@ import (
 	"github.com/miekg/dns"
 )
 
-// StatusLabel is the label below a Service's name whose TXT records say what
-// this node knows of the Service, and below the cluster domain whose TXT record
-// says that the server is Fairlead's. Specification 1.1.0 section 3 permits such
+// StatusLabel is the label below a Service's name whose TXT records report the state of
+// the Service on this node, and below the cluster domain whose TXT record
+// reports that the server is Fairlead's. Specification 1.1.0 section 3 permits such
 // extensions, and no host or Service can begin with "_". It is for `fairlead
 // wait`.
 //
 // What public DNS shows of the Service (how many endpoints are ready, and which)
-// is told to everybody. Which endpoints are not ready, and which have left, is
-// told only to the node itself and to those of its pods that are endpoints in the
-// Service's namespace, unless Config.StatusForAll holds.
+// is reported to all clients. Which endpoints are not ready, and which were removed, is
+// reported only to the node itself and to those of its pods that are endpoints in the
+// Service's namespace, unless Config.StatusForAll is set.
 const StatusLabel = "_status"
 
 // StatusOption is the EDNS option of a status query that carries a question; see
@@ -63,8 +63,8 @@ func (s *StatusQuestion) Option() *dns.EDNS0_LOCAL {
 	return &dns.EDNS0_LOCAL{Code: StatusOption, Data: []byte(text)}
 }
 
-// statusQuestionOf reads the question of a status query. What cannot be read is
-// as good as not asked.
+// statusQuestionOf returns the question of a status query. A question that cannot be read is
+// ignored.
 func statusQuestionOf(m *dns.Msg) *StatusQuestion {
 	opt := m.IsEdns0()
 	if opt == nil {
@@ -180,7 +180,7 @@ func (r *record) missingHosts(q *StatusQuestion, c *census) (list []Member) {
 	return list
 }
 
-// state says why a hostname is not published.
+// state returns why a hostname is not published.
 func (r *record) state(m Member, told bool) string {
 	switch {
 	case !told:

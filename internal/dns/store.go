@@ -28,8 +28,8 @@ type StoreConfig struct {
 	Now          func() time.Time // nil = time.Now
 }
 
-// Store is the names of the cluster. Apply is for one goroutine; everything
-// else may be called from any.
+// Store holds the names of the cluster. Apply must be called from one goroutine; all
+// other methods may be called from any.
 type Store struct {
 	metrics *Metrics
 	now     func() time.Time
@@ -50,7 +50,7 @@ type Store struct {
 	misses        misses
 }
 
-// NewStore makes an empty Store.
+// NewStore returns an empty Store.
 func NewStore(c StoreConfig) *Store {
 	s := &Store{
 		metrics: c.Metrics, now: c.Now,
@@ -90,7 +90,7 @@ func (s *Store) Follow(ctx context.Context, box Box) {
 	}
 }
 
-// Apply folds events in, in order. Values are kept and must not change later.
+// Apply updates the Store with events, in order. The Store keeps their values, which must not change later.
 func (s *Store) Apply(events []model.Event) {
 	var dirty []model.ServiceKey
 	triggers := map[model.ServiceKey]time.Time{}
@@ -146,7 +146,7 @@ func (s *Store) setSynced() {
 	s.metrics.services.Set(float64(len(s.services)))
 }
 
-// published reports the parked queries and the metrics.
+// published notifies the parked queries of changed Services and updates the metrics.
 func (s *Store) published(dirty []model.ServiceKey, triggers map[model.ServiceKey]time.Time) {
 	if len(dirty) == 0 {
 		return
@@ -177,8 +177,8 @@ func (s *Store) noLongerMissed(key model.ServiceKey, now time.Time) (kind, []tim
 	return headless, s.misses.published(key, r.has, now)
 }
 
-// notify sets who is told of every Service that changed. The function is
-// called on the feeding goroutine and must not block.
+// notify sets the function that is called for every Service that changed. It is
+// called on the goroutine of Apply and must not block.
 func (s *Store) notify(f func(model.ServiceKey)) { s.onSet.Store(&f) }
 
 func (s *Store) applyService(key model.ServiceKey, svc *model.Service) []model.ServiceKey {
@@ -217,7 +217,7 @@ func (s *Store) record(key model.ServiceKey) *record {
 	return r
 }
 
-// tidy forgets what was derived from the record, and the record if it is empty.
+// tidy drops the cached census of the record, and the record itself if it is empty.
 func (s *Store) tidy(r *record) {
 	r.census.Store(nil)
 	if r.service == nil && len(r.slices) == 0 {

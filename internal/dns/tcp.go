@@ -12,8 +12,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Bounds of TCP: a client that is slow, or opens connections for nothing, costs
-// little and keeps nobody else out.
+// Bounds of TCP: a client that is slow, or opens connections without using them, costs
+// little and keeps no other client out.
 const (
 	maxConns          = 512
 	maxConnsPerClient = 32
@@ -189,7 +189,7 @@ func (c *tcpConn) cutOff() {
 }
 
 // room waits until the longest answer fits into the queue, so that a client that pipelines is slowed down and not cut
-// off. It reports whether the connection is still there.
+// off. It reports whether the connection is still open.
 func (c *tcpConn) room() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +239,7 @@ func (c *tcpConn) next() []byte {
 	return msg
 }
 
-// written takes an answer out of the account. A client that does not read is cut off.
+// written subtracts an answer from the queued bytes. A client that does not read is cut off.
 func (c *tcpConn) written(n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,14 +26,14 @@ type upstream struct {
 	mu         sync.Mutex
 	fails      int       // in a row
 	unheard    int       // probes in a row that had no answer
-	loops      bool      // our own probe came back through it
+	loops      bool      // a probe of this server came back through it
 	silences   int       // queries in a row that it answered without an OPT record and not with one
 	plainUntil time.Time // it is asked without EDNS
 }
 
 func (f *forwarder) upstreams() []*upstream { return *f.servers.Load() }
 
-// setServers replaces the servers; what is known of those that stay is kept.
+// setServers replaces the servers; the state of those that stay is kept.
 func (f *forwarder) setServers(addrs []netip.AddrPort) {
 	var old, list []*upstream
 	if p := f.servers.Load(); p != nil {
@@ -68,8 +68,8 @@ func (f *forwarder) order() []*upstream {
 	return append(list, rest...)
 }
 
-// dead reports whether no server has answered a probe for a while. Clients' own
-// questions do not count: anybody can ask for a name that nobody answers.
+// dead reports whether no server has answered the last deadAfter probes. Clients' own
+// questions do not count: any client can ask for a name that no server answers.
 func (f *forwarder) dead() bool {
 	return !slices.ContainsFunc(f.upstreams(), func(u *upstream) bool {
 		u.mu.Lock()
@@ -94,8 +94,8 @@ func (u *upstream) healthy() bool {
 	return u.fails < downAfter && !u.loops
 }
 
-// watch probes the servers that failed, and every one once at the start to see
-// whether it sends our own questions back to us.
+// watch probes the servers that failed, and every server once at the start to detect
+// whether it forwards this server's questions back to this server.
 func (f *forwarder) watch(ctx context.Context) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -135,7 +135,7 @@ func (f *forwarder) probeAll(ctx context.Context, probed map[*upstream]struct{})
 
 func (f *forwarder) probe(ctx context.Context, i int, u *upstream) {
 	u.mu.Lock()
-	u.loops = false // gotProbe says so again if it is still true
+	u.loops = false // gotProbe sets it again if it is still true
 	u.mu.Unlock()
 	err := f.reach(ctx, u, f.token+"-"+strconv.Itoa(i)+loopDomain)
 	if ctx.Err() != nil {
@@ -175,8 +175,8 @@ func (f *forwarder) reach(ctx context.Context, u *upstream, name string) error {
 	return edns
 }
 
-// gotProbe recognises our own probe coming back: the server it was sent to
-// forwards to us, so it must not be asked.
+// gotProbe recognises a probe of this server that comes back: the upstream it was sent to
+// forwards to this server, so it must not be asked.
 func (f *forwarder) gotProbe(name string) bool {
 	label, ok := strings.CutSuffix(name, loopDomain)
 	if !ok {

@@ -15,8 +15,8 @@ import (
 const SchemaVersion = "1.1.0"
 
 // ttl of positive answers, seconds: the default of CoreDNS. Negative answers
-// have 0, in the SOA's own TTL and in its MINIMUM (RFC 2308), so that nobody
-// keeps them.
+// have 0, in the SOA's own TTL and in its MINIMUM (RFC 2308), so that no resolver
+// caches them.
 const ttl = 5
 
 // zone makes the answers of the cluster domain.
@@ -43,20 +43,20 @@ type lookup struct {
 	name   string // lower case FQDN
 	qtype  uint16
 	room   int             // bytes that the client takes
-	status *StatusQuestion // see StatusLabel; nil mostly
-	client netip.Addr      // who asks; it matters for a status only
+	status *StatusQuestion // see StatusLabel; nil for most queries
+	client netip.Addr      // the client's address; it matters for a status only
 
 	key    model.ServiceKey
 	record *record // of key, while Store.mu is held
 }
 
-// answer is what a name and type come to.
+// answer is the result of a lookup of a name and type.
 type answer struct {
 	rcode int
 	rrs   []dns.RR
 	extra []dns.RR
 	cut   bool   // there are more records than the client has room for
-	soa   bool   // negative: say so with the zone's SOA
+	soa   bool   // negative: the answer carries the zone's SOA
 	chase string // CNAME target whose records the client needs too
 	miss  *miss  // the name may be about to appear
 }

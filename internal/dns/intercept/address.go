@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EnsureAddrs returns the loopback device every link-local IPv4 or unique-local
+// EnsureAddrs adds to the loopback device every link-local IPv4 or unique-local
 // IPv6 address of the list that no link has yet, so that --dns-address may name
-// an address made up for this purpose, such as 169.254.20.10. Other addresses are
-// the node's own business. It is idempotent; the address stays when the agent
-// goes, as it answers nothing then, and RemoveAddrs takes it away.
+// an address chosen for this purpose, such as 169.254.20.10. It leaves other addresses
+// to the node's administrator. It is idempotent. The address stays when the agent
+// ends, because nothing answers at it then; RemoveAddrs removes it.
 func EnsureAddrs(list []netip.AddrPort) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -46,12 +46,12 @@ func EnsureAddrs(list []netip.AddrPort) error {
 	return nil
 }
 
-// addrLabel marks the addresses that we have added, so that a clean-up without any
-// memory knows them.
+// addrLabel marks the addresses that the agent has added, so that a clean-up in another
+// process recognises them.
 const addrLabel = "lo:fairlead"
 
-// RemoveAddrs takes the IPv4 addresses that EnsureAddrs has added from the loopback
-// device. IPv6 addresses carry no mark and stay.
+// RemoveAddrs removes from the loopback device the IPv4 addresses that EnsureAddrs has
+// added, and returns them. IPv6 addresses carry no mark and stay.
 func RemoveAddrs() ([]netip.Addr, error) {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {

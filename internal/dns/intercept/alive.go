@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alive are the sockets whose existence lets the kernel take queries for one
+// alive are the sockets whose existence makes the kernel redirect queries for one
 // address. Nothing arrives at them: the queries are readdressed first.
 type alive struct{ udp, tcp io.Closer }
 

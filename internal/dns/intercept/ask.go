@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// askTimeout is how long the server may take to answer our question.
+// askTimeout is how long the server may take to answer the agent's question.
 const askTimeout = 900 * time.Millisecond
 
 var (
@@ -22,9 +22,9 @@ var (
 	errNoTable = errors.New("somebody removed our table of redirections")
 )
 
-// ask puts one question to the server, over the path of a pod's query. The answer
-// renews the element in the kernel on its way out; what is checked here is that
-// there was one, and that it was this server's: no other has the record.
+// ask sends one question to the server, over the path of a pod's query. The answer
+// renews the element in the kernel on its way out. ask checks that there was an answer,
+// and that it came from this server: no other server has the record.
 func (t target) ask(p *path, question string) error {
 	m := new(dns.Msg)
 	m.SetQuestion(question, dns.TypeTXT)
@@ -60,7 +60,7 @@ func (t target) ask(p *path, question string) error {
 	}
 }
 
-// explain finds out whether it is the server that is silent, or the path.
+// explain returns an error that states whether the server or the path does not answer.
 func (t target) explain(question string) error {
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.server.Addr(), 0)))
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package intercept brings the queries of local pods for the cluster's DNS
-// Service to this node's own server, in every kernel mode, and gives them back
-// the moment that server is not there.
+// Package intercept redirects the queries of local pods for the cluster's DNS
+// Service to this node's own server, in every kernel mode. It stops redirecting them
+// as soon as that server does not answer.
 //
 // It owns the nftables tables "ip fairlead-dns" and "ip6 fairlead-dns", the
-// sockets that say "alive", and nothing else. Run is one goroutine; it writes
-// the kernel at start, at the end and when the Service's address changes, never
-// in between, so that no data plane sees its generation move.
+// sockets that mark the process as alive, and nothing else. Run is one goroutine. It writes
+// to the kernel at start, at the end and when the Service's address changes, never
+// in between, so that no data plane sees its generation change.
 //
 // Queries are readdressed before connection tracking, packet by packet: there is
 // no state, so a client that keeps one socket for ever changes servers with its

@@ -16,7 +16,7 @@ import (
 
 // Config configures an Intercept.
 type Config struct {
-	Kernel nft.Kernel // used by Run's goroutine only: give it a Conn of its own
+	Kernel nft.Kernel // used by Run's goroutine only: it must be a Conn of its own
 	// Servers are addresses of this node's server that serve redirected queries
 	// and nothing else, at most one of each family (see Servers).
 	Servers []netip.AddrPort
@@ -24,20 +24,20 @@ type Config struct {
 	VIPs func() []netip.Addr
 	// Known reports whether the cluster's Services have been read; nil = they have.
 	Known func() bool
-	// Fit tells why the server should not be used although it answers; nil = always fit.
+	// Fit returns why the server should not be used although it answers; nil = always fit.
 	Fit func() error
 	// Question is a name with a TXT record that no other server has; it is asked
 	// each second: "_status.cluster.local.".
 	Question string
-	Active   func(bool) // told each second whether queries are being redirected; nil = nobody
+	Active   func(bool) // called each second with whether queries are being redirected; may be nil
 	Log      *slog.Logger
 }
 
-// Port is where redirected queries arrive: a port of its own tells them from
+// Port is where redirected queries arrive: a port of its own distinguishes them from
 // those that a pod sends to the server's address itself.
 const Port = 10053
 
-// Servers returns the addresses to listen on, beside addrs, for redirected
+// Servers returns the addresses to listen on, in addition to addrs, for redirected
 // queries: one of each family, at Port.
 func Servers(addrs []netip.AddrPort) (out []netip.AddrPort) {
 	for _, a := range addrs {
@@ -56,12 +56,12 @@ type Intercept struct {
 	installed []target
 	path      *path
 	alive     map[netip.Addr]*alive
-	said      *string // the last reason that was told, "" for none; nil before the first
+	said      *string // the last reason that was reported, "" for none; nil before the first
 	began     time.Time
 	done      chan struct{} // closed when Run has returned
 }
 
-// New makes an Intercept; it does nothing yet.
+// New returns an Intercept; it does nothing yet.
 func New(c Config) *Intercept {
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -80,16 +80,16 @@ func New(c Config) *Intercept {
 
 const (
 	interval = time.Second
-	// beginning is how long after the start a reason is kept back: what is only not
-	// there yet would be told at every start.
+	// beginning is how long after the start no reason is reported: an input that is only
+	// not ready yet would be reported at every start.
 	beginning = 3 * time.Second
 )
 
-// errNotRead is not the same as a Service that has no address.
+// errNotRead is returned before the first list; it differs from a Service that has no address.
 var errNotRead = errors.New("the cluster's Services have not been read yet")
 
-// Run redirects until ctx ends; then the tables are gone. Whatever fails is said
-// once and tried again.
+// Run redirects until ctx ends; then it removes the tables. A failure is reported
+// once and retried.
 func (i *Intercept) Run(ctx context.Context) error {
 	defer close(i.done)
 	next := time.NewTimer(interval)
@@ -151,7 +151,7 @@ func (i *Intercept) addrs() (list []string) {
 	return list
 }
 
-// step makes the kernel agree with the inputs and renews the elements.
+// step reconciles the kernel with the inputs and renews the elements.
 func (i *Intercept) step(ctx context.Context) error {
 	if !i.cfg.Known() { // before VIPs are read: they may come in between
 		return errNotRead
@@ -269,8 +269,8 @@ func (i *Intercept) release() {
 	}
 }
 
-// Cleanup removes the tables and the devices; it needs no memory and may be
-// repeated.
+// Cleanup removes the tables and the devices. It needs no state of the process that made
+// them, and is idempotent.
 func Cleanup(ctx context.Context, k nft.Kernel) error {
 	return errors.Join(removeTables(ctx, k), removePath())
 }

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The question that proves the server fit for service must come the way that
-// pods' queries come: in by a device, through this host's firewall, to the
+// The question that proves that the server works must take the path of
+// pods' queries: in by a device, through this host's firewall, to the
 // server, and back out. A pair of devices does that: what is sent on askDevice
 // arrives on podDevice as if a pod had sent it. Nothing else uses them.
 const (
 	podDevice = "fairlead-dns" // the end where the host receives
-	askDevice = "fairlead-ask" // the end where we send and listen
+	askDevice = "fairlead-ask" // the end where the agent sends and listens
 )
 
-// asker is the address that the question comes from: a link-local or unique local
-// one made up for this, on podDevice only.
+// asker returns the address that the question comes from: a link-local or unique local
+// one chosen for this, on podDevice only.
 func asker(vip netip.Addr) netip.Addr {
 	if vip.Is4() {
 		return netip.AddrFrom4([4]byte{169, 254, 115, 53})
@@ -29,7 +29,7 @@ func asker(vip netip.Addr) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0xfa, 2: 0x1d, 15: 53})
 }
 
-// askerMAC is nobody's: the host's own IP must take no frame that is meant for the asker.
+// askerMAC returns an address that no device has: the host's own IP stack must take no frame that is meant for the asker.
 func askerMAC() net.HardwareAddr { return net.HardwareAddr{2, 0xfa, 0x1d, 0, 0, 53} }
 
 // path is the pair of devices.
@@ -38,7 +38,7 @@ type path struct {
 	ask int              // index of askDevice
 }
 
-// openPath makes the devices anew, with a route and a neighbour for each asker.
+// openPath recreates the devices, with a route and a neighbour for each asker.
 func openPath(vips []netip.Addr) (*path, error) {
 	if err := removePath(); err != nil || len(vips) == 0 {
 		return nil, err
@@ -81,7 +81,7 @@ func setUp(vips []netip.Addr) (*path, error) {
 	return &path{pod: bytes.Clone(pod.Attrs().HardwareAddr), ask: links[1].Attrs().Index}, nil
 }
 
-// lead makes the host send what is for an asker out of podDevice.
+// lead makes the host send packets for an asker out of podDevice.
 func lead(pod netlink.Link, to netip.Addr) error {
 	dst := netlink.NewIPNet(to.AsSlice())
 	index := pod.Attrs().Index

@@ -13,7 +13,7 @@ import (
 const (
 	tableName = "fairlead-dns"
 	// Before connection tracking (-200) and before the raw table of iptables
-	// (-300), so that nobody has seen the packet under another address.
+	// (-300), so that no other chain has seen the packet under another address.
 	priority = -301
 	lifetime = 3 * time.Second
 )
@@ -69,7 +69,7 @@ func install(b *nft.Batch, t target, liveness bool) {
 	b.NewRule(nft.RuleSpec{Chain: table.Chain("beat"), Exprs: t.beat()})
 }
 
-// question takes our own question to the server, whether queries are taken or not:
+// question redirects the agent's own question to the server, whether queries are redirected or not:
 //
 //	iifname "fairlead-dns" ip daddr <vip> udp dport 53 notrack ip daddr set <server> udp dport set <port> accept
 func (t target) question() []nft.Expr {
@@ -78,7 +78,7 @@ func (t target) question() []nft.Expr {
 	return append(append(e, isPort(unix.IPPROTO_UDP, nft.DestPort(r), 53)...), t.toServer(unix.IPPROTO_UDP)...)
 }
 
-// redirect takes a query to the server:
+// redirect readdresses a query to the server:
 //
 //	ip daddr @alive udp dport 53 socket transparent 1 notrack ip daddr set <server> udp dport set <port> accept
 func (t target) redirect(proto uint8, liveness bool) []nft.Expr {
@@ -110,8 +110,8 @@ func (t target) shut(proto uint8) []nft.Expr {
 	return append(append(e, isPort(proto, nft.DestPort(r), t.server.Port())...), nft.SetVerdict(nft.Drop()))
 }
 
-// restore returns an answer the Service's address; those to our own question then
-// renew the element:
+// restore sets the source of an answer back to the Service's address. Answers to the agent's
+// own question then renew the element:
 //
 //	ip saddr <server> udp sport <port> notrack ip saddr set <vip> udp sport set 53 goto beat
 func (t target) restore(proto uint8) []nft.Expr {
