@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// breath is how long a listener rests when the process has no descriptor for a client.
+// breath is the backoff of a listener when the process has no descriptor for a client.
 const breath = 50 * time.Millisecond
 
-// listenTCP opens the socket, or takes over another process's.
+// listenTCP opens the socket, or takes over that of another process.
 func (l *Listener) listenTCP(f *os.File) (fd int, err error) {
 	if f != nil {
 		fd, err = l.takeOver(f)
@@ -24,13 +24,13 @@ func (l *Listener) listenTCP(f *os.File) (fd int, err error) {
 	if err != nil {
 		return -1, fmt.Errorf("listen at %s: %w", l.at, err)
 	}
-	// Connections have these from their listener. The first two hurt nobody if they fail.
+	// Connections inherit these from their listener. A failure of the first two does no harm.
 	_ = unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_NODELAY, 1)
 	keepAlive(fd)
 	return fd, nil
 }
 
-// bindStream listens at an address; ready does what the socket needs before it is bound.
+// bindStream returns a socket that listens at an address; ready prepares it before it is bound.
 func bindStream(at netip.AddrPort, ready func(fd int) error) (int, error) {
 	family := unix.AF_INET
 	if at.Addr().Is6() {
@@ -62,7 +62,7 @@ func bindStream(at netip.AddrPort, ready func(fd int) error) (int, error) {
 	return fd, nil
 }
 
-// takeOver makes a descriptor of our own of another process's socket.
+// takeOver returns a new descriptor of another process's socket.
 func (l *Listener) takeOver(f *os.File) (fd int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -89,8 +89,8 @@ func (l *Listener) takeOver(f *os.File) (fd int, err error) {
 	return fd, nil
 }
 
-// listen has a worker wait for clients of a listener, unlisten no longer. Of all that
-// wait the kernel wakes one.
+// listen makes a worker wait for clients of a listener; unlisten ends that. The kernel
+// wakes one of the workers that wait.
 func (w *worker) listen(l *Listener) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,12 +110,12 @@ func (w *worker) unlisten(l *Listener) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.listeners, int32(l.fd))
-	if !w.gone { // by hand, for the socket may live on in another process
+	if !w.gone { // explicitly, because the socket may stay open in another process
 		_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, l.fd, nil)
 	}
 }
 
-// resume has the workers take clients; pause stops that, and returns when none does.
+// resume makes the workers accept clients; pause stops that, and returns when no worker accepts any.
 func (l *Listener) resume() error {
 	l.taking.Lock()
 	defer l.taking.Unlock()
@@ -161,7 +161,7 @@ func (l *Listener) closeTCP() error {
 	return os.NewSyscallError("close", unix.Close(l.fd))
 }
 
-// take takes some of the clients that wait.
+// take accepts some of the clients that wait.
 func (l *Listener) take(w *worker) {
 	l.taking.RLock()
 	defer l.taking.RUnlock()
@@ -169,7 +169,7 @@ func (l *Listener) take(w *worker) {
 		return
 	}
 	for range acceptsAtOnce {
-		// Package unix would ask each socket for its protocol besides.
+		// Package unix would also query the protocol of each socket.
 		fd, from, err := syscall.Accept4(l.fd, syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
 		switch err {
 		case nil:
@@ -179,13 +179,13 @@ func (l *Listener) take(w *worker) {
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EPERM, unix.EINVAL:
 			l.rest(w, err)
 			return
-		default: // of that client: it has gone meanwhile (accept(2))
+		default: // an error of that client, which has disconnected (accept(2))
 		}
 	}
 }
 
-// rest leaves the clients waiting for a moment: others have used the descriptors or the
-// memory that they need.
+// rest stops accepting for breath: the descriptors or the memory that clients need are
+// in use.
 func (l *Listener) rest(w *worker, err error) {
 	w.r.complain(l.t.service(), "cannot accept a connection", err)
 	w.unlisten(l)

@@ -17,8 +17,8 @@ type stuck struct {
 	until time.Time
 }
 
-// affinity is what session affinity remembers of one Service port: all its addresses share
-// it, as the node ports do.
+// affinity is the session affinity state of one Service port: all its addresses and node
+// ports share it.
 type affinity struct {
 	key   portKey
 	users int // Targets; guarded by affinities.mu
@@ -42,7 +42,7 @@ type affinities struct {
 	by map[portKey]*affinity
 }
 
-// of returns a Frontend's, in place of old, which its Target used before; nil if none.
+// of returns the affinity of a Frontend, in place of old, which its Target used before; nil if none.
 func (x *affinities) of(f *model.Frontend, old *affinity) *affinity {
 	k := portKey{f.Service, f.Port, f.Key.Protocol, f.Key.Family}
 	if old != nil && old.key == k {
@@ -60,7 +60,7 @@ func (x *affinities) of(f *model.Frontend, old *affinity) *affinity {
 	return a
 }
 
-// drop says that a Target uses it no longer.
+// drop releases an affinity that a Target no longer uses.
 func (x *affinities) drop(a *affinity) {
 	if a == nil {
 		return
@@ -89,7 +89,7 @@ func (a *affinity) set(timeout time.Duration) {
 	a.timeout = timeout
 }
 
-// find returns a client's endpoint, if it is remembered.
+// find returns a client's endpoint, and whether one is remembered.
 func (a *affinity) find(client netip.Addr, now time.Time) (netip.AddrPort, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +97,7 @@ func (a *affinity) find(client netip.Addr, now time.Time) (netip.AddrPort, bool)
 	return s.at, ok && now.Before(s.until)
 }
 
-// remember notes a client's connection to an endpoint.
+// remember records a client's connection to an endpoint.
 func (a *affinity) remember(client netip.Addr, at netip.AddrPort, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,8 +107,8 @@ func (a *affinity) remember(client netip.Addr, at netip.AddrPort, now time.Time)
 				delete(a.by, c)
 			}
 		}
-		// None was over: some, no matter who, draw again next time. An eighth of them at
-		// once, so that a flood of clients does not pay for the search each time.
+		// No entry had expired: arbitrary clients are forgotten and draw an endpoint next time.
+		// An eighth of them is removed at once, so that a flood of clients does not pay for the search each time.
 		for c := range a.by {
 			if len(a.by) <= maxStuck/8*7 {
 				break

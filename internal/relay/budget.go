@@ -7,23 +7,23 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// ErrFull is why a socket is not opened.
+// ErrFull is returned for a socket that is not opened because no descriptor is left.
 var ErrFull = errors.New("no file descriptor is left for it: this process may open too few (ulimit -n)")
 
-// Why a connection is not taken.
+// Errors for a connection that is rejected.
 var (
 	errServiceFull = errors.New("the Service has as many connections as it may have")
 	errFull        = errors.New("this process has no file descriptors left for connections")
 	errPorts       = errors.New("this network namespace has no port left for UDP clients (net.ipv4.ip_local_port_range)")
 )
 
-// budget shares out the file descriptors, and another one the ports of UDP clients. A Service may hold as many as are still
-// free: one busy Service alone gets half of all, two get a third each, and whoever
-// comes later always finds some. No Service is named in advance and nothing is
-// reserved for one that sleeps.
+// budget shares out the file descriptors; a second budget shares out the ports of UDP clients. A Service may hold as many as
+// are still free: one busy Service alone gets half of all, two get a third each, and a
+// Service that comes later always finds some. No Service is named in advance and nothing is
+// reserved for an idle one.
 type budget struct {
 	mu   sync.Mutex
-	none error // why nothing is taken when none is free
+	none error // returned when none is free
 	free int
 	most int // of one Service; 0: no further bound
 	held map[model.ServiceKey]int
@@ -31,7 +31,7 @@ type budget struct {
 	listeners, mostListeners int
 }
 
-// take takes n of them for a Service, which wants no more than own; 0: it has not said.
+// take takes n of them for a Service, whose own limit is own; 0: no limit.
 func (b *budget) take(svc model.ServiceKey, n, own int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +47,7 @@ func (b *budget) take(svc model.ServiceKey, n, own int) error {
 	return nil
 }
 
-// give returns n of them.
+// give releases n of them.
 func (b *budget) give(svc model.ServiceKey, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,8 +57,8 @@ func (b *budget) give(svc model.ServiceKey, n int) {
 	}
 }
 
-// listen takes a descriptor for a socket that listens, and unlisten gives it back. Those
-// have three quarters of all at most: what is left is for connections.
+// listen takes a descriptor for a socket that listens, and unlisten releases it. Listeners
+// have three quarters of all at most: the rest is for connections.
 func (b *budget) listen() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

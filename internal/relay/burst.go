@@ -28,10 +28,10 @@ type burst struct {
 
 const burstBuffer = burstBytes + maxDatagram
 
-// room is where the next datagram is to be read to.
+// room returns the buffer into which the next datagram is to be read.
 func (b *burst) room() []byte { return b.buf[b.n : b.n+maxDatagram] }
 
-// add takes a datagram that was read to room, and sends what cannot wait for another.
+// add takes a datagram of n bytes that was read to room, and sends what cannot wait for another.
 func (b *burst) add(n int) {
 	fits := b.n > 0 && n > 0 && n <= b.size && b.n+n <= burstBytes && b.n/b.size < burstCount-1
 	if b.n > 0 && !fits {
@@ -60,15 +60,15 @@ func (b *burst) now() {
 	b.n = 0
 }
 
-// road is a socket and to whom it sends; nil for its peer. single is set when the kernel
-// refuses to cut datagrams on it: they do not fit the path, or a device does no checksums.
+// road is a socket and the receiver to which it sends; nil for its peer. single is set when the
+// kernel refuses to cut datagrams on it: they do not fit the path, or a device does no checksums.
 type road struct {
 	raw    syscall.RawConn
 	to     unix.Sockaddr
 	single *atomic.Bool
 }
 
-// post sends datagrams, and gives how many were not sent.
+// post sends datagrams. It returns how many were not sent.
 func (r *Relay) post(way road, b []byte, size int) (lost int) {
 	if len(b) > size && r.cuts && !way.single.Load() {
 		err := way.write(b, segments(size))
@@ -118,7 +118,7 @@ func cuts() bool {
 	return err == nil
 }
 
-// segments is the control message that has the kernel cut a payload into datagrams.
+// segments returns the control message that makes the kernel cut a payload into datagrams.
 func segments(size int) []byte {
 	out := make([]byte, unix.CmsgSpace(2))
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&out[0]))

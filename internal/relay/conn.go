@@ -9,12 +9,12 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// limits are how long what may be waited for.
+// limits are the timeouts of connections.
 type limits struct {
-	// stall: a peer that has taken nothing for so long while bytes wait for it is given
-	// up; what waits is kernel memory that nobody else can use.
+	// stall is how long a peer may take nothing while bytes wait for it. Then its connection
+	// is reset, because the waiting bytes occupy kernel memory.
 	stall time.Duration
-	// half: so long may a connection be silent after one side has ended it.
+	// half is how long a connection may be idle after one side has ended it.
 	half time.Duration
 	dial time.Duration // until an endpoint has answered
 }
@@ -23,52 +23,52 @@ func usual() limits {
 	return limits{stall: 15 * time.Minute, half: 10 * time.Minute, dial: 3 * time.Second} // a SYN and its first retry
 }
 
-// youth: a connection that lives longer gets keep-alive towards its endpoint. Most end
-// before, and save the calls. The client's side has it from the listener.
+// youth is the age from which a connection has keep-alive towards its endpoint. Most end
+// before, which saves the calls. The client's side inherits it from the listener.
 const youth = time.Second
 
-// conn is a client's connection and that to its endpoint. Its worker alone touches it.
+// conn is a client's connection and that to its endpoint. Only its worker accesses it.
 type conn struct {
 	w      *worker
 	t      *Target
 	l      *Listener
 	at     netip.AddrPort   // the endpoint
-	svc    model.ServiceKey // who pays for the descriptors
+	svc    model.ServiceKey // the Service that the descriptors are charged to
 	client side
 	server side
 	up     half     // client to endpoint
 	down   half     // endpoint to client
-	call   *dialing // until an endpoint has taken it
+	call   *dialing // until an endpoint has accepted it
 
 	place      int32
 	over       bool // both descriptors are closed
 	lost       bool // the endpoint has reset it: what that has sent is delivered, then the client is reset
-	queued     bool // for another turn
+	queued     bool // to be run again
 	keepsAlive bool
 	link       link
 }
 
-// side is one of the two sockets, and what is known of it. Events tell only of changes,
-// so that what is known holds until a call says otherwise.
+// side is one of the two sockets and its cached state. Events report only changes, so the
+// cached state holds until a call returns otherwise.
 type side struct {
 	fd       int
 	readable bool
 	writable bool
 	ended    bool // the peer has sent its end in good order, behind what can be read
-	more     bool // a read that gives little has not read all: an error or out-of-band data is behind it
+	more     bool // a short read has not read all: an error or out-of-band data is behind it
 	written  bool // so that more to write must not wait for the acknowledgement (Nagle)
 	noDelay  bool
 }
 
 func (s *side) note(events uint32) {
-	broken := events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 // calls will tell how; a reset says EPOLLRDHUP, too
+	broken := events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 // calls will return the error; a reset sets EPOLLRDHUP, too
 	s.readable = s.readable || broken || events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0
 	s.writable = s.writable || broken || events&unix.EPOLLOUT != 0
 	s.ended = s.ended || !broken && events&unix.EPOLLRDHUP != 0
 	s.more = s.more || broken || events&unix.EPOLLPRI != 0
 }
 
-// happened goes on with what a socket has said.
+// happened handles the events of a socket.
 func (c *conn) happened(s *side, events uint32) {
 	s.note(events)
 	if c.call != nil {
@@ -76,16 +76,16 @@ func (c *conn) happened(s *side, events uint32) {
 		return
 	}
 	if s == &c.client && events&unix.EPOLLERR != 0 && (c.up.n > 0 || c.lost) {
-		c.abort() // it is gone; what it has sent waits for an endpoint that is slow or is gone, too
+		c.abort() // the client is gone; what it has sent waits for an endpoint that is slow or is gone, too
 		return
 	}
-	// What the socket gives goes first: it may be the last before its error.
+	// Reading from the socket goes first: its bytes may be the last before its error.
 	if s.reader(c).step() {
 		s.writer(c).step()
 	}
 }
 
-// reader is the direction that reads from a side, writer the one that writes to it.
+// reader returns the direction that reads from a side, writer the one that writes to it.
 func (s *side) reader(c *conn) *half {
 	if s == &c.client {
 		return &c.up
@@ -100,14 +100,14 @@ func (s *side) writer(c *conn) *half {
 	return &c.up
 }
 
-// move returns both directions a turn.
+// move runs both directions once.
 func (c *conn) move() {
 	if c.up.step() {
 		c.down.step()
 	}
 }
 
-// begin carries the bytes from now on, until both sides have ended or either is broken.
+// begin starts to carry the bytes, until both sides have ended or either is broken.
 func (c *conn) begin() {
 	c.call = nil
 	c.w.r.counts.open.Add(1)
@@ -116,7 +116,7 @@ func (c *conn) begin() {
 	c.move()
 }
 
-// due looks at what has taken its time.
+// due handles the timeouts of the connection that have passed.
 func (c *conn) due() {
 	w := c.w
 	if c.call != nil {
@@ -189,7 +189,7 @@ func (c *conn) abort() {
 	c.close()
 }
 
-// close closes both sides, and gives back what the connection has held.
+// close closes both sides, and releases what the connection has held.
 func (c *conn) close() {
 	w := c.w
 	c.over = true
@@ -208,7 +208,7 @@ func (c *conn) close() {
 	w.r.work.Done()
 }
 
-// unlinger has the next close reset the connection: the peer reads "connection reset".
+// unlinger makes the next close reset the connection: the peer reads "connection reset".
 func unlinger(fd int) {
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }

@@ -2,12 +2,12 @@ package relay
 
 import "sync/atomic"
 
-// counts are what has happened; see Counts.
+// counts are the counters behind Counts.
 type counts struct {
 	open, moving, flows, accepted, retried, refused, overService, overProcess, overPorts, displaced, loops, stalled, gone, bytes, lost, sourceLost atomic.Int64
 }
 
-// Counts are what a Relay has done and holds.
+// Counts are the counters and gauges of a Relay.
 type Counts struct {
 	Connections int64 // TCP connections that are open
 	Moving      int64 // their directions that hold a pipe or a buffer: bytes pass, or wait for their receiver
@@ -15,19 +15,19 @@ type Counts struct {
 	Accepted    int64 // TCP connections and UDP clients taken so far
 	Retried     int64 // attempts at an endpoint that did not take the connection, so that another was asked
 	Refused     int64 // connections for which no endpoint was found
-	OverService int64 // turned away because their Service had its share
-	OverProcess int64 // turned away because the process had no descriptors
-	OverPorts   int64 // UDP clients turned away because no port was left for them
+	OverService int64 // rejected because their Service had its share
+	OverProcess int64 // rejected because the process had no descriptors
+	OverPorts   int64 // UDP clients rejected because no port was left for them
 	Displaced   int64 // UDP clients that made room for others of their Service
-	Loops       int64 // endpoints not asked because they lead back to their own Service
+	Loops       int64 // endpoints not asked because they loop back to their own Service
 	Stalled     int64 // ended because a peer took nothing, said nothing after the other side had ended, or is gone
-	Gone        int64 // ended because their endpoint exists no longer
+	Gone        int64 // ended because their endpoint was removed
 	Bytes       int64 // carried over TCP connections
 	Lost        int64 // datagrams that were not carried
 	SourceLost  int64 // connections and UDP clients whose address was to be kept and could not
 }
 
-// Counts reads the counters; any goroutine may call it.
+// Counts returns a snapshot of the counters; any goroutine may call it.
 func (r *Relay) Counts() Counts {
 	c := &r.counts
 	return Counts{Connections: c.open.Load(), Moving: c.moving.Load(), Flows: c.flows.Load(), Accepted: c.accepted.Load(), Retried: c.retried.Load(),
@@ -35,7 +35,7 @@ func (r *Relay) Counts() Counts {
 		Bytes: c.bytes.Load(), Lost: c.lost.Load(), SourceLost: c.sourceLost.Load()}
 }
 
-// turnedAway counts and reports a connection that the budget refused.
+// turnedAway counts and reports a connection that the budget rejected.
 func (t *Target) turnedAway(err error) {
 	r := t.r
 	switch err {

@@ -18,8 +18,8 @@ const maxFilter = 2000
 // at smaller offsets begin at the transport header.
 const net0 = 0xfff00000
 
-// admitted reports which clients a listener at an address lets in; all of them if any is
-// true. Others are dropped, not refused, as a firewall would do it.
+// admitted returns which clients a listener at an address admits; all of them if any is
+// true. The packets of others are dropped, not refused, as a firewall does.
 func admitted(f *model.Frontend, w *Whereabouts, at netip.Addr) (list []netip.Prefix, any bool) {
 	switch {
 	case f.Verdict == model.Drop && (!f.LocalOnly || f.LocalVerdict == model.Drop):
@@ -34,7 +34,7 @@ func admitted(f *model.Frontend, w *Whereabouts, at netip.Addr) (list []netip.Pr
 	return nil, true
 }
 
-// intersect returns what is inside a prefix of each list.
+// intersect returns the prefixes that are inside a prefix of each list.
 func intersect(a, b []netip.Prefix) (out []netip.Prefix) {
 	for _, p := range a {
 		for _, q := range b {
@@ -50,10 +50,10 @@ func intersect(a, b []netip.Prefix) (out []netip.Prefix) {
 	return out
 }
 
-// filter is a program for a socket that drops the packets of all clients but these. The
-// kernel runs it before it answers: a client that is not let in learns nothing. It
-// takes no privilege. ok is false where it would be too long: then connections are
-// taken, looked at and reset.
+// filter returns a program for a socket that drops the packets of all clients but these. The
+// kernel runs it before it answers: a client that is not admitted receives nothing. It
+// takes no privilege. ok is false if it would be too long: then connections are
+// accepted, checked and reset.
 func filter(list []netip.Prefix, is4 bool) (program []unix.SockFilter, ok bool) {
 	at, words := uint32(net0+12), 1 // the source address
 	if !is4 {
@@ -82,7 +82,7 @@ func match(p netip.Prefix, at uint32, words int) []unix.SockFilter {
 			unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: ^uint32(0) << (32 - bits)},
 			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: binary.BigEndian.Uint32(raw[4*i:])})
 	}
-	for i := range tests { // a test that fails jumps behind the return
+	for i := range tests { // a failed test jumps behind the return
 		if tests[i].Code == unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K {
 			tests[i].Jf = uint8(len(tests) - i)
 		}
@@ -94,7 +94,7 @@ func within(list []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// attach returns a socket the filter, or takes away the one it has.
+// attach sets the filter of a socket, or removes the one it has if program is nil.
 func attach(fd uintptr, program []unix.SockFilter) error {
 	if program == nil {
 		err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// gate stops the goroutine that takes from a socket, and lets it go on: while another
-// process gets ready to take over, nobody takes, and clients wait in the kernel's queue.
+// gate pauses and resumes the goroutine that reads from a socket: while another
+// process prepares to take over, no process reads, and clients wait in the kernel's queue.
 type gate struct {
 	deadline func(time.Time) error // of the socket, for what the goroutine waits for
 
@@ -20,10 +20,10 @@ func (g *gate) init(deadline func(time.Time) error) {
 	g.deadline, g.left = deadline, make(chan struct{})
 }
 
-// leave is the goroutine's last word.
+// leave is called by the goroutine when it ends.
 func (g *gate) leave() { close(g.left) }
 
-// shut returns when the goroutine takes nothing any more.
+// shut pauses the goroutine. It returns when the goroutine reads nothing any more.
 func (g *gate) shut() {
 	parked := make(chan struct{})
 	g.mu.Lock()
@@ -36,7 +36,7 @@ func (g *gate) shut() {
 	}
 }
 
-// open lets the goroutine go on; one that was not shut is left alone.
+// open resumes the goroutine; it does nothing if the gate was not shut.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,7 +48,7 @@ func (g *gate) open() {
 	g.closed = nil
 }
 
-// wait is where the goroutine goes when the deadline is over.
+// wait is called by the goroutine when the deadline has passed: it blocks while the gate is shut.
 func (g *gate) wait() {
 	g.mu.Lock()
 	closed, parked := g.closed, g.parked

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// ending is the wait for the last connections of an endpoint that exists no longer.
+// ending is the wait for the last connections of a removed endpoint.
 type ending struct{ timer *time.Timer }
 
-// grace is how long connections may go on to an endpoint that exists no longer: 0 ends
-// them at once, a negative one never.
+// grace returns how long connections to a removed endpoint may continue: 0 ends
+// them at once, a negative value never.
 func (t *Target) grace() time.Duration {
 	switch {
 	case t.r.p.EndGone:
@@ -24,7 +24,7 @@ func (t *Target) grace() time.Duration {
 	return t.r.p.EndpointGrace
 }
 
-// follow begins and ends waits as endpoints have gone and come, and gives the
+// follow begins and ends waits as endpoints were removed and added. It returns the
 // connections that are to end at once. t.mu is held, here and in leaving.
 func (t *Target) follow() (now []*conn) {
 	for at, e := range t.ending {
@@ -39,7 +39,7 @@ func (t *Target) follow() (now []*conn) {
 	return now
 }
 
-// leaving sees to the connections of one endpoint, if that exists no longer.
+// leaving handles the connections of one endpoint, if that was removed. It returns those that are to end at once.
 func (t *Target) leaving(at netip.AddrPort) (now []*conn) {
 	grace := t.grace()
 	if grace < 0 || t.exists(at) {
@@ -56,11 +56,11 @@ func (t *Target) leaving(at netip.AddrPort) (now []*conn) {
 	return nil
 }
 
-// over ends what still runs when the grace is over.
+// over ends the connections that are still open when the grace period is over.
 func (t *Target) over(at netip.AddrPort, e *ending) {
 	t.mu.Lock()
 	var late []*conn
-	if t.ending[at] == e { // else the endpoint is here again
+	if t.ending[at] == e { // else the endpoint was added again
 		delete(t.ending, at)
 		late = slices.Collect(maps.Keys(t.conns[at]))
 	}
@@ -68,21 +68,21 @@ func (t *Target) over(at netip.AddrPort, e *ending) {
 	endAll(late)
 }
 
-// endAll has connections ended whose endpoint exists no longer.
+// endAll asks the workers to end connections whose endpoint was removed.
 func endAll(list []*conn) {
 	for _, c := range list {
 		c.w.ask(c)
 	}
 }
 
-// enter and leave keep account of the connections.
+// enter and leave keep track of the connections.
 func (t *Target) enter(c *conn) {
 	t.mu.Lock()
 	if t.conns[c.at] == nil {
 		t.conns[c.at] = map[*conn]struct{}{}
 	}
 	t.conns[c.at][c] = struct{}{}
-	gone := t.leaving(c.at) // it may have gone while the connection was made
+	gone := t.leaving(c.at) // it may have been removed while the connection was made
 	t.mu.Unlock()
 	endAll(gone)
 }

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// turnsAtOnce bounds what one direction moves before others have their turn.
+	// turnsAtOnce bounds how often one direction reads before other connections run.
 	turnsAtOnce = 2
 	// trickle: a direction that moves less between two pauses does not need a pipe.
 	trickle = 8 << 10
 )
 
 // half is one direction of a connection. Bytes are copied through its worker's buffer
-// while they are few; a sender that fills that is given a pipe, through which they pass
-// without leaving the kernel. Only while its receiver takes none it holds some.
+// while they are few; a sender that fills that gets a pipe, through which they pass
+// without leaving the kernel. A direction holds bytes only while its receiver takes none.
 type half struct {
 	c        *conn
 	from, to *side
 	other    *half
-	ended    bool // this direction has been closed in good order
+	ended    bool // this direction has been closed without an error
 
 	bulk  bool
 	burst int // bytes through pipes since the last pause
@@ -35,7 +35,7 @@ func (h *half) init(c *conn, from, to *side, other *half) {
 	h.c, h.from, h.to, h.other = c, from, to, other
 }
 
-// limit is how long a direction may go on without a byte; 0: for ever.
+// limit returns how long a direction may stay open without a byte; 0: for ever.
 func (h *half) limit() time.Duration {
 	switch {
 	case h.n > 0:
@@ -46,7 +46,7 @@ func (h *half) limit() time.Duration {
 	return 0
 }
 
-// step moves what can be moved now; false: the connection is over.
+// step moves what can be moved now. It returns false if the connection is over.
 func (h *half) step() bool {
 	if h.ended || h.c.over {
 		return !h.c.over
@@ -69,7 +69,7 @@ func (h *half) step() bool {
 	return true
 }
 
-// fill reads once, and writes that if there is no pipe; false: this direction is over.
+// fill reads once, and writes that if there is no pipe. It returns false if this direction is over.
 func (h *half) fill() bool {
 	if h.bulk && (h.lent != nil || h.lend()) {
 		return h.suck()
@@ -95,7 +95,7 @@ func (h *half) fill() bool {
 	return true
 }
 
-// unread handles a read that gave nothing; false: this direction is over.
+// unread handles a read that returned no bytes. It returns false if this direction is over.
 func (h *half) unread(err error) bool {
 	switch {
 	case err == unix.EINTR:
@@ -105,14 +105,14 @@ func (h *half) unread(err error) bool {
 		return true
 	case err != nil && err != unix.EAGAIN:
 		h.c.broken(h.from, err)
-	default: // its end, or all that an endpoint has sent before it was lost
+	default: // end of stream, or the end of what an endpoint has sent before it was lost
 		h.end()
 	}
 	return false
 }
 
-// write returns the receiver bytes, and keeps what it does not take now; last: there will
-// be no more. false: the connection is over.
+// write sends bytes to the receiver, and keeps what it does not take now; last: there will
+// be no more. It returns false if the connection is over.
 func (h *half) write(b []byte, last bool) bool {
 	h.eager()
 	n, err := h.send(b, last)
@@ -142,8 +142,8 @@ func (h *half) moved(n int) {
 	h.since = h.c.w.now
 }
 
-// eager has the kernel send at once from the second write on; the first one does not
-// wait for anything.
+// eager makes the kernel send at once from the second write on (TCP_NODELAY); the first one
+// does not wait for anything.
 func (h *half) eager() {
 	if h.to.written && !h.to.noDelay {
 		h.to.noDelay = true
@@ -152,8 +152,7 @@ func (h *half) eager() {
 	h.to.written = true
 }
 
-// end passes the end of one direction on. From now on the other one is not waited for
-// for ever.
+// end forwards the end of one direction. From now on the other direction has a timeout.
 func (h *half) end() {
 	h.release()
 	h.ended = true

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Heritage is a socket that another process had, with the UDP clients that it knew.
+// Heritage is a socket that another process has owned, with the UDP clients that it remembered.
 type Heritage struct {
 	Socket *os.File // nil: a new one is opened. The caller closes it.
 	Flows  []Flow
 }
 
-// Flow is a UDP client and its endpoint, as another process may go on with it.
+// Flow is a UDP client and its endpoint, in the form in which a successor takes it over.
 type Flow struct {
 	Client, At netip.AddrPort
 	Last       time.Time // of the last datagram
@@ -26,15 +26,15 @@ type Flow struct {
 	Socket     *os.File `json:"-"` // towards the endpoint; the caller closes it
 }
 
-// Client is one that session affinity remembers.
+// Client is a client that session affinity remembers.
 type Client struct {
 	Addr  netip.Addr
 	At    netip.AddrPort
 	Until time.Time
 }
 
-// Pause stops taking clients, returns when none is being taken, and leaves the socket
-// open: they wait. Neither Close nor another Pause may run at the same time.
+// Pause stops accepting clients. It returns when none is being accepted, and leaves the socket
+// open: clients wait. Neither Close nor another Pause may run concurrently.
 func (l *Listener) Pause() {
 	if l.conn == nil {
 		l.pause()
@@ -43,7 +43,7 @@ func (l *Listener) Pause() {
 	l.gate.shut()
 }
 
-// Resume goes on after Pause.
+// Resume accepts clients again after Pause.
 func (l *Listener) Resume() {
 	l.refilter() // another process may have set its own
 	if l.conn == nil {
@@ -70,8 +70,8 @@ func (l *Listener) Socket() (f *os.File, err error) {
 	return f, err
 }
 
-// Flows returns the UDP clients, with second descriptors of their sockets. Those whose
-// socket can not be had are left out: they begin anew.
+// Flows returns the UDP clients, with second descriptors of their sockets. Clients whose
+// socket cannot be duplicated are omitted: their next datagram starts a new flow.
 func (l *Listener) Flows() (out []Flow) {
 	if l.flows == nil {
 		return nil
@@ -88,7 +88,7 @@ func (l *Listener) Flows() (out []Flow) {
 	return out
 }
 
-// adopt goes on with another process's client; if it can not, the client begins anew.
+// adopt takes over another process's client. If it cannot, the client's next datagram starts a new flow.
 func (u *flows) adopt(old Flow) {
 	c, err := net.FileConn(old.Socket)
 	if err != nil {
@@ -104,9 +104,9 @@ func (u *flows) adopt(old Flow) {
 		began: fromWall(old.Began, -udpStream, 0), stream: old.Stream}, svc)
 }
 
-// Between processes a time can only be told by the clock on the wall. In either it counts
-// by the monotonic clock, which nobody sets: toWall says where on the wall a time is by the
-// clock as it is set now, and fromWall reads it, no further off than earliest and latest.
+// Two processes can exchange a time only as wall clock time. Within a process it counts by
+// the monotonic clock, which no program sets: toWall returns a time by the wall clock as it is
+// set now, and fromWall converts it back, bounded by earliest and latest.
 func toWall(at time.Time) time.Time { return time.Now().Add(time.Until(at)).Round(0) }
 
 func fromWall(at time.Time, earliest, latest time.Duration) time.Time {
@@ -126,7 +126,7 @@ func (t *Target) Remembered() (out []Client) {
 	return out
 }
 
-// Recall takes in the clients that another process remembered.
+// Recall adds the clients that another process remembered.
 func (t *Target) Recall(list []Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,8 +142,8 @@ func (t *Target) Recall(list []Client) {
 	}
 }
 
-// Drain waits for the last connection, until the time is over or ctx ends, and gives how
-// many were left; they are ended. Listeners must have been closed before.
+// Drain waits until the last connection has ended, grace is over or ctx ends. It ends the
+// remaining connections and returns how many there were. Listeners must have been closed before.
 func (r *Relay) Drain(ctx context.Context, grace time.Duration) (left int64) {
 	ctx, stop := context.WithTimeout(ctx, grace)
 	defer stop()

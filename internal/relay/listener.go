@@ -16,15 +16,15 @@ import (
 )
 
 // Listener is one socket of a Target. Its connections outlive it, as those through a
-// kernel outlive their rule; UDP clients do not: there is nobody to answer from.
+// kernel outlive their rule. UDP clients do not: without the socket they cannot be answered.
 type Listener struct {
 	t  *Target
 	at netip.AddrPort
 
-	// Of TCP: a socket that Go's poller knows nothing of, for the workers wait for it.
+	// Of TCP: a socket that is not in Go's poller, because the workers wait for it.
 	fd     int
 	taking sync.RWMutex // held by workers while they take clients
-	shut   bool         // nobody takes any
+	shut   bool         // no worker accepts clients
 	closed bool
 
 	// Of UDP.
@@ -38,7 +38,7 @@ func (r *Relay) Listen(t *Target, at netip.AddrPort, p model.Protocol) (*Listene
 	return r.ListenAgain(t, at, p, Heritage{})
 }
 
-// ListenAgain goes on with a socket that another process had, if there is one.
+// ListenAgain takes over the socket of another process, if there is one, and else opens one.
 func (r *Relay) ListenAgain(t *Target, at netip.AddrPort, p model.Protocol, h Heritage) (*Listener, error) {
 	l := &Listener{t: t, at: at, fd: -1}
 	err := r.budget.listen()
@@ -64,7 +64,7 @@ func (r *Relay) ListenAgain(t *Target, at netip.AddrPort, p model.Protocol, h He
 	t.listeners[l] = struct{}{}
 	t.mu.Unlock()
 	r.own.Store(l.place(), l)
-	l.refilter() // what the Target was told meanwhile, or a socket's last owner was not
+	l.refilter() // the Target may have been updated concurrently, and a socket's last owner may have missed updates
 	if l.conn == nil {
 		if err := l.resume(); err != nil {
 			return nil, errors.Join(err, l.Close())
@@ -101,23 +101,23 @@ func (l *Listener) listenUDP(f *os.File) (*net.UDPConn, error) {
 	return nil, errors.Join(fmt.Errorf("the socket for %s is not UDP's", l.at), c.Close())
 }
 
-// prepare readies UDP's socket before it is bound.
+// prepare prepares a UDP socket before it is bound.
 func (l *Listener) prepare(_, _ string, c syscall.RawConn) error {
 	var failed error
 	err := c.Control(func(fd uintptr) { failed = l.ready(int(fd)) })
 	return errors.Join(err, failed)
 }
 
-// ready does what a socket needs before it is bound: no client that the filter keeps out
-// gets in between.
+// ready prepares a socket before it is bound. The filter is attached here, so that no client
+// that it excludes gets in before.
 func (l *Listener) ready(fd int) error {
 	freeBind(fd, l.at.Addr())
 	return attach(uintptr(fd), l.program())
 }
 
-// freeBind lets a socket be bound to an address that is not this host's: one of IPv6 that only a local route brings here, and one of which only
-// a port is delivered here. IPv4 needs IP_TRANSPARENT, for the kernel sends nothing from a foreign address without it. Where the process may
-// not set it, bind says that the address is not here.
+// freeBind lets a socket be bound to an address that is not this host's: an IPv6 address that only a local route delivers here, and one of which
+// only a port is delivered here. IPv4 needs IP_TRANSPARENT, because the kernel sends nothing from a foreign address without it. If the process
+// may not set it, bind returns that the address is not available.
 func freeBind(fd int, at netip.Addr) {
 	if at.Is6() {
 		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
@@ -126,7 +126,7 @@ func freeBind(fd int, at netip.Addr) {
 	}
 }
 
-// program is the filter that the Target asks for; nil for none.
+// program returns the filter that the Target requires; nil for none.
 func (l *Listener) program() []unix.SockFilter {
 	l.t.mu.Lock()
 	list, any := admitted(&l.t.f, l.t.r.where.Load(), l.at.Addr())
@@ -143,12 +143,12 @@ func (l *Listener) program() []unix.SockFilter {
 
 func (l *Listener) refilter() {
 	err := l.control(func(fd int) error { return attach(uintptr(fd), l.program()) })
-	if err != nil { // closed, or out of memory: connections are looked at again when they are taken
+	if err != nil { // closed, or out of memory: connections are checked again when they are accepted
 		l.t.r.p.Log.Debug("cannot filter a socket", "address", l.at, "error", err)
 	}
 }
 
-// control does something with the socket, which stays open meanwhile.
+// control calls do with the socket, which stays open until do returns.
 func (l *Listener) control(do func(fd int) error) error {
 	if l.conn == nil {
 		l.taking.RLock()

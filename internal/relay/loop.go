@@ -8,10 +8,10 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// errLoop is why an endpoint gets no client.
+// errLoop is the reason why a looping endpoint gets no client.
 var errLoop = errors.New("the endpoint is a socket of this agent that leads back to the Service: correct the EndpointSlice's endpoints[].addresses")
 
-// loopsAtOnce bounds how many endpoints are passed over for one client because they lead back.
+// loopsAtOnce bounds how many endpoints are skipped for one client because they loop back.
 const loopsAtOnce = 16
 
 // place is where a Listener listens.
@@ -27,7 +27,7 @@ func (l *Listener) place() place {
 	return place{l.at, model.TCP}
 }
 
-// choose picks an endpoint that does not lead back to the Listener's Target. Without that one
+// choose returns an endpoint that does not loop back to the Listener's Target. Otherwise one
 // client would open connections of this process to itself until the Service's share is used up.
 func (l *Listener) choose(v *visit, now time.Time) (netip.AddrPort, bool) {
 	for range loopsAtOnce {
@@ -41,9 +41,9 @@ func (l *Listener) choose(v *visit, now time.Time) (netip.AddrPort, bool) {
 	return netip.AddrPort{}, false
 }
 
-// leadsBack reports whether an endpoint is a socket of this Relay whose endpoints are, or lead
-// to, the Listener's own Target. An endpoint that is another Service's socket and leads
-// elsewhere is served.
+// leadsBack reports whether an endpoint is a socket of this Relay whose endpoints are the
+// Listener's own Target, or reach it through further sockets. An endpoint that is another
+// Service's socket and does not loop back is served.
 func (l *Listener) leadsBack(endpoint netip.AddrPort) bool {
 	r, seen := l.t.r, map[*Target]bool(nil)
 	next := []netip.AddrPort{endpoint}
@@ -70,7 +70,7 @@ func (l *Listener) leadsBack(endpoint netip.AddrPort) bool {
 	return false
 }
 
-// endpoints are those that may get a client.
+// endpoints returns the endpoints that may get a client.
 func (t *Target) endpoints() (out []netip.AddrPort) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (t *Target) endpoints() (out []netip.AddrPort) {
 	return out
 }
 
-// loop reports an endpoint that leads back.
+// loop counts and reports an endpoint that loops back.
 func (r *Relay) loop(svc model.ServiceKey, at netip.AddrPort) {
 	r.counts.loops.Add(1)
 	if r.complain(svc, "endpoint "+at.String()+" is not asked", errLoop) && r.p.OnLoop != nil {

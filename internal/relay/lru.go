@@ -13,8 +13,8 @@ import (
 const streamAfter = 2 * time.Second
 
 // lru is the UDP flows of one Service in the order of their last datagram, longest idle
-// first. Flows that are no streams are held apart: they make room before any stream, as
-// entries of conntrack do that are not assured (early_drop).
+// first. Flows that are no streams are in a list of their own: they are evicted before any
+// stream, as conntrack evicts entries that are not assured (early_drop).
 type lru struct {
 	mu      sync.Mutex
 	brief   list.List // of *flow
@@ -28,7 +28,7 @@ type lrus struct {
 	by map[model.ServiceKey]*lru
 }
 
-// enter adds a flow to its Service's.
+// enter adds a flow to those of its Service.
 func (x *lrus) enter(svc model.ServiceKey, f *flow) {
 	x.mu.Lock()
 	l := x.by[svc]
@@ -44,8 +44,8 @@ func (x *lrus) enter(svc model.ServiceKey, f *flow) {
 	f.place = f.list().PushBack(f)
 }
 
-// leave removes a flow that has ended; false: it has made room for another one, which has
-// its descriptor and its port.
+// leave removes a flow that has ended. It returns false if the flow was evicted for another
+// one, which now owns its descriptor and its port.
 func (x *lrus) leave(svc model.ServiceKey, f *flow) (holds bool) {
 	l := f.lru
 	l.mu.Lock()
@@ -62,9 +62,9 @@ func (x *lrus) leave(svc model.ServiceKey, f *flow) (holds bool) {
 	return holds
 }
 
-// displace takes out the flow that makes room for a new one of its Service: the longest
-// idle one that is no stream, else the longest idle stream if it has been silent for udpNew;
-// nil if there is none.
+// displace evicts a flow to make room for a new one of its Service: the longest idle one
+// that is no stream, else the longest idle stream if it has been idle for udpNew. It returns
+// the flow, or nil if there is none.
 func (x *lrus) displace(svc model.ServiceKey, now time.Time) *flow {
 	x.mu.Lock()
 	l := x.by[svc]
@@ -86,7 +86,7 @@ func (x *lrus) displace(svc model.ServiceKey, now time.Time) *flow {
 	return f
 }
 
-// list is where the flow is held; lru.mu is held.
+// list returns the list that contains the flow; lru.mu is held.
 func (f *flow) list() *list.List {
 	if f.stream {
 		return &f.lru.streams
@@ -94,7 +94,7 @@ func (f *flow) list() *list.List {
 	return &f.lru.brief
 }
 
-// touch notes a datagram of the flow: the client's, or the endpoint's answer.
+// touch records a datagram of the flow: the client's, or the endpoint's answer.
 func (f *flow) touch(now time.Time, answer bool) {
 	f.lru.mu.Lock()
 	defer f.lru.mu.Unlock()
@@ -102,7 +102,7 @@ func (f *flow) touch(now time.Time, answer bool) {
 	stream := f.stream || f.answered && now.Sub(f.began) > streamAfter
 	f.answered = f.answered || answer
 	switch {
-	case f.place == nil: // it has made room
+	case f.place == nil: // it was evicted
 	case stream == f.stream:
 		f.list().MoveToBack(f.place)
 	default:
@@ -112,7 +112,7 @@ func (f *flow) touch(now time.Time, answer bool) {
 	}
 }
 
-// left is how long the flow may go on without a datagram.
+// left returns how long the flow may stay open without a datagram.
 func (f *flow) left() time.Duration {
 	f.lru.mu.Lock()
 	defer f.lru.mu.Unlock()

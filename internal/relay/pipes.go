@@ -42,7 +42,7 @@ func (p *pipes) get() *pipe {
 	return &pipe{r: fds[0], w: fds[1]}
 }
 
-// put takes a pipe back; one that may still hold bytes is closed.
+// put returns a pipe to the pool; one that may still hold bytes is closed.
 func (p *pipes) put(x *pipe, empty bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *pipes) put(x *pipe, empty bool) {
 	_, _ = unix.Close(x.r), unix.Close(x.w)
 }
 
-// close closes those that nobody has.
+// close closes the pipes that are not in use.
 func (p *pipes) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// proxyHeader reports an endpoint who its client is, before the client's first byte
+// proxyHeader returns the header that reports the client's address to an endpoint, before the client's first byte
 // (the PROXY protocol, version 2: haproxy.org, proxy-protocol.txt, section 2.2). The
 // addresses are of one family: those of one TCP connection.
 func proxyHeader(client, at netip.AddrPort) []byte {

@@ -17,16 +17,16 @@ import (
 // Params configure a Relay.
 type Params struct {
 	// Descriptors is how many file descriptors listeners, connections and pipes may
-	// use together; 0 = what the process may open, but for a reserve.
+	// use together; 0 = what the process may open, less a reserve.
 	Descriptors int
-	// MostOfOne bounds the descriptors of one Service besides the fair share; 0 = no
+	// MostOfOne bounds the descriptors of one Service in addition to the fair share; 0 = no
 	// further bound. A TCP connection has two, a UDP client one.
 	MostOfOne int
-	// EndGone ends connections to endpoints that exist no longer (--reset-gone-endpoints).
+	// EndGone ends connections to removed endpoints (--reset-gone-endpoints).
 	EndGone bool
-	// EndpointGrace is how long they go on else, unless the Service says it; 0 = for ever.
+	// EndpointGrace is how long they continue otherwise, unless the Service sets it; 0 = for ever.
 	EndpointGrace time.Duration
-	// OnLoop is called for an endpoint that is a socket of this Relay and leads back to its own
+	// OnLoop is called for an endpoint that is a socket of this Relay and loops back to its own
 	// Service, at most every logEvery for a Service; nil = not called.
 	OnLoop func(svc model.ServiceKey, endpoint netip.AddrPort, err error)
 	Log    *slog.Logger // nil = discard
@@ -60,13 +60,13 @@ type Relay struct {
 	workers   []*worker
 	working   sync.WaitGroup
 	cuts      bool      // the kernel cuts bursts of datagrams
-	ephemeral [2]uint16 // the ports that the kernel gives to who asks for none
+	ephemeral [2]uint16 // the ports that the kernel assigns to sockets bound without one
 
 	mu     sync.Mutex
 	logged map[model.ServiceKey]time.Time
 }
 
-// New makes a Relay.
+// New returns a Relay.
 func New(p Params) *Relay {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
@@ -87,7 +87,7 @@ func New(p Params) *Relay {
 	r.ctx, r.end = context.WithCancel(context.Background())
 	for range min(runtime.GOMAXPROCS(0), maxWorkers) {
 		w, err := newWorker(r)
-		if err != nil { // those that there are do the work
+		if err != nil { // the workers that were started do the work
 			p.Log.Warn("cannot carry connections on all processors", "error", err)
 			break
 		}
@@ -110,8 +110,8 @@ func available() int {
 // health checks nor fairlead status, and cannot read manifests.
 func availableOf(limit int) int { return max(limit-reserve, limit/3) }
 
-// SetWhereabouts reports whose addresses are whose. Filters of open listeners follow
-// when their Target is next set.
+// SetWhereabouts sets which addresses are pods' and which are this node's. Filters of open
+// listeners are updated when their Target is next set.
 func (r *Relay) SetWhereabouts(w Whereabouts) { r.where.Store(&w) }
 
 // Close ends all connections and waits for their goroutines. Listeners must have been
@@ -126,8 +126,8 @@ func (r *Relay) Close() {
 	r.pipes.close()
 }
 
-// complain logs about a Service, not too often: whoever overruns a limit must not
-// fill the log as well. It reports whether it has.
+// complain logs about a Service, at a limited rate: a client that exceeds a limit must not
+// fill the log as well. It reports whether it has logged.
 func (r *Relay) complain(svc model.ServiceKey, what string, err error) bool {
 	now := time.Now()
 	r.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ports from which connections to endpoints come that keep their client's address. The
-// answers to them are led here, so no client that asks an endpoint itself should use them:
-// they are below the ports that systems give to who asks for none (from 32768 on, RFC 6056).
+// The source ports of connections to endpoints that keep their client's address. The
+// answers to them are redirected here, so no client that asks an endpoint itself should use them:
+// they are below the ports that systems assign to sockets bound without one (from 32768 on, RFC 6056).
 const (
 	FirstSourcePort = 20000
 	LastSourcePort  = 32767
@@ -20,17 +20,17 @@ const (
 
 const (
 	sourceTries = 16          // ports that are tried for one connection
-	astrayFor   = time.Minute // so long no client's address is kept that was not answered
+	astrayFor   = time.Minute // how long a client's address is not kept after it got no answer
 	maxAstray   = 1024
 )
 
-// astray is a client and an endpoint whose answers do not come back here.
+// astray is a pair of a client and an endpoint whose answers do not come back here.
 type astray struct {
 	client netip.Addr
 	at     netip.AddrPort
 }
 
-// source is the address from which an endpoint is asked for a client: the zero Addr for
+// source returns the source address for a client's connection to an endpoint: the zero Addr for
 // this host's own.
 func (t *Target) source(client, at netip.Addr, endpoint netip.AddrPort) netip.Addr {
 	where := t.r.where.Load()
@@ -47,7 +47,7 @@ func (t *Target) source(client, at netip.Addr, endpoint netip.AddrPort) netip.Ad
 	return netip.Addr{}
 }
 
-// strayed says that a client was answered only without its address.
+// strayed records that a client was answered only without its address.
 func (t *Target) strayed(client netip.Addr, endpoint netip.AddrPort) {
 	t.mu.Lock()
 	if len(t.astray) >= maxAstray {
@@ -59,13 +59,13 @@ func (t *Target) strayed(client netip.Addr, endpoint netip.AddrPort) {
 	t.r.complain(t.service(), "an endpoint's answers to a client's address do not come back here, so it sees this host's", unix.ETIMEDOUT)
 }
 
-// noSource says that a client's address cannot be had.
+// noSource counts and reports that a client's address cannot be used.
 func (t *Target) noSource(err error) {
 	t.r.counts.sourceLost.Add(1)
 	t.r.complain(t.service(), "a client's address cannot be had towards an endpoint, so that sees this host's", err)
 }
 
-// speakFor returns a socket a client's address and a port.
+// speakFor binds a socket to a client's address and a port.
 func speakFor(fd int, client netip.Addr) error {
 	var err error
 	if client.Is4() {
@@ -97,7 +97,7 @@ func streamFor(client netip.Addr, at netip.AddrPort) (int, error) {
 			return -1, os.NewSyscallError("socket", err)
 		}
 		if client.IsValid() {
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) // a port serves for many endpoints
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) // a port is shared by connections to many endpoints
 			err = speakFor(fd, client)
 		}
 		if err == nil {
@@ -119,7 +119,7 @@ func streamFor(client netip.Addr, at netip.AddrPort) (int, error) {
 	}
 }
 
-// datagramsFor readies UDP's socket before it is connected.
+// datagramsFor returns a function that prepares a UDP socket before it is connected.
 func datagramsFor(client netip.Addr) func(_, _ string, c syscall.RawConn) error {
 	if !client.IsValid() {
 		return nil
@@ -135,9 +135,9 @@ func datagramsFor(client netip.Addr) func(_, _ string, c syscall.RawConn) error 
 // probeLimit bounds the probe's wait: the way is inside this network namespace.
 const probeLimit = 2 * time.Second
 
-// ProbeSource finds out whether clients' addresses can be kept: a connection is made in the
-// name of a client, and the answer must come back. server must be an address of this network
-// namespace and client none; lead is asked to lead the server's answers here.
+// ProbeSource checks whether clients' addresses can be kept: it connects with the address of a
+// client, and the answer must come back. server must be an address of this network
+// namespace and client none; lead must redirect the server's answers here.
 func ProbeSource(server, client netip.Addr, lead func(netip.AddrPort) error) error {
 	fd, err := bindStream(netip.AddrPortFrom(server, 0), func(fd int) error { freeBind(fd, server); return nil })
 	if err != nil {

@@ -14,13 +14,13 @@ func (h *half) keep(b []byte) {
 	h.stuck()
 }
 
-// stuck says that bytes wait: their receiver takes none now.
+// stuck marks the receiver as not writable: bytes wait, because it takes none now.
 func (h *half) stuck() {
 	h.to.writable = false
 	h.c.w.by(h.c, h.c.w.now+h.c.w.r.limits.stall)
 }
 
-// lend returns the direction a pipe, if one is left.
+// lend assigns a pipe to the direction. It reports whether there was one.
 func (h *half) lend() bool {
 	if h.lent = h.c.w.r.pipes.get(); h.lent != nil {
 		h.c.w.r.counts.moving.Add(1)
@@ -28,7 +28,7 @@ func (h *half) lend() bool {
 	return h.lent != nil
 }
 
-// suck reads into the pipe; what is in it, drain gives on. false: this direction is over.
+// suck reads into the pipe, from which drain writes to the receiver. It returns false if this direction is over.
 func (h *half) suck() bool {
 	n, err := unix.Splice(h.from.fd, nil, h.lent.w, nil, pipeBytes, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
 	if n <= 0 {
@@ -40,8 +40,8 @@ func (h *half) suck() bool {
 	return true
 }
 
-// drain returns the receiver what waits; false: it does not take all, or the connection is
-// over.
+// drain sends the waiting bytes to the receiver. It returns false if the receiver does not take
+// all, or the connection is over.
 func (h *half) drain() bool {
 	for h.n > 0 {
 		if !h.to.writable {
@@ -52,7 +52,7 @@ func (h *half) drain() bool {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
 			h.stuck()
-		case err == nil && n == 0: // a pipe that is empty against all expectation
+		case err == nil && n == 0: // the pipe is empty although it should hold bytes
 			err = io.ErrUnexpectedEOF
 			fallthrough
 		case err != nil:
@@ -79,7 +79,7 @@ func (h *half) pass() (int, error) {
 	return int(n), err
 }
 
-// pause returns back what a direction does not need while it waits for its sender.
+// pause releases what a direction does not need while it waits for its sender.
 func (h *half) pause() {
 	if h.n > 0 {
 		return
@@ -88,7 +88,7 @@ func (h *half) pause() {
 	h.release()
 }
 
-// release returns the pipe and the buffer back.
+// release returns the pipe and the buffer to their pools.
 func (h *half) release() {
 	if h.lent != nil {
 		h.c.w.r.pipes.put(h.lent, h.n == 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Target is where the connections of one Frontend go.
+// Target holds the endpoints and the connections of one Frontend.
 type Target struct {
 	r *Relay
 
@@ -21,7 +21,7 @@ type Target struct {
 	local     pool // of LocalBackends
 	affinity  *affinity
 	conns     map[netip.AddrPort]map[*conn]struct{} // by endpoint
-	ending    map[netip.AddrPort]*ending            // of endpoints that exist no longer
+	ending    map[netip.AddrPort]*ending            // of removed endpoints
 	listeners map[*Listener]struct{}
 	astray    map[astray]time.Time // until when their clients' addresses are not kept
 }
@@ -50,7 +50,7 @@ func (p *pool) has(a netip.AddrPort) bool {
 	return slices.ContainsFunc(p.list, func(b model.Backend) bool { return b.AddrPort() == a })
 }
 
-// first is where the search for an endpoint begins: drawn, or the client's own.
+// first returns the index at which the search for an endpoint begins: random, or by the client's hash.
 func (p *pool) first(client netip.Addr) int {
 	switch {
 	case p.hashed:
@@ -62,7 +62,7 @@ func (p *pool) first(client netip.Addr) int {
 	return i
 }
 
-// Target makes a Target for a Frontend.
+// Target returns a new Target for a Frontend.
 func (r *Relay) Target(f model.Frontend) *Target {
 	t := &Target{r: r, conns: map[netip.AddrPort]map[*conn]struct{}{}, ending: map[netip.AddrPort]*ending{}, astray: map[astray]time.Time{}, listeners: map[*Listener]struct{}{}}
 	t.take(f)
@@ -77,8 +77,8 @@ func (t *Target) take(f model.Frontend) {
 	t.affinity.set(f.AffinityTimeout)
 }
 
-// Set returns the Target what was decided now: new connections follow it, running ones
-// go on, those to endpoints that exist no longer until the grace is over.
+// Set updates the Target's Frontend. New connections use it. Open ones continue, those to
+// removed endpoints until the grace period is over.
 func (t *Target) Set(f model.Frontend) {
 	t.mu.Lock()
 	t.take(f)
@@ -88,7 +88,7 @@ func (t *Target) Set(f model.Frontend) {
 	t.Refilter()
 }
 
-// Remove says that the Frontend is no more: all its endpoints are gone for it.
+// Remove records that the Frontend was removed: all its endpoints count as removed.
 func (t *Target) Remove() {
 	t.mu.Lock()
 	f := t.f
@@ -103,14 +103,14 @@ func (t *Target) exists(a netip.AddrPort) bool {
 	return t.pool.has(a) || t.local.has(a) || slices.ContainsFunc(t.f.Others, func(o model.Other) bool { return o.Addr == a })
 }
 
-// wishes are what the Service asks for beyond Kubernetes.
+// wishes returns the settings of the Service that are extensions to Kubernetes.
 func (t *Target) wishes() model.Relaying {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.f.Relay
 }
 
-// guest returns who pays for a new client's descriptors, and how many that one wants at most.
+// guest returns the Service that a new client's descriptors are charged to, and that Service's own limit.
 func (t *Target) guest() (svc model.ServiceKey, own int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *Target) service() model.ServiceKey {
 	return t.f.Service
 }
 
-// serves reports whether an endpoint may go on to get a client's datagrams.
+// serves reports whether an endpoint may still get a client's datagrams.
 func (t *Target) serves(a netip.AddrPort) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +131,7 @@ func (t *Target) serves(a netip.AddrPort) bool {
 		slices.ContainsFunc(t.f.Others, func(o model.Other) bool { return o.Serving && o.Addr == a })
 }
 
-// admits asks again what the socket's filter has asked before the connection was made.
+// admits repeats the check of the socket's filter. It reports whether the client may connect.
 func (t *Target) admits(client, at netip.Addr) bool {
 	t.mu.Lock()
 	f := &t.f
@@ -140,13 +140,13 @@ func (t *Target) admits(client, at netip.Addr) bool {
 	return any || within(list, client)
 }
 
-// visit is a client that wants an endpoint, and those that did not take it.
+// visit is a client's search for an endpoint, with the endpoints that did not accept it.
 type visit struct {
 	client, at netip.Addr
 	failed     []netip.AddrPort
 }
 
-// pick chooses an endpoint, none of those that failed.
+// pick returns an endpoint, none of those that failed.
 func (t *Target) pick(v *visit, now time.Time) (netip.AddrPort, bool) {
 	inside := t.r.where.Load().inside(v.client, v.at)
 	t.mu.Lock()
@@ -179,7 +179,7 @@ func (t *Target) pick(v *visit, now time.Time) (netip.AddrPort, bool) {
 	return netip.AddrPort{}, false
 }
 
-// Refilter has the sockets follow new Whereabouts.
+// Refilter updates the sockets' filters to new Whereabouts.
 func (t *Target) Refilter() {
 	t.mu.Lock()
 	open := slices.Collect(maps.Keys(t.listeners))

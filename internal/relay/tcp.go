@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialTries is how many endpoints are asked before the client is told.
+// dialTries is how many endpoints are tried before the client is refused.
 const dialTries = 4
 
 // Why a connection ends before it began.
@@ -25,14 +25,14 @@ type dialing struct {
 	v     visit
 	from  netip.AddrPort
 	tries int
-	until time.Duration  // for the one that is asked now
-	kept  bool           // that one is asked in the client's name
-	plain netip.AddrPort // is asked without, for it has not answered
-	again bool           // that is next
+	until time.Duration  // deadline of the endpoint that is tried now
+	kept  bool           // that endpoint is tried with the client's address
+	plain netip.AddrPort // is tried without it, because it has not answered
+	again bool           // plain is next
 	last  error
 }
 
-// keepAlive finds peers that are gone without a word, within four minutes.
+// keepAlive makes the kernel detect, within four minutes, peers that have disappeared without a reset.
 func keepAlive(fd int) {
 	for _, o := range [][3]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1}, {unix.SOL_TCP, unix.TCP_KEEPIDLE, 120},
 		{unix.SOL_TCP, unix.TCP_KEEPINTVL, 30}, {unix.SOL_TCP, unix.TCP_KEEPCNT, 4}} {
@@ -40,7 +40,7 @@ func keepAlive(fd int) {
 	}
 }
 
-// welcome takes a client in, if there are descriptors for it, and looks for an endpoint.
+// welcome accepts a client, if there are descriptors for it, and searches for an endpoint.
 func (w *worker) welcome(l *Listener, fd int, from netip.AddrPort) {
 	t, r := l.t, w.r
 	svc, own := t.guest()
@@ -67,7 +67,7 @@ func (w *worker) welcome(l *Listener, fd int, from netip.AddrPort) {
 	}
 }
 
-// dial asks endpoints until one may take the client.
+// dial tries endpoints until a connection to one has begun.
 func (c *conn) dial() {
 	d := c.call
 	for d.tries < dialTries {
@@ -92,7 +92,7 @@ func (c *conn) dial() {
 	c.refuse(d.last)
 }
 
-// connect begins to connect to the endpoint; its socket tells how that ends.
+// connect begins to connect to the endpoint; an event of its socket reports the result.
 func (c *conn) connect() error {
 	d := c.call
 	client := netip.Addr{}
@@ -103,7 +103,7 @@ func (c *conn) connect() error {
 	if err != nil && client.IsValid() {
 		why := err
 		client = netip.Addr{}
-		if fd, err = streamFor(client, c.at); err == nil { // else there is no way to the endpoint, for nobody
+		if fd, err = streamFor(client, c.at); err == nil { // else there is no route to the endpoint from any address
 			c.t.noSource(why)
 		}
 	}
@@ -119,7 +119,7 @@ func (c *conn) connect() error {
 	return c.w.follow(c, &c.server)
 }
 
-// missed says that an endpoint did not take the client.
+// missed records that an endpoint did not accept the client.
 func (c *conn) missed(err error) {
 	if c.server.fd >= 0 {
 		_ = unix.Close(c.server.fd)
@@ -128,25 +128,25 @@ func (c *conn) missed(err error) {
 	c.w.r.counts.retried.Add(1)
 	d := c.call
 	d.last = err
-	if d.kept && err == os.ErrDeadlineExceeded { // it, or the way back
+	if d.kept && err == os.ErrDeadlineExceeded { // the endpoint does not answer, or its answer does not come back
 		d.kept, d.plain, d.again = false, c.at, true
 		return
 	}
 	d.v.failed = append(d.v.failed, c.at)
 }
 
-// refuse reports a client that nobody takes it.
+// refuse counts and resets a client that no endpoint accepts.
 func (c *conn) refuse(err error) {
 	c.w.r.counts.refused.Add(1)
 	c.w.r.p.Log.Debug("a connection finds no endpoint", "address", c.l.at, "error", err)
 	c.abort()
 }
 
-// called goes on with what a socket says while an endpoint is asked.
+// called handles the events of a socket while an endpoint is tried.
 func (c *conn) called(s *side, events uint32) {
 	wrong := events&(unix.EPOLLERR|unix.EPOLLHUP) != 0
 	switch {
-	case s == &c.client && wrong: // it has gone
+	case s == &c.client && wrong: // the client has disconnected
 		c.abort()
 	case s == &c.client:
 	case wrong:
@@ -156,7 +156,7 @@ func (c *conn) called(s *side, events uint32) {
 	}
 }
 
-// answered goes on when an endpoint has answered.
+// answered handles the result of a connection attempt.
 func (c *conn) answered(err error) {
 	if err == nil && c.w.r.isSelf(c.server.fd, c.at) {
 		err = unix.ECONNREFUSED
@@ -175,7 +175,7 @@ func (c *conn) answered(err error) {
 	c.begin()
 }
 
-// introduce reports an endpoint who its client is, if the Service asks for that.
+// introduce sends an endpoint the address of its client, if the Service asks for that.
 func (c *conn) introduce() error {
 	if !c.t.wishes().ProxyProtocol {
 		return nil
@@ -189,7 +189,7 @@ func (c *conn) introduce() error {
 	return err
 }
 
-// tooLate asks the next endpoint, if this one's time is over.
+// tooLate tries the next endpoint, if this one has timed out.
 func (c *conn) tooLate() {
 	if c.w.now < c.call.until {
 		c.w.by(c, c.call.until)
@@ -207,8 +207,9 @@ func socketError(fd int) error {
 	return unix.Errno(n)
 }
 
-// isSelf reports whether a connection leads to its own socket: who connects to a port of
-// this host that nobody has may be given that very port (simultaneous open, RFC 9293, 3.5).
+// isSelf reports whether a connection is connected to its own socket: the kernel may choose the
+// very port of this host that the socket connects to, if no program listens there (simultaneous
+// open, RFC 9293, 3.5).
 func (r *Relay) isSelf(fd int, at netip.AddrPort) bool {
 	if at.Port() < r.ephemeral[0] || at.Port() > r.ephemeral[1] {
 		return false
@@ -217,7 +218,7 @@ func (r *Relay) isSelf(fd int, at netip.AddrPort) bool {
 	return err == nil && addrPort(name) == at
 }
 
-// ephemeralPorts reads from which ports the kernel chooses.
+// ephemeralPorts returns the range of ports from which the kernel chooses.
 func ephemeralPorts() [2]uint16 {
 	text, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	f := strings.Fields(string(text))

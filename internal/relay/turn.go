@@ -2,7 +2,7 @@ package relay
 
 import "golang.org/x/sys/unix"
 
-// enter returns a connection a place among the worker's.
+// enter assigns a place to a connection of the worker.
 func (w *worker) enter(c *conn) {
 	if n := len(w.free); n > 0 {
 		c.place, w.free = w.free[n-1], w.free[:n-1]
@@ -21,7 +21,7 @@ func (w *worker) leave(c *conn) {
 	w.free = append(w.free, c.place)
 }
 
-// follow waits for a side of a connection.
+// follow adds a side of a connection to the worker's epoll descriptor.
 func (w *worker) follow(c *conn, s *side) error {
 	id := c.place << 1
 	if s == &c.server {
@@ -30,12 +30,12 @@ func (w *worker) follow(c *conn, s *side) error {
 	return w.watch(s.fd, edges, id, w.uses[c.place])
 }
 
-// happened reports a connection what its socket has said.
+// happened passes an event to the connection of its socket.
 func (w *worker) happened(ev *unix.EpollEvent) {
 	place := ev.Fd >> 1
 	c := w.conns[place]
 	if c == nil || w.uses[place] != ev.Pad {
-		return // it was ended since
+		return // a stale event: the connection has ended
 	}
 	s := &c.client
 	if ev.Fd&1 == 1 {
@@ -44,7 +44,7 @@ func (w *worker) happened(ev *unix.EpollEvent) {
 	c.happened(s, ev.Events)
 }
 
-// knock remembers that clients wait at a listener: connections that run come first.
+// knock records that clients wait at a listener: open connections come first.
 func (w *worker) knock(fd int32) {
 	w.mu.Lock()
 	l := w.listeners[fd]
@@ -54,7 +54,7 @@ func (w *worker) knock(fd int32) {
 	}
 }
 
-// open takes some of the clients that wait at each listener.
+// open accepts some of the clients that wait at each listener.
 func (w *worker) open() {
 	for i, l := range w.knocks {
 		l.take(w)
@@ -63,7 +63,7 @@ func (w *worker) open() {
 	w.knocks = w.knocks[:0]
 }
 
-// goOn returns another turn to connections that have had one, and more to move.
+// goOn runs the connections that have run once and have more to move.
 func (w *worker) goOn() {
 	list := w.again
 	w.again = nil
@@ -74,7 +74,7 @@ func (w *worker) goOn() {
 	}
 }
 
-// queue asks for another turn.
+// queue makes the worker run the connection again.
 func (w *worker) queue(c *conn) {
 	if !c.queued {
 		c.queued = true

@@ -19,14 +19,14 @@ import (
 
 const (
 	udpNew = 30 * time.Second // nf_conntrack_udp_timeout: of a flow that is no stream
-	// readsAtOnce bounds what is read before anything else is looked at: a flood must not
-	// keep a socket from being closed or handed over.
+	// readsAtOnce bounds how many datagrams are read before anything else is handled: a flood
+	// must not keep a socket from being closed or handed over.
 	readsAtOnce = 256
 	udpStream   = 120 * time.Second // nf_conntrack_udp_timeout_stream
 )
 
 // flows are the clients of one UDP socket. A client keeps its endpoint for as long as
-// that serves, as conntrack would have it.
+// that serves, as it does with conntrack.
 type flows struct {
 	l   *Listener
 	r   *Relay
@@ -47,7 +47,7 @@ type flow struct {
 
 	// Guarded by lru.mu.
 	lru      *lru
-	place    *list.Element // in lru; nil: it has made room or has ended
+	place    *list.Element // in lru; nil: it was evicted or has ended
 	began    time.Time
 	last     time.Time // of the last datagram, either way
 	answered bool
@@ -59,7 +59,7 @@ func newFlows(l *Listener, conn *net.UDPConn) *flows {
 	return &flows{l: l, r: l.t.r, raw: raw, by: map[netip.AddrPort]*flow{}}
 }
 
-// receive takes the clients' datagrams until the socket is closed; then their flows
+// receive reads the clients' datagrams until the socket is closed; then their flows
 // end.
 func (u *flows) receive(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = u.l.Close() })()
@@ -78,7 +78,7 @@ func (u *flows) receive(ctx context.Context) {
 	}
 }
 
-// some carries the datagrams that have come in; false: there is none.
+// some carries the datagrams that have arrived. It returns false if there is none.
 func (u *flows) some(fd uintptr) bool {
 	buf := u.r.grams.Get().(*[]byte)
 	defer u.r.grams.Put(buf)
@@ -96,7 +96,7 @@ func (u *flows) some(fd uintptr) bool {
 		case err == unix.EINTR:
 			continue
 		case err != nil:
-			return true // an ICMP error about an answer of ours, or the socket is closed
+			return true // an ICMP error about an answer that was sent, or the socket is closed
 		}
 		client := peer(sender)
 		if client == last && b.n > 0 { // its flow was found for the datagram before
@@ -116,7 +116,7 @@ func (u *flows) some(fd uintptr) bool {
 	return true
 }
 
-// flow finds the way of a client, or makes a new one.
+// flow returns the flow of a client, and creates it if there is none.
 func (u *flows) flow(client netip.AddrPort) *flow {
 	u.mu.Lock()
 	f := u.by[client]
@@ -154,8 +154,8 @@ func (u *flows) flow(client netip.AddrPort) *flow {
 	return f
 }
 
-// room takes what a client needs. A Service that has its share of it, or for which nothing
-// is left, has its longest idle client make room.
+// room takes a descriptor and a port for a client. If the Service has used its share, or
+// none is left, it evicts the longest idle client of the Service.
 func (u *flows) room(svc model.ServiceKey, now time.Time) error {
 	err := u.r.takeFlow(svc, 2*u.l.t.wishes().MaxConnections)
 	if err == nil || !u.displace(svc, now) {
@@ -165,8 +165,8 @@ func (u *flows) room(svc model.ServiceKey, now time.Time) error {
 	return nil
 }
 
-// displace ends the Service's longest idle client, if one may be ended. Its descriptor and
-// its port stay taken.
+// displace evicts the Service's longest idle client, if one may be evicted. Its descriptor and
+// its port stay taken, for the new client.
 func (u *flows) displace(svc model.ServiceKey, now time.Time) bool {
 	old := u.r.lrus.displace(svc, now)
 	if old == nil {
@@ -177,8 +177,9 @@ func (u *flows) displace(svc model.ServiceKey, now time.Time) bool {
 	return true
 }
 
-// undialed reports that an endpoint has no socket for a client. If other programs have the
-// ports, the longest idle client makes room: this one's next datagram finds it.
+// undialed reports that no socket towards an endpoint could be opened for a client. If other
+// programs use the ports, it evicts the longest idle client: the next datagram of this client
+// then finds a port.
 func (u *flows) undialed(svc model.ServiceKey, at netip.AddrPort, now time.Time, err error) {
 	if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EADDRINUSE) {
 		u.r.counts.refused.Add(1)
@@ -192,7 +193,7 @@ func (u *flows) undialed(svc model.ServiceKey, at netip.AddrPort, now time.Time,
 	}
 }
 
-// takeFlow takes a descriptor and a port for a UDP client; giveFlow returns them.
+// takeFlow takes a descriptor and a port for a UDP client; giveFlow releases them.
 func (r *Relay) takeFlow(svc model.ServiceKey, own int) error {
 	err := r.budget.take(svc, 1, own)
 	if err != nil {
@@ -209,7 +210,7 @@ func (r *Relay) giveFlow(svc model.ServiceKey) {
 	r.ports.give(svc, 1)
 }
 
-// portsOfClients is how many of the ports that the kernel chooses from UDP clients may have:
+// portsOfClients returns how many of the ports that the kernel chooses from UDP clients may use:
 // an eighth is left to the node's other programs.
 func portsOfClients(all [2]uint16) int {
 	n := int(all[1]) - int(all[0]) + 1
@@ -277,7 +278,7 @@ func (u *flows) answer(f *flow) {
 	}
 }
 
-// late has a last look: what has come while this process did not run is not lost.
+// late reads once more before the flow ends: datagrams that arrived while this process did not run are not lost.
 func (u *flows) late(f *flow, back func(fd uintptr) bool) (any bool) {
 	if f.raw.Control(func(fd uintptr) { any = back(fd) }) != nil || !any {
 		return false
@@ -286,8 +287,8 @@ func (u *flows) late(f *flow, back func(fd uintptr) bool) (any bool) {
 	return true
 }
 
-// back carries the datagrams that an endpoint has sent; false: there is none. The buffer
-// is borrowed meanwhile: a client that waits costs none.
+// back carries the datagrams that an endpoint has sent. any is false if there is none. The
+// buffer is borrowed for the call: an idle client holds none.
 func (u *flows) back(fd uintptr, f *flow, client unix.Sockaddr) (any bool, err error) {
 	buf := u.r.grams.Get().(*[]byte)
 	defer u.r.grams.Put(buf)
@@ -311,8 +312,8 @@ func (u *flows) back(fd uintptr, f *flow, client unix.Sockaddr) (any bool, err e
 	return any, nil
 }
 
-// end closes the flow's socket: its goroutine ends, and the client's next datagram begins
-// another one.
+// end closes the flow's socket: its goroutine ends, and the client's next datagram starts
+// a new flow.
 func (f *flow) end() {
 	u := f.of
 	u.mu.Lock()

@@ -11,12 +11,12 @@ const (
 	spokes    = 128
 )
 
-// wheel holds connections by the time at which they want to be looked at: each in a list
-// of those that are due in the same tenth of a second, so that coming and going costs a
-// few assignments. Those that are due later than a turn of the wheel are put in again.
+// wheel is a timer wheel of connections: each is in a list of those that are due in the
+// same tenth of a second, so that adding and removing costs a few assignments. Those that
+// are due later than one turn of the wheel are put in again.
 type wheel struct {
 	lists [spokes]*conn
-	at    int64 // the last tick that was looked at
+	at    int64 // the last tick that was handled
 	count int
 }
 
@@ -30,7 +30,7 @@ type link struct {
 
 func tickOf(t time.Duration) int64 { return int64(t / tickEvery) }
 
-// put has a connection looked at when it is due, a tick later at most; one that is in
+// put schedules a connection for when it is due, a tick later at most; one that is in
 // already stays if that is due sooner.
 func (x *wheel) put(c *conn, due, now time.Duration) {
 	if c.link.in {
@@ -68,8 +68,8 @@ func (x *wheel) drop(c *conn) {
 	x.count--
 }
 
-// due takes out those whose time has come. A clock that was stopped for longer than a
-// turn of the wheel makes all spokes due once.
+// due removes and returns the connections that are due. A clock that was stopped for longer
+// than a turn of the wheel makes all spokes due once.
 func (x *wheel) due(now time.Duration) (out []*conn) {
 	to := tickOf(now)
 	x.at = max(x.at, to-spokes)
@@ -85,7 +85,7 @@ func (x *wheel) due(now time.Duration) (out []*conn) {
 	return out
 }
 
-// by has a connection looked at when it is due.
+// by schedules a connection for when it is due.
 func (w *worker) by(c *conn, due time.Duration) {
 	w.wheel.put(c, due, w.now)
 	if w.ticking {
@@ -96,7 +96,7 @@ func (w *worker) by(c *conn, due time.Duration) {
 	_ = unix.TimerfdSettime(w.clock, 0, &unix.ItimerSpec{Interval: every, Value: every}, nil) // its arguments are right
 }
 
-// tick looks at the connections that are due.
+// tick handles the connections that are due.
 func (w *worker) tick() {
 	var count [8]byte
 	_, _ = unix.Read(w.clock, count[:])

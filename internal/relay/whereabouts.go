@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Whereabouts tells whose a client's address is: a pod's, this node's, or somebody
-// else's. Only externalTrafficPolicy Local and source ranges ask.
+// Whereabouts classifies a client's address: a pod's, this node's, or neither. It is used
+// only for externalTrafficPolicy Local and source ranges.
 type Whereabouts struct {
 	Pods []netip.Prefix
 	Node []netip.Addr
@@ -23,7 +23,7 @@ func (w *Whereabouts) inside(client, at netip.Addr) bool {
 // isNode reports whether a client is this host.
 func (w *Whereabouts) isNode(client netip.Addr) bool { return slices.Contains(w.Node, client) }
 
-// prefixes are the clients that are inside.
+// prefixes returns the prefixes of the clients that are inside.
 func (w *Whereabouts) prefixes(at netip.Addr) []netip.Prefix {
 	out := []netip.Prefix{single(at), netip.MustParsePrefix("127.0.0.0/8"), single(netip.IPv6Loopback())}
 	out = append(out, w.Pods...)
@@ -33,8 +33,8 @@ func (w *Whereabouts) prefixes(at netip.Addr) []netip.Prefix {
 	return out
 }
 
-// guests are the clients that the source ranges let in: this node's own connections
-// to an address that is only here, too, if one of its addresses is in the ranges.
+// guests returns the clients that the source ranges admit. They include this node's own
+// connections to an address that is only here, if one of its addresses is in the ranges.
 func (w *Whereabouts) guests(f *model.Frontend, at netip.Addr) []netip.Prefix {
 	if at.IsLoopback() || slices.Contains(w.Node, at) ||
 		!slices.ContainsFunc(w.Node, func(a netip.Addr) bool { return within(f.SourceRanges, a) }) {

@@ -13,14 +13,14 @@ const (
 	// maxWorkers bounds how many goroutines carry connections: each waits for every
 	// listening socket, which costs the kernel memory for each pair.
 	maxWorkers = 8
-	// eventsAtOnce bounds what a worker does before it looks at the sockets again, and
-	// acceptsAtOnce how many clients it takes from one socket meanwhile: in a storm on one
-	// Service the connections of all others have their turn after a few milliseconds.
+	// eventsAtOnce bounds how many events a worker handles before it polls the sockets again, and
+	// acceptsAtOnce how many clients it accepts from one socket in that time: in a storm on one
+	// Service the connections of all others run after a few milliseconds.
 	eventsAtOnce  = 128
 	acceptsAtOnce = 8
 )
 
-// worker carries connections, alone: whatever belongs to one is read and written by its
+// worker carries connections. The state of a connection is read and written by its
 // worker's goroutine only, so that a connection needs no lock and no goroutine.
 type worker struct {
 	r     *Relay
@@ -34,9 +34,9 @@ type worker struct {
 	wheel   wheel
 	ticking bool
 	conns   []*conn // by place; nil for a place that is free
-	uses    []int32 // how often a place was given: tells a late event from one of now
+	uses    []int32 // how often a place was assigned: distinguishes a stale event from a present one
 	free    []int32 // places
-	again   []*conn // have had their turn, and more to move
+	again   []*conn // have run once, and have more to move
 	knocks  []*Listener
 
 	mu        sync.Mutex
@@ -100,7 +100,7 @@ func (w *worker) run() {
 	}
 }
 
-// round does what the events ask for; true: this is the end.
+// round handles the events. It returns true if the worker is to end.
 func (w *worker) round(events []unix.EpollEvent) bool {
 	w.now = time.Since(w.r.start)
 	tick, rung := false, false
@@ -128,8 +128,8 @@ func (w *worker) round(events []unix.EpollEvent) bool {
 	return false
 }
 
-// wait returns what has happened. If nothing has, and nothing is left to do, the goroutine
-// sleeps in Go's own poller: its thread serves others meanwhile.
+// wait returns the number of events. If there is none, and nothing is left to do, the goroutine
+// sleeps in Go's own poller: its thread runs other goroutines in that time.
 func (w *worker) wait(raw syscall.RawConn, events []unix.EpollEvent) (n int) {
 	look := func(fd uintptr) bool {
 		var err error
@@ -142,7 +142,7 @@ func (w *worker) wait(raw syscall.RawConn, events []unix.EpollEvent) (n int) {
 	return max(n, 0)
 }
 
-// ask has the worker end a connection; any goroutine may call it.
+// ask makes the worker end connections; any goroutine may call it.
 func (w *worker) ask(list ...*conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +157,7 @@ func (w *worker) ring() {
 	}
 }
 
-// answer does what others have asked for; true: this is the end.
+// answer handles the requests of other goroutines. It returns true if the worker is to end.
 func (w *worker) answer() bool {
 	var count [8]byte
 	_, _ = unix.Read(w.bell, count[:])
@@ -182,7 +182,7 @@ func (w *worker) answer() bool {
 	return true
 }
 
-// end has the worker abort its connections, and end.
+// end makes the worker abort its connections, and end.
 func (w *worker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
