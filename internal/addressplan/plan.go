@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Plan says where to listen. The zero Plan maps addresses and moves no port.
+// Plan defines where to listen. The zero Plan maps addresses and moves no port.
 type Plan struct {
 	Own       bool   // the Services' own addresses
 	FirstPort uint16 // the lowest port that this process may bind; 0 and 1 mean any

@@ -20,7 +20,7 @@ import (
 const MaxPark = 4 * time.Second
 
 // DefaultPark is how long a query for an expected headless name waits unless
-// the Service says otherwise: every known resolver bears 1.8 s without asking again.
+// the Service sets another value: every known resolver waits 1.8 s before it retries.
 const DefaultPark = time.Second
 
 // Config configures a Server.

@@ -47,7 +47,7 @@ func (s *Server) knowsCluster() bool {
 	return !s.stale.Load() || len(s.cluster.upstreams()) == 0 || s.cluster.dead()
 }
 
-// knowsName reports whether a name of the cluster domain exists, as far as sources that cannot be read whole say (Store.Listed).
+// knowsName reports whether a name of the cluster domain exists in sources that cannot be read completely (Store.Listed).
 func (s *Server) knowsName(q *query) bool {
 	return !s.cfg.Store.Synced() && s.cfg.Store.Listed() && s.resolve(q).rcode == dns.RcodeSuccess
 }

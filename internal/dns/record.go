@@ -14,7 +14,7 @@ import (
 type kind uint8
 
 const (
-	noService kind = iota // slices only: the Service has not come yet, or is gone
+	noService kind = iota // slices only: the Service was not received yet, or was deleted
 	clusterIP
 	headless
 	external
@@ -234,7 +234,7 @@ func hostOf(e *model.Endpoint) string {
 
 func dashed(a netip.Addr) string {
 	label := strings.Map(dash, a.String())
-	if label[0] == '-' || label[len(label)-1] == '-' { // no label looks so: fe80::
+	if label[0] == '-' || label[len(label)-1] == '-' { // invalid as a label, e.g. of fe80::
 		label = strings.Map(dash, a.StringExpanded())
 	}
 	return label

@@ -151,9 +151,9 @@ func minimalANY(name string) answer {
 }
 
 // inPods answers for a-b-c-d.<ns>.pod (specification 1.0.1, dropped by 1.1.0) as
-// CoreDNS's "pods insecure" does, which is what kubeadm configures: the name says
+// CoreDNS's "pods insecure" does, which is what kubeadm configures: the name contains
 // its address, whether such a pod exists or not. Namespaces without a Service are
-// not known here, so every namespace is taken to exist.
+// not known here, so every namespace is assumed to exist.
 func (z *zone) inPods(l lookup, rel string) answer {
 	name, namespace := cutLast(rel)
 	if namespace == "" {

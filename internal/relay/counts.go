@@ -20,7 +20,7 @@ type Counts struct {
 	OverPorts   int64 // UDP clients rejected because no port was left for them
 	Displaced   int64 // UDP clients that made room for others of their Service
 	Loops       int64 // endpoints not asked because they loop back to their own Service
-	Stalled     int64 // ended because a peer took nothing, said nothing after the other side had ended, or is gone
+	Stalled     int64 // ended because a peer took nothing, sent nothing after the other side had ended, or has disappeared
 	Gone        int64 // ended because their endpoint was removed
 	Bytes       int64 // carried over TCP connections
 	Lost        int64 // datagrams that were not carried

@@ -219,7 +219,7 @@ func (w *waiting) connect(ctx context.Context, v *verdict, list []endpoint) {
 // no room for all of a large Service.
 const mostResolved = 1000
 
-// resolve looks the names up through the pod's search list and name server.
+// resolve resolves the names through the pod's search list and name server.
 func (w *waiting) resolve(ctx context.Context, v *verdict) {
 	n, p := w.server, w.p
 	for _, h := range p.Hostnames {
