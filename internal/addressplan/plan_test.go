@@ -47,7 +47,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// TestAsked: who finds a socket finds the Service that is answered there, and who asks for another port of it nobody.
+// TestAsked: a socket maps back to the Service that is answered there, and another port of it to none.
 func TestAsked(t *testing.T) {
 	svc := &model.Service{ClusterIPs: []netip.Addr{addr("10.96.0.10"), addr("fd00:10:96::a")}, ExternalIPs: []netip.Addr{addr("198.51.100.1")},
 		LoadBalancerIPs: []netip.Addr{addr("203.0.113.7")}, Ports: []model.ServicePort{{Port: 8080}, {Port: 80}}}
@@ -94,7 +94,7 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// Names must lead to where Services are answered, and what the source gave stays as it is.
+// Names must resolve to where Services are answered, and the source's values stay unchanged.
 func TestService(t *testing.T) {
 	s := &model.Service{Proxied: true, ClusterIPs: []netip.Addr{addr("fd00::a"), addr("10.96.0.10")},
 		ExternalIPs: []netip.Addr{{}, addr("198.51.100.1")}, Ports: []model.ServicePort{{Port: 80}, {Port: 8080}}}

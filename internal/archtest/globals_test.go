@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestNoPackageState: what a package knows is in values that somebody made and
+// TestNoPackageState: what a package knows is in values that a caller made and
 // passed on. init() functions and variables that change make two agents in one
 // process, and every test after the first, depend on each other.
 func TestNoPackageState(t *testing.T) {
@@ -78,7 +78,7 @@ func isLiteral(e ast.Expr) bool {
 }
 
 // writtenNames returns the names, as "package.name", that some file of the package
-// writes to or takes the address of. A table that nobody writes is a constant in
+// writes to or takes the address of. A table that no code writes is a constant in
 // all but name. (A local variable of the same name counts too: rename it.)
 func writtenNames(files []file) map[string]bool {
 	written := map[string]bool{}

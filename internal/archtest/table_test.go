@@ -2,7 +2,7 @@ package archtest
 
 import "slices"
 
-// row says what the non-test files of a package may import, beside the standard
+// row says what the non-test files of a package may import, besides the standard
 // library and packages below themselves.
 type row struct {
 	pkg      string   // folder below the module's root

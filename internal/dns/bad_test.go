@@ -53,7 +53,7 @@ func TestBadQueries(t *testing.T) {
 	r.serving(t)
 }
 
-// What is no query at all gets no answer, or an error, and hurts nobody.
+// What is no query at all gets no answer, or an error, and does no harm.
 func TestGarbage(t *testing.T) {
 	r := newRig(t, nil)
 	conn, err := net.Dial("udp", r.addr.String())

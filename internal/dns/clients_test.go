@@ -115,7 +115,7 @@ func TestPodsOfAnotherPlugin(t *testing.T) {
 	}
 }
 
-// TestStranger: who may not ask is refused, without a question that could be long.
+// TestStranger: a client that may not ask is refused, without a question that could be long.
 func TestStranger(t *testing.T) {
 	s := newSink(t)
 	b, err := question("web.d.svc.cluster.local", dns.TypeA).Pack()
@@ -174,7 +174,7 @@ func TestManyAddresses(t *testing.T) {
 	}
 }
 
-// TestOneClientsFlights: a pod that asks for names which nobody answers does not
+// TestOneClientsFlights: a pod that asks for names which no server answers does not
 // take external names from others.
 func TestOneClientsFlights(t *testing.T) {
 	release := make(chan struct{})
@@ -283,7 +283,7 @@ func TestFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for i := range 2 * maxPipelined { // of one connection: each fault gives its slot back
+	for i := range 2 * maxPipelined { // of one connection: each fault releases its slot
 		c := dns.Client{Net: "tcp", Timeout: 30 * time.Second}
 		if a, _, err := c.ExchangeWithConn(question(hostName, dns.TypeA), conn); err != nil || a.Rcode != dns.RcodeServerFailure {
 			t.Fatalf("query %d: got %v, %v", i, a, err)
@@ -333,7 +333,7 @@ func TestNoDescriptors(t *testing.T) {
 	select {
 	case err := <-ended:
 		t.Errorf("ended: %v", err)
-	case <-time.After(2 * retryBind): // nothing tells that an attempt has failed
+	case <-time.After(2 * retryBind): // no event reports that an attempt has failed
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)

@@ -167,7 +167,7 @@ func TestStatusLength(t *testing.T) {
 	}
 }
 
-// TestBigAnswers: what fits is built, and what does not is told.
+// TestBigAnswers: the records that fit are built, and truncation is reported.
 func TestBigAnswers(t *testing.T) {
 	r := newRig(t, nil)
 	bigStore(r.store)
@@ -203,7 +203,7 @@ func TestBigAnswers(t *testing.T) {
 }
 
 // TestIndex: names follow slices that move endpoints about, in any order, as if
-// they had been read anew.
+// they had been read again.
 func TestIndex(t *testing.T) {
 	r := newStoreWorld(t)
 	for step := range 400 {

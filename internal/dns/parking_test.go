@@ -169,7 +169,7 @@ func TestExpected(t *testing.T) {
 }
 
 // TestManyClients: 10 000 parked clients are cut at the bounds, each of them is
-// answered, and the server serves meanwhile.
+// answered, and the server serves concurrently.
 func TestManyClients(t *testing.T) {
 	r := newRig(t, nil)
 	r.store.Apply([]model.Event{serviceEvent(headlessService(ptr(MaxPark)))})

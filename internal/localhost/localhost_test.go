@@ -17,10 +17,10 @@ import (
 
 var loopback = netip.IPv6Loopback()
 
-// rig runs Listeners beside servers that each answer with their own address.
+// rig runs Listeners next to servers that each answer with their own address.
 type rig struct {
 	*Listeners
-	count chan int // listeners, whenever that was told
+	count chan int // listeners, whenever that was reported
 }
 
 func start(t *testing.T, p Params) *rig {
@@ -103,7 +103,7 @@ func server(t *testing.T, p model.Protocol) model.Backend {
 	return model.Backend{Addr: loopback, Port: ln.Addr().(*net.TCPAddr).AddrPort().Port(), Weight: 1}
 }
 
-// freePort asks the kernel for a port that nobody has now.
+// freePort asks the kernel for a port that is free now.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	ln, err := net.Listen("tcp", "[::1]:0")
@@ -123,7 +123,7 @@ func nodePort(port uint16, p model.Protocol, backends ...model.Backend) model.Fr
 	return f
 }
 
-// ask sends "hello" and gives the answer.
+// ask sends "hello" and returns the answer.
 func ask(port uint16, p model.Protocol) (string, error) {
 	network := map[model.Protocol]string{model.TCP: "tcp", model.UDP: "udp"}[p]
 	c, err := net.DialTimeout(network, fmt.Sprintf("[::1]:%d", port), time.Minute)
@@ -221,7 +221,7 @@ func TestCarries(t *testing.T) {
 	}
 }
 
-// Without endpoints, and when not enabled, nobody listens: the kernel refuses.
+// Without endpoints, and when not enabled, there is no listener: the kernel refuses.
 func TestRefuses(t *testing.T) {
 	r := start(t, Params{})
 	a := server(t, model.TCP)

@@ -114,7 +114,7 @@ func TestUDPBursts(t *testing.T) {
 	}
 }
 
-// setMTU sets what the loopback device takes, and gives what it took before.
+// setMTU sets the MTU of the loopback device, and returns the one before.
 func setMTU(t *testing.T, bytes uint32) (was uint32) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

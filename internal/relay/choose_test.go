@@ -19,7 +19,7 @@ func endpoints(weights ...uint16) (out []model.Backend) {
 
 func client(n int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, byte(n >> 8), byte(n)}) }
 
-// draws counts who gets n clients.
+// draws counts which endpoints get n clients.
 func draws(t *testing.T, tg *Target, n int, v visit) map[netip.AddrPort]int {
 	t.Helper()
 	got := map[netip.AddrPort]int{}
@@ -171,7 +171,7 @@ func TestAffinityIsBounded(t *testing.T) {
 	}
 }
 
-// The table says who has a client; if that endpoint fails the next one in the list does.
+// The table defines which endpoint gets a client; if that endpoint fails the next one in the list does.
 func TestConsistentHash(t *testing.T) {
 	list := endpoints(1, 1, 1)
 	f := frontend(list...)

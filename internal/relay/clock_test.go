@@ -53,7 +53,7 @@ func TestClockIsSet(t *testing.T) {
 	}
 }
 
-// A UDP client goes on after a takeover as one who has been silent for two minutes at most.
+// After a takeover a UDP client counts as idle for two minutes at most.
 func TestClockIsSetForFlows(t *testing.T) {
 	for _, jump := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
 		at := fromWall(toWall(set(time.Now().Add(-time.Minute), jump)), -udpStream, 0)

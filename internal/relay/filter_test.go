@@ -125,7 +125,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// Who is not in the source ranges gets no answer at all, TCP and UDP, and who is does;
+// A client outside the source ranges gets no answer at all, TCP and UDP, and one inside does;
 // both follow a change.
 func TestSourceRanges(t *testing.T) {
 	r := newRelay(t, Params{})

@@ -38,7 +38,7 @@ func TestEndpointGrace(t *testing.T) {
 		}
 		ping(t, c)
 	}
-	tg.over(old.AddrPort(), &ending{}) // of a wait that was called off meanwhile
+	tg.over(old.AddrPort(), &ending{}) // of a wait that was cancelled concurrently
 	ping(t, c)
 	short := frontend(next)
 	short.Relay.EndpointGrace = time.Millisecond

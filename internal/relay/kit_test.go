@@ -132,10 +132,10 @@ func name(c *net.TCPConn) {
 }
 
 // nobody is an address that refuses: nothing is on this port in this namespace, and the
-// kernel gives it to nobody.
+// kernel assigns it to no socket.
 func nobody() model.Backend { return backend(netip.MustParseAddrPort("127.0.0.1:9")) }
 
-// ask sends "hello" from an address and gives the whole answer.
+// ask sends "hello" from an address and returns the whole answer.
 func ask(t testing.TB, from string, to netip.AddrPort) (string, error) {
 	t.Helper()
 	c, err := dial(t, from, to)

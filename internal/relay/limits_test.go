@@ -109,7 +109,7 @@ func TestSlowReaderIsServed(t *testing.T) {
 }
 
 // A connection that one side has ended is given up when the other one is silent for long,
-// and goes on before; one that nobody has ended may be silent for ever.
+// and goes on before; one that neither side has ended may be idle for ever.
 func TestSilenceAfterTheEndOfOneSide(t *testing.T) {
 	r := impatient(t, limits{stall: time.Hour, half: time.Second})
 	served := make(chan *net.TCPConn, 2)

@@ -86,7 +86,7 @@ func TestAnswersThatGoAstray(t *testing.T) {
 	}
 }
 
-// An endpoint to which no way leads has not lost a client's address: it is not reached, in nobody's name.
+// An endpoint without a route does not count as a lost client address: it is not reached from any address.
 func TestNoWayIsNoLostAddress(t *testing.T) {
 	for _, args := range [][]string{{"addr", "replace", "198.18.0.7/32", "dev", "lo"}, {"route", "replace", "prohibit", "198.18.9.0/24"}} {
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {

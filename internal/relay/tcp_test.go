@@ -135,7 +135,7 @@ func TestIdleHoldsNoPipe(t *testing.T) {
 }
 
 // An endpoint that refuses is passed over, and that is counted; without any other the
-// client is told.
+// client is refused.
 func TestAnotherEndpointIsAsked(t *testing.T) {
 	r := newRelay(t, Params{})
 	good, bad := named(t, "127.0.0.1"), nobody()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Whoever is in the wheel is looked at when it is due, not before and two ticks later at
-// most, however far that is, and whoever was taken out is not.
+// A connection in the wheel is handled when it is due, not before and two ticks later at
+// most, however far that is, and one that was taken out is not.
 func TestWheel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var x wheel

@@ -183,7 +183,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestLeft: a pod that is being replaced is told from one that never was.
+// TestLeft: a pod that is being replaced is distinguished from one that never was.
 func TestLeft(t *testing.T) {
 	c := newCluster(t)
 	c.store.Apply([]model.Event{service(), published(2, 0)})
@@ -306,7 +306,7 @@ func TestMany(t *testing.T) {
 		ok bool
 	}{{Params{Endpoints: 5000}, true}, {Params{Endpoints: 5001}, false}, {Params{Hostnames: []string{"10-1-0-7", "fd00--7"}}, true}, {Params{Endpoints: 5000, Resolve: true}, true}} {
 		if k.ok {
-			k.p.Timeout = time.Minute // a look-up of so many may fail more than once on a busy machine
+			k.p.Timeout = time.Minute // a lookup of so many may fail more than once on a busy machine
 		}
 		if out, err := c.run(k.p); (err == nil) != k.ok {
 			t.Errorf("%+v: got %v\n%s", k.p, err, out)
@@ -388,7 +388,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestEnded: SIGTERM ends the wait; the reasons are still told, and the error once.
+// TestEnded: SIGTERM ends the wait; the reasons are still reported, and the error once.
 func TestEnded(t *testing.T) {
 	c := newCluster(t)
 	c.store.Apply([]model.Event{service(), published(3, 1)})

@@ -65,7 +65,7 @@ func agentBinary(t *testing.T) string {
 	return bin
 }
 
-// TestAgent: the whole agent in each kernel mode; killed in a loop of look-ups.
+// TestAgent: the whole agent in each kernel mode; killed in a loop of lookups.
 func TestAgent(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("needs root, for network namespaces")
@@ -153,7 +153,7 @@ func live(t *testing.T, a *wholeAgent, pod *netlab.Host) {
 		wg.Go(func() { l.run(ctx) })
 	}
 	answeredBy(t, "agent starts", list, ours)
-	// The pod's name server is the cluster's address; that this node answers is what gives the reasons.
+	// The pod's name server is the cluster's address; the reasons show that this node answers.
 	for _, vip := range vips {
 		args := []string{"wait", "service/kube-dns", "-n", "kube-system", "--server", vip.String(), "--timeout", "5s", "--connect", "53", "--endpoints"}
 		if out, err := pod.Run(t.Context(), a.bin, append(args, "1")...); err != nil {
@@ -175,7 +175,7 @@ func live(t *testing.T, a *wholeAgent, pod *netlab.Host) {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	if answeredBy(t, "agent hangs", list, theirs); time.Since(begin) > patience.Of(20*time.Second) { // lifetime, and a look-up that is under way
+	if answeredBy(t, "agent hangs", list, theirs); time.Since(begin) > patience.Of(20*time.Second) { // lifetime, and a lookup that is under way
 		t.Errorf("queries went to the hanging agent for %s", time.Since(begin))
 	}
 }

@@ -82,7 +82,7 @@ func agent() error {
 	return err
 }
 
-// modes are the ways in which a Service's address is made to lead to the cluster's DNS.
+// modes are the ways in which a Service's address is redirected to the cluster's DNS.
 var modes = map[string]func(vip, backend netip.Addr) [][]string{
 	"nftables": func(vip, backend netip.Addr) [][]string {
 		f := map[bool]string{true: "ip", false: "ip6"}[vip.Is4()]
@@ -212,8 +212,8 @@ func (l *looker) state() (who netip.Addr, failed int) {
 	return l.who, l.failed
 }
 
-// answeredBy waits until every looker is answered by who, and gives how many
-// look-ups failed meanwhile at the worst looker.
+// answeredBy waits until every looker is answered by who. It returns how many
+// lookups failed in that time at the worst looker.
 func answeredBy(t *testing.T, what string, list []*looker, who netip.Addr) int {
 	t.Helper()
 	before := make([]int, len(list))

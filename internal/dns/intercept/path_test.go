@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// What a test tells the agent that it starts.
+// The settings that a test passes to the agent that it starts.
 const (
 	unfitEnv    = "FAIRLEAD_TEST_DNS_UNFIT"    // a file: while it exists the server is not fit
 	podsEnv     = "FAIRLEAD_TEST_DNS_PODS"     // range of the pods

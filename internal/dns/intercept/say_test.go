@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestReasonsAtTheStart: what is only not there yet is not told at every start, and if
+// TestReasonsAtTheStart: an input that is only not ready yet is not reported at every start, and if
 // it stays so the reason is the right one.
 func TestReasonsAtTheStart(t *testing.T) {
 	var out bytes.Buffer
