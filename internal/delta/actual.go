@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Commit records that the kernel now holds these wants.
+// Commit records that the kernel has applied these changes: their desired values are now the actual ones.
 func (t *Tracker[K, O]) Commit(done []Diff[K]) {
 	for _, d := range done {
 		e := t.entry(d.Key)
@@ -16,8 +16,9 @@ func (t *Tracker[K, O]) Commit(done []Diff[K]) {
 	t.compact()
 }
 
-// ReplaceActual makes what the kernel holds be exactly loaded, and queues every
-// difference. It returns the keys whose actual value differs from what we believed.
+// ReplaceActual replaces the actual state by loaded, and queues every key whose desired
+// and actual values differ. It returns the drift: the keys whose actual value differs
+// from the one that the tracker assumed.
 func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time) (drift []Drift[K]) {
 	t.round++
 	t.look++
@@ -46,8 +47,8 @@ func (t *Tracker[K, O]) ReplaceActual(loaded iter.Seq2[K, string], now time.Time
 	return drift
 }
 
-// requeue finds every difference anew, owner by owner, so that one owner's changes
-// stay together, then those of what nobody wants.
+// requeue recomputes the queue: first the pending changes of each owner, so that they
+// stay together, then those of the keys that no owner wants.
 func (t *Tracker[K, O]) requeue(ownerless []*entry[K, O], now time.Time) {
 	for _, e := range t.queue {
 		e.queued = false
@@ -68,15 +69,15 @@ func (t *Tracker[K, O]) requeue(ownerless []*entry[K, O], now time.Time) {
 			t.orphans = append(t.orphans, e)
 		}
 		if t.isHeld(e) {
-			t.enqueue(e) // what was held is put back
+			t.enqueue(e) // a held key is restored
 		} else {
 			t.unwanted(e, now)
 		}
 	}
 }
 
-// Anew returns everything that is wanted of the chosen keys, as creations from the
-// lowest rank up. What only lingers is not among it.
+// Anew returns the desired state of the chosen keys, as creations from the lowest rank
+// up. Keys that only linger are left out.
 func (t *Tracker[K, O]) Anew(chosen func(K) bool) []Diff[K] {
 	var places places
 	each := func(do func(*entry[K, O])) {
@@ -94,8 +95,8 @@ func (t *Tracker[K, O]) Anew(chosen func(K) bool) []Diff[K] {
 	return out
 }
 
-// CommitAnew records that the kernel now holds, of the chosen keys, exactly what
-// Anew gave.
+// CommitAnew records that the kernel now holds, of the chosen keys, exactly those that
+// Anew returned.
 func (t *Tracker[K, O]) CommitAnew(chosen func(K) bool, done []Diff[K]) {
 	t.round++
 	t.look++

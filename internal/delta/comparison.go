@@ -1,25 +1,26 @@
 package delta
 
-// Comparison finds out, part by part, what differs from what we believe. It leaves the tracker as it is. Between two parts
-// the tracker may be used, but for ReplaceActual, CommitAnew and another Comparison: they spoil this one.
+// Comparison finds drift in parts: the keys whose value in the kernel differs from the tracker's actual state. It does not
+// update the desired or the actual state. Between two parts the tracker may be used, except for ReplaceActual, CommitAnew
+// and another Comparison, which spoil this one.
 type Comparison[K comparable, O comparable] struct {
 	t     *Tracker[K, O]
 	look  uint16
-	shape uint64 // of the tracker, as it began
-	met   int    // keys that we know
+	shape uint64 // of the tracker, at the start
+	met   int    // visited keys that the tracker has
 	drift []Drift[K]
 }
 
-// Compare begins a Comparison.
+// Compare starts a Comparison.
 func (t *Tracker[K, O]) Compare() *Comparison[K, O] {
 	t.look++
 	return &Comparison[K, O]{t: t, look: t.look, shape: t.shape}
 }
 
-// Spoiled reports whether the tracker was used in a way that makes the result worthless.
+// Spoiled reports whether the tracker was used in a way that invalidates the result.
 func (c *Comparison[K, O]) Spoiled() bool { return c.look != c.t.look }
 
-// Found takes what is there of one key.
+// Found compares one key with the value that was read for it.
 func (c *Comparison[K, O]) Found(k K, v string) {
 	believed := ""
 	if e, known := c.t.entries[k]; known {
@@ -40,8 +41,8 @@ func (c *Comparison[K, O]) same(k K, believed, found string) bool {
 	return c.t.p.Same(believed, found)
 }
 
-// End returns the keys whose actual value differs from what we believe, once everything that is there has been taken. It
-// walks through all keys, unless each was met.
+// End returns the drift. Found must have been called for every key that was read. End walks through all keys, unless each
+// was visited.
 func (c *Comparison[K, O]) End() []Drift[K] {
 	if c.met < c.t.Len() || c.shape != c.t.shape {
 		for k, e := range c.t.entries {

@@ -1,12 +1,14 @@
-// Package delta is the one diff: it keeps what is wanted, what is there, and
-// which keys differ, as three views of one table (tracker.go, actual.go, pending.go).
+// Package delta computes the difference between the desired and the actual state: it
+// keeps the desired state, the actual state and the pending keys as three views of one
+// table (tracker.go, actual.go, pending.go).
 //
-// "There" moves only by Commit (the kernel said yes), CommitAnew (it was rebuilt)
-// and ReplaceActual (we read it). Wants come from owners (a Service, or the base),
-// and a key wanted by several is counted, so that removing one owner cannot remove
-// another's object. Partial sync, full sync, restart, retry and drift repair all end
-// in Pending. Above the table are layers, a file each: owners.go, linger.go (unused
-// keys stay for a while), hold.go (quarantine), pool.go (values made of slots).
+// Only Commit (the kernel applied a change), CommitAnew (a family was rebuilt) and
+// ReplaceActual (the kernel was read) update the actual state. The desired state comes
+// from owners (a Service, or the base). A key with several owners is counted, so that
+// removing one owner cannot remove another owner's object. Partial sync, full sync,
+// restart, retry and drift repair all end in Pending. Above the table are layers, one
+// file each: owners.go, linger.go (unused keys stay for their linger time), hold.go
+// (quarantine), unseen.go (objects of an earlier run), pool.go (values made of slots).
 //
 // A Tracker belongs to one goroutine, the engine's. It does no I/O and reads no
 // clock.

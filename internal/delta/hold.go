@@ -2,18 +2,18 @@ package delta
 
 import "time"
 
-// The layer of quarantine: an owner whose objects were refused keeps what it has in
-// the kernel, the keys included that it had given up, until it is Set again.
+// The quarantine layer: an owner whose objects the kernel rejected keeps its actual
+// state, including keys that it had released, until the next Set of that owner.
 
-// kept is a key as it was in the kernel when its owner wanted something else.
+// kept is a key with its actual value at the time when its owner's desired state changed.
 type kept[K comparable, O comparable] struct {
 	*entry[K, O]
 	value string
 }
 
-// remember keeps, for Hold, what an owner wanted when everything was last in the
-// kernel, and what has come into the kernel for it since, until everything is in the
-// kernel again.
+// remember stores, for Hold, the desired state of an owner at the time of the last
+// complete sync, and the values written for the owner since. The record is kept until
+// nothing is pending again.
 func (t *Tracker[K, O]) remember(owner O, old []*entry[K, O]) {
 	known := t.before[owner]
 	first := len(known) == 0
@@ -33,7 +33,7 @@ func (t *Tracker[K, O]) remember(owner O, old []*entry[K, O]) {
 		}
 	}
 	for _, e := range t.held[owner] {
-		if _, holds := t.holders[e][owner]; holds { // nobody has overruled it
+		if _, holds := t.holders[e][owner]; holds { // no other owner has overruled it
 			add(e, e.want)
 		}
 	}
@@ -47,7 +47,7 @@ func (t *Tracker[K, O]) remember(owner O, old []*entry[K, O]) {
 	}
 }
 
-// refresh takes the values of those that have come into the kernel as wanted.
+// refresh updates the remembered values of the entries whose actual value is now the desired one.
 func (t *Tracker[K, O]) refresh(known []kept[K, O], old []*entry[K, O]) {
 	t.round++
 	for _, e := range old {
@@ -60,10 +60,10 @@ func (t *Tracker[K, O]) refresh(known []kept[K, O], old []*entry[K, O]) {
 	}
 }
 
-// Hold puts an owner aside: what of its objects is in the kernel stays as it is,
-// and what is not is wanted no more. A key that another owner wants is that owner's,
-// and a key that another has just given up to it goes: its value may lead to what
-// only the other wanted.
+// Hold quarantines an owner: its objects that are in the kernel keep their actual
+// values, and its other objects are no longer desired. A key that another owner also
+// wants follows that owner. A key that another owner has just released to this one is
+// not held, because its actual value may refer to keys that only the other owner wanted.
 func (t *Tracker[K, O]) Hold(owner O, now time.Time) {
 	r := t.owners[owner]
 	if r == nil {
@@ -89,7 +89,7 @@ func (t *Tracker[K, O]) Hold(owner O, now time.Time) {
 			hold(e)
 		}
 	}
-	if len(t.before[owner]) == 0 { // what it had before we were started may lead to any of these
+	if len(t.before[owner]) == 0 { // objects from before the restart may refer to any of these
 		for _, e := range t.orphans {
 			if t.isOrphan(e) {
 				hold(e)
@@ -111,13 +111,13 @@ func (t *Tracker[K, O]) Hold(owner O, now time.Time) {
 	}
 }
 
-// isOrphan reports whether a key is there that nobody has wanted since we were started.
+// isOrphan reports whether a key is in the kernel and no owner has wanted it since New.
 func (t *Tracker[K, O]) isOrphan(e *entry[K, O]) bool {
 	return e.refs == 0 && e.first == nil && e.have != ""
 }
 
-// givenUpByOthers gives, of what an owner wants, the keys that were another's when
-// everything was last in the kernel, and were never its own.
+// givenUpByOthers returns the keys that an owner wants, that belonged to another owner at
+// the last complete sync, and that never belonged to this owner.
 func (t *Tracker[K, O]) givenUpByOthers(owner O) map[*entry[K, O]]struct{} {
 	out := map[*entry[K, O]]struct{}{}
 	t.round++
@@ -133,7 +133,7 @@ func (t *Tracker[K, O]) givenUpByOthers(owner O) map[*entry[K, O]]struct{} {
 			doubtful++
 		}
 	}
-	if doubtful == 0 { // as nearly always: all others need not be looked at
+	if doubtful == 0 { // the usual case: the other owners need not be visited
 		return out
 	}
 	note := func(e *entry[K, O]) {
@@ -162,10 +162,10 @@ func (t *Tracker[K, O]) addHolder(e *entry[K, O], owner O) {
 	t.endLinger(e)
 }
 
-// Spare keeps keys that nobody wants and that cannot be deleted, because something
-// that is held leads to them (what was there before we were started is held without
-// knowing what it leads to). They stay until no owner is in quarantine. It tells
-// whether there were any.
+// Spare retains keys that no owner wants and that cannot be deleted, because a held
+// object refers to them. (Objects from before the restart are held without knowing
+// their references.) The keys stay until no owner is in quarantine. Spare reports
+// whether it retained any.
 func (t *Tracker[K, O]) Spare(keys []K) (any bool) {
 	for _, k := range keys {
 		e := t.entries[k]
@@ -181,8 +181,8 @@ func (t *Tracker[K, O]) Spare(keys []K) (any bool) {
 	return any
 }
 
-// LetGo returns up keys that nobody wants and that are held but cannot be put back, or, in
-// a rebuild, that cannot be written anew. It tells whether there were any.
+// LetGo abandons keys that no owner wants and that are held but cannot be restored, or, in
+// a rebuild, that cannot be rewritten. It reports whether there were any.
 func (t *Tracker[K, O]) LetGo(keys []K, anew bool, now time.Time) (any bool) {
 	for _, k := range keys {
 		if e := t.entries[k]; e != nil && e.refs == 0 && (anew || e.have != e.want) && t.isHeld(e) {
@@ -198,19 +198,19 @@ func (t *Tracker[K, O]) isHeld(e *entry[K, O]) bool {
 	return len(t.holders[e]) > 0
 }
 
-// overrule ends what owners in quarantine hold of a key that now gets another value.
+// overrule ends the hold of all quarantined owners on a key whose desired value now differs from the actual one.
 func (t *Tracker[K, O]) overrule(e *entry[K, O]) {
 	if e.want != e.have {
 		delete(t.holders, e)
 	}
 }
 
-// endHold returns up what an owner held.
+// endHold releases the keys that an owner held.
 func (t *Tracker[K, O]) endHold(owner O, now time.Time) {
 	list := t.held[owner]
 	delete(t.held, owner)
 	for _, e := range list {
-		delete(t.holders[e], owner) // unless somebody has overruled it
+		delete(t.holders[e], owner) // unless an owner has overruled it
 		if len(t.holders[e]) == 0 {
 			delete(t.holders, e)
 			if e.refs == 0 {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// The layer of lingering: a key of a kind that lingers stays for a while after the
-// last owner has given it up.
+// The linger layer: a key of a kind that lingers stays for its linger time after its
+// last owner has released it.
 
-// linger keeps an unwanted key as it is, and tells whether it does.
+// linger retains an unwanted key with its actual value if its kind lingers, and reports whether it did.
 func (t *Tracker[K, O]) linger(e *entry[K, O], now time.Time) bool {
 	d := t.p.Linger(e.key)
 	if d <= 0 || e.have == "" {
@@ -37,7 +37,7 @@ func (t *Tracker[K, O]) Expire(now time.Time) {
 	}
 }
 
-// Lingering iterates over the unused keys that wait, in no order.
+// Lingering iterates over the unused keys that linger, in no order.
 func (t *Tracker[K, O]) Lingering() iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for e := range t.lingering {
@@ -48,7 +48,7 @@ func (t *Tracker[K, O]) Lingering() iter.Seq[K] {
 	}
 }
 
-// Release queues the deletion of a key that lingers before its time. One that does not is left alone.
+// Release queues the deletion of a lingering key before its linger time is over. It ignores a key that does not linger.
 func (t *Tracker[K, O]) Release(key K) {
 	e := t.entries[key]
 	if _, waits := t.lingering[e]; waits {
@@ -57,7 +57,7 @@ func (t *Tracker[K, O]) Release(key K) {
 	}
 }
 
-// NextExpiry reports when the next linger time is over (zero: none waits).
+// NextExpiry returns when the next linger time is over (zero: no key lingers).
 func (t *Tracker[K, O]) NextExpiry() (next time.Time) {
 	for _, due := range t.lingering {
 		if next.IsZero() || due.Before(next) {

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// The layer of owners: a key is wanted as long as one owner wants it.
+// The owner layer: a key is desired as long as at least one owner wants it.
 
-// record is what one owner wants, each key once.
+// record is the desired state of one owner, each key once.
 type record[K comparable, O comparable] struct {
 	owner O
 	wants []*entry[K, O]
 }
 
-// Set makes objs all that owner wants, replacing what it wanted before, and ends
-// its quarantine. Cost is proportional to the owner's objects. now is used for
-// Linger only.
+// Set replaces the desired state of owner by objs, and ends the owner's quarantine.
+// The cost is proportional to the owner's objects. now is used for Linger only.
 //
-// Two owners that want one key must want the same value; if they do not, the
-// last call wins (policy settles such claims before they come here).
+// Two owners of one key must desire the same value. If they do not, the last call
+// wins (policy resolves such claims before it calls Set).
 func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
 	r := t.owners[owner]
 	if r == nil {
@@ -29,13 +28,13 @@ func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
 	t.round++
 	t.group++
 	r.wants = make([]*entry[K, O], 0, len(objs))
-	next := old // an owner names its keys in one order, so they are mostly found without the table
+	next := old // an owner lists its keys in a fixed order, so most are found without a table lookup
 	for _, o := range objs {
 		var e *entry[K, O]
 		if e, next = along(next, o.Key); e == nil {
 			e = t.entry(o.Key)
 		}
-		if e.round != t.round { // an owner may name a key twice
+		if e.round != t.round { // an owner may list a key twice
 			e.round = t.round
 			t.take(e, r)
 		}
@@ -56,7 +55,7 @@ func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
 	t.owners[owner] = r
 }
 
-// along looks for a key near the beginning of a list, and gives what comes after it.
+// along searches a key near the beginning of a list, and returns its entry and the rest of the list.
 func along[K comparable, O comparable](list []*entry[K, O], key K) (*entry[K, O], []*entry[K, O]) {
 	const near = 3
 	for i := range min(near, len(list)) {
@@ -76,15 +75,15 @@ func (t *Tracker[K, O]) take(e *entry[K, O], r *record[K, O]) {
 	r.wants = append(r.wants, e)
 }
 
-// release takes one owner away from a key.
+// release removes one owner from a key.
 func (t *Tracker[K, O]) release(e *entry[K, O], now time.Time) {
 	if e.refs--; e.refs == 0 {
 		t.unwanted(e, now)
 	}
 }
 
-// unwanted says what becomes of a key that no owner wants: it stays while a Service
-// in quarantine holds it, while it is kept as unseen, or for its linger time.
+// unwanted updates the desired value of a key that no owner wants. The key stays while an
+// owner in quarantine holds it, while it is kept as unseen, or for its linger time.
 func (t *Tracker[K, O]) unwanted(e *entry[K, O], now time.Time) {
 	if t.isHeld(e) || t.keep(e) || t.linger(e, now) {
 		return
@@ -96,8 +95,8 @@ func (t *Tracker[K, O]) unwanted(e *entry[K, O], now time.Time) {
 // Has reports whether the owner wants anything.
 func (t *Tracker[K, O]) Has(owner O) bool { return t.owners[owner] != nil }
 
-// Owners tells, for each owner of one of the keys, which of them it wants. A key
-// that has one owner knows it; for the others all owners are asked, once.
+// Owners returns, for each owner of at least one of the keys, which of the keys it wants.
+// An entry with one owner stores that owner; for the others one walk visits all owners.
 func (t *Tracker[K, O]) Owners(keys []K) map[O][]K {
 	out := map[O][]K{}
 	shared := map[*entry[K, O]]struct{}{}
@@ -123,10 +122,11 @@ func (t *Tracker[K, O]) Owners(keys []K) map[O][]K {
 	return out
 }
 
-// Additions returns what owners want of whom the kernel holds nothing yet, as
-// creations from the lowest rank up: to write them changes nothing that is there.
-// An owner is one of them only if every key of its own is absent; keys that others
-// want too, or that linger and are as wanted, may be there. Everything stands on what base wants: if that is there in part, there are none.
+// Additions returns the pending creations of owners of which the kernel holds nothing
+// yet, from the lowest rank up. Applying them changes no existing object. An owner
+// qualifies only if every key that it alone owns is absent; keys that other owners want
+// too, or that linger with the desired value, may exist. Every owner depends on the
+// objects of base: if only a part of those exists, Additions returns none.
 func (t *Tracker[K, O]) Additions(base O) []Diff[K] {
 	if r := t.owners[base]; r == nil || !t.isNew(r) && !r.isThere() {
 		return nil
@@ -158,7 +158,7 @@ func (r *record[K, O]) isThere() bool {
 	return !slices.ContainsFunc(r.wants, func(e *entry[K, O]) bool { return e.have != e.want })
 }
 
-// Owned returns what an owner wants, and what is there of it.
+// Owned returns the keys that an owner wants, with their desired and actual values.
 func (t *Tracker[K, O]) Owned(owner O) []Diff[K] {
 	r := t.owners[owner]
 	if r == nil {

@@ -2,10 +2,11 @@ package delta
 
 import "slices"
 
-// Pending returns what is different, so ordered that any front part of it that does
-// not end within a Group can be applied by itself: creations from the lowest rank
-// up, so that everything comes after what it refers to and what publishes comes
-// last; then changes, Group by Group; then deletions from the highest rank down.
+// Pending returns the pending changes in an order in which any prefix that does not end
+// within a Group can be applied by itself. Creations come first, from the lowest rank
+// up, so that every object comes after the objects that it refers to and publishing
+// objects come last. Updates follow, Group by Group, then deletions from the highest
+// rank down.
 func (t *Tracker[K, O]) Pending() []Diff[K] {
 	t.compact()
 	out := t.inOrder(t.placeOf)
@@ -24,7 +25,7 @@ func (t *Tracker[K, O]) Pending() []Diff[K] {
 	return out
 }
 
-// inOrder returns the queue by the places of its entries. They are sorted by counting:
+// inOrder returns the queue sorted by the places of its entries. It uses a counting sort:
 // ranks are few and small, and the first list of a large cluster has a million keys.
 func (t *Tracker[K, O]) inOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
 	if len(t.queue) <= fewDiffs {
@@ -43,8 +44,8 @@ func (t *Tracker[K, O]) inOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
 	return out
 }
 
-// fewDiffs is up to how many differences are compared with each other: to count them
-// means to walk through all places there are.
+// fewDiffs is the largest number of pending changes that are sorted by insertion. A
+// counting sort walks through all places.
 const fewDiffs = 16
 
 func (t *Tracker[K, O]) fewInOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
@@ -66,7 +67,7 @@ func (t *Tracker[K, O]) fewInOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
 	return out
 }
 
-// placeOf reports among which entries one comes.
+// placeOf returns the place of an entry in the order of Pending.
 func (t *Tracker[K, O]) placeOf(e *entry[K, O]) int {
 	switch {
 	case e.want == "":
@@ -77,13 +78,13 @@ func (t *Tracker[K, O]) placeOf(e *entry[K, O]) int {
 	return changes
 }
 
-// PendingCount is an upper bound of what Pending would give, in O(1).
+// PendingCount returns an upper bound of the number of pending changes, in O(1).
 func (t *Tracker[K, O]) PendingCount() int { return len(t.queue) }
 
-// fewOwners is up to how many owners a map is cleared to be filled again.
+// fewOwners is the largest number of owners for which a map is cleared and reused.
 const fewOwners = 64
 
-// compact drops settled entries from the queue.
+// compact drops the entries that are in sync from the queue.
 func (t *Tracker[K, O]) compact() {
 	live := t.queue[:0]
 	for _, e := range t.queue {

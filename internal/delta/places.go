@@ -10,7 +10,7 @@ const (
 	leftBehind = -1                    // not in this list
 )
 
-// places holds, for each place, how many there are, then where the next one goes.
+// places holds, for each place, the number of its entries; after layOut, the index of its next entry.
 type places [numPlaces]int
 
 func (p *places) count(place int) {

@@ -4,8 +4,8 @@ import "strings"
 
 // A pool value is a string of slots of equal width. Which element sits in which
 // slot has no meaning; an all-zero slot is a hole. align lays the elements of
-// want (which has no holes) into slots 0..n-1 so that as many as possible stay
-// where have has them: taking one element away costs one move and one removal.
+// want (which has no holes) into slots 0..n-1 so that as many as possible keep
+// their slot in have: removing one element costs one move and one removal.
 func align(have, want string, width int) string {
 	if have == want || have == "" {
 		return want
@@ -28,7 +28,7 @@ func align(have, want string, width int) string {
 	}
 	var out strings.Builder
 	out.Grow(n * width)
-	kept, at := have[:stay*width], 0 // so much of kept is in out, or replaced
+	kept, at := have[:stay*width], 0 // kept[:at] is in out, or replaced
 	for _, j := range fresh {
 		if el := want[j*width : (j+1)*width]; len(free) > 0 && left.take(el) {
 			to := min(free[0]*width, len(kept))
@@ -44,14 +44,14 @@ func align(have, want string, width int) string {
 const (
 	// alikeRun is how many slots are compared at once.
 	alikeRun = 64
-	// lookAhead is how far unlike looks for where two pools are alike again.
+	// lookAhead is how many slots unlike searches for the next equal slots of two pools.
 	lookAhead = 4
 )
 
-// unlike walks through two pools side by side and gives the slots of each that it
-// could not pair with equal ones of the other. Mostly have lies as want did before a
-// change or two, so nearly all are paired by comparing long runs, and what is given
-// is short; it may be longer than it must be, never shorter.
+// unlike walks through two pools in parallel and returns the slots of each that it
+// could not pair with equal slots of the other. Usually have has the layout of want
+// before a change or two, so nearly all slots are paired by comparing long runs, and
+// the returned lists are short. They may be longer than necessary, never shorter.
 func unlike(have, want string, width int) (odd, fresh []int) {
 	h, w := len(have)/width, len(want)/width
 	i, j := 0, 0
@@ -83,8 +83,8 @@ func unlike(have, want string, width int) (odd, fresh []int) {
 	return odd, fresh
 }
 
-// nextAlike reports how many slots of each to leave out so that what follows begins
-// alike: none if it does already, one of both if that is not near.
+// nextAlike returns how many slots of each pool to skip so that the remainders begin with
+// equal slots: none if they already do, one of both if no equal slot is near.
 func nextAlike(have, want string, width int) (skipHave, skipWant int) {
 	for d := range lookAhead + 1 {
 		if at := d * width; at < len(have) && have[at:at+width] == want[:width] {
@@ -97,7 +97,7 @@ func nextAlike(have, want string, width int) (skipHave, skipWant int) {
 	return 1, 1
 }
 
-// pick returns some slots of a pool.
+// pick returns the listed slots of a pool.
 func pick(s string, list []int, width int) string {
 	out := make([]byte, 0, len(list)*width)
 	for _, i := range list {
@@ -106,8 +106,8 @@ func pick(s string, list []int, width int) string {
 	return string(out)
 }
 
-// samePool reports whether two values hold the same elements, holes apart. For
-// plain keys (width 0) only equal values are the same.
+// samePool reports whether two values hold the same elements, ignoring holes. Values of
+// plain keys (width 0) must be equal.
 func samePool(a, b string, width int) bool {
 	if width == 0 || a == "" || b == "" {
 		return a == b
@@ -133,7 +133,7 @@ func samePool(a, b string, width int) bool {
 	return n == 0
 }
 
-// bag is a multiset of slots: linear for the usual few, hashed for many.
+// bag is a multiset of slots: a linear search for the usual few slots, a hash table for many.
 type bag struct {
 	few   string
 	width int
@@ -155,7 +155,7 @@ func newBag(s string, width int) *bag {
 	return b
 }
 
-// take removes one el, if there is one.
+// take removes one el if the bag holds one, and reports whether it did.
 func (b *bag) take(el string) bool {
 	if b.many != nil {
 		if b.many[el] == 0 {
