@@ -1,8 +1,8 @@
 package engine
 
-// announce reports what is about to be written. Between a write and the OnTurn that
-// tells of it packets go by it already, and whoever looks at what they left in the
-// kernel must not be surprised.
+// announce reports the decisions that are about to be written (BeforeWrite). Between a write
+// and the OnTurn that reports it, the kernel already forwards packets by the new decisions.
+// An observer that reads the state of those packets in the kernel must know them before.
 func (e *Engine) announce() {
 	if e.p.BeforeWrite != nil && len(e.turn.Decided) > 0 {
 		e.p.BeforeWrite(e.turn.Decided)

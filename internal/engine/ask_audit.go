@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Audited is what a comparison with the kernel found. What differed is being put right
-// when it is told.
+// Audited is the result of a comparison with the kernel. The repair of the drift is in
+// progress when an audit reports it.
 type Audited struct {
 	Objects int // read
-	// Compared were compared one by one, because the sum of all was not that of what we believe.
+	// Compared is how many were compared one by one, because the sum of all was not that of the actual state.
 	Compared int
 	Took     time.Duration
-	// Missing were deleted, Different changed, Foreign added by somebody else.
+	// Missing were deleted, Different changed, Foreign added by another program.
 	Missing, Different, Foreign int
 	Names                       []string // the first of them
 }
@@ -20,11 +20,11 @@ type Audited struct {
 // maxNames bounds Audited.Names.
 const maxNames = 10
 
-// Audit has the kernel compared with what it should hold, as the hourly audit does it,
-// and waits for the result. Changes go first, so it may take some tries; ctx ends the
-// wait. Any goroutine may call it.
+// Audit requests a comparison of the kernel with the desired state, like the hourly audit,
+// and returns its result. Changes preempt it, so it may take several retries; ctx ends
+// the wait. Any goroutine may call it.
 func (e *Engine) Audit(ctx context.Context) (Audited, error) {
-	result := make(chan Audited, 1) // size 1: the engine does not wait for who has gone
+	result := make(chan Audited, 1) // size 1: the engine does not block on a caller that has returned
 	select {
 	case e.wanted <- result:
 	case <-ctx.Done():
@@ -44,7 +44,7 @@ func (e *Engine) hurryAudit(to chan<- Audited) {
 	e.audit = e.p.Now()
 }
 
-// tellAuditors reports who waits what a Load found, whatever it was done for.
+// tellAuditors sends the result of a Load, whatever its reason was, to the callers that wait for one.
 func (e *Engine) tellAuditors(objects int, took time.Duration) {
 	if len(e.auditors) == 0 {
 		return

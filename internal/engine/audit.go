@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// A Load takes a second at 50 000 Services, and the loop does nothing else
-// meanwhile. One that is only due by the clock need not make a change wait for it:
-// it is given up when an event comes, and tried again soon. What was read of it is
-// forgotten; a Load that failed leaves everything as it was.
+// A Load takes a second at 50 000 Services, and it blocks the loop. A routine Load,
+// which is due by the clock only, must not delay a change: it is preempted when an event
+// comes, and retried after auditPause. The part that was read is discarded; a Load that
+// failed leaves the actual state unchanged.
 
-// errGaveWay ends a Load that gave way to a change.
+// errGaveWay ends a Load that was preempted by a change.
 var errGaveWay = errors.New("the audit gave way to a change")
 
 const (
-	// maxGaveWay bounds how often one audit gives way: under a stream of changes it
-	// makes them wait at last, as often as it is due.
+	// maxGaveWay bounds how often one audit is preempted. Under a stream of changes,
+	// each audit that is due finally runs and the changes wait for it.
 	maxGaveWay = 30
-	// auditPause comes before the next try.
+	// auditPause is the pause before the retry of a preempted audit.
 	auditPause = 2 * time.Second
-	// mailPause is how often a Load looks whether it must give way. The bell is
-	// left for the loop.
+	// mailPause is the interval at which a Load checks the mailbox for changes. It
+	// leaves the notify channel to the loop.
 	mailPause = 2 * time.Millisecond
 )
 
-// dueAudit wants the kernel compared if it is time. Changes go first.
+// dueAudit requests an audit if one is due. Changes go first.
 func (e *Engine) dueAudit(now time.Time) {
 	if e.belief != believed || e.audit.After(now) {
 		return
@@ -46,7 +46,7 @@ func (e *Engine) postponeAudit() {
 	e.audit = e.p.Now().Add(auditPause)
 }
 
-// givingWay returns a context for a Load: if that is a routine one, it ends when a
+// givingWay returns a context for a Load. The context of a routine Load ends when a
 // change comes. stop must be called.
 func (e *Engine) givingWay(ctx context.Context) (_ context.Context, stop func()) {
 	if e.belief != due {
@@ -70,7 +70,7 @@ func (e *Engine) givingWay(ctx context.Context) (_ context.Context, stop func())
 	return ctx, func() { cancel(nil); <-done }
 }
 
-// judge says whether a Load under that context failed, or only gave way.
+// judge distinguishes a Load under that context that failed from one that was preempted.
 func (e *Engine) judge(ctx context.Context, err error) error {
 	if err != nil && context.Cause(ctx) == errGaveWay {
 		e.postponeAudit()

@@ -1,43 +1,48 @@
 package engine
 
-// belief is what the engine holds of its own picture of the kernel, the tracker's
-// "have". It decides alone whether the kernel must be read before it is written.
+// belief is the sync state: how far the engine can rely on the tracker's actual state.
+// It alone decides whether the kernel must be read before it is written.
+//
+// Example: after a Load the state is believed (in sync). A conflict makes it foreign
+// (drifted), so the next round reads the kernel, reports the drift and repairs it. A write
+// that failed with an unknown outcome makes it doubtful. The driver then says whether
+// the rules were changed: unchanged returns to believed, changed requires a read.
 type belief uint8
 
 const (
-	unknown  belief = iota // nothing has been read yet
-	believed               // the picture is right, as far as anybody knows
-	due                    // the same, but it is time to compare: a change goes first
-	doubtful               // a write failed and may have been done all the same: ask the driver
-	mistaken               // our own write left something else than we believe: read
-	foreign                // somebody else wrote: read, and say what he changed
-	broken                 // it was read, and some families can only be made anew
+	unknown  belief = iota // the kernel has not been read yet
+	believed               // in sync: no sign that the actual state is stale
+	due                    // in sync, and an audit is due: pending changes go first
+	doubtful               // a write failed and may have been applied: query the driver
+	mistaken               // stale after a write of this agent: read
+	foreign                // another program wrote: read, and report the drift
+	broken                 // the kernel was read, and some families must be rebuilt
 	numBeliefs
 )
 
-// happening is something that changes the belief.
+// happening is an event that changes the sync state.
 type happening uint8
 
 const (
 	readWell      happening = iota // a Load succeeded
-	readBroken                     // a Load succeeded, and families must be made anew
-	readFailed                     // a Load failed for good
-	gaveWay                        // a Load ended for a change that had come
-	auditDue                       // it is time to compare
-	auditOverdue                   // it has been for long: it gives way no more
+	readBroken                     // a Load succeeded, and families must be rebuilt
+	readFailed                     // a Load failed, and was not preempted
+	gaveWay                        // a Load was preempted by a change
+	auditDue                       // an audit is due
+	auditOverdue                   // the audit was preempted too often: it is preempted no more
 	writeUnsure                    // a write failed, and its outcome is unknown
-	writtenInPart                  // a write was refused, and its beginning was done
-	writeTooBig                    // a write was refused: families must be made anew
-	conflict                       // a write was refused: the picture is wrong
-	changed                        // the driver says that somebody wrote, or cannot say
-	unchanged                      // the driver says that nobody did
-	failedOften                    // several turns in a row failed
-	distrusted                     // many did: make everything anew
-	rebuilt                        // the last family that must be was made anew
+	writtenInPart                  // a write was rejected, and a part of it was applied
+	writeTooBig                    // a write was rejected: families must be rebuilt
+	conflict                       // a write was rejected: the actual state is stale
+	changed                        // the driver reports a write by another program, or does not know
+	unchanged                      // the driver reports that there was no write
+	failedOften                    // several syncs in a row failed
+	distrusted                     // many syncs in a row failed: rebuild everything
+	rebuilt                        // the last family that needed a rebuild was rebuilt
 	numHappenings
 )
 
-// after is the belief once something has happened. What is not named changes nothing.
+// after returns the sync state that follows b after the event h. A pair that is not in the table leaves it unchanged.
 func (b belief) after(h happening) belief {
 	next, known := map[happening]map[belief]belief{
 		readFailed:    {due: foreign},
@@ -68,7 +73,7 @@ func (b belief) after(h happening) belief {
 // mustRead reports whether the kernel must be read before it is written.
 func (b belief) mustRead() bool { return b == unknown || b == due || b == mistaken || b == foreign }
 
-// tellsDrift reports whether what a Load finds different was somebody else's doing.
+// tellsDrift reports whether a difference that a Load finds counts as drift caused by another program.
 func (b belief) tellsDrift() bool { return b == due || b == foreign }
 
 func (e *Engine) on(h happening) { e.belief = e.belief.after(h) }

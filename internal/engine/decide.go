@@ -49,23 +49,23 @@ func (e *Engine) render(f *model.Frontend, emit func(dataplane.Object)) {
 	}
 }
 
-// maxKeptObjects bounds the list of objects that is kept from turn to turn; a Service
+// maxKeptObjects bounds the list of objects that is kept between syncs; a Service
 // of 50 000 endpoints, a fifth of them here, makes 10 000.
 const maxKeptObjects = 1 << 14
 
-// keepObjects keeps a list of objects for the next turn: of a large Service it would be
-// a megabyte of garbage for each changed endpoint.
+// keepObjects keeps a list of objects for reuse in the next sync. A new list for a large
+// Service would be a megabyte of garbage for each changed endpoint.
 func (e *Engine) keepObjects(objs []delta.Object[dataplane.Key]) {
 	if cap(objs) > maxKeptObjects {
 		e.objs = nil
 		return
 	}
-	clear(objs[:cap(objs)]) // what is in it can be a value of a megabyte
+	clear(objs[:cap(objs)]) // an object in it can have a value of a megabyte
 	e.objs = objs[:0]
 }
 
-// withTooMany returns the problems of a decision, and that some of its backends get no
-// connection because the data plane cannot hold so many.
+// withTooMany returns the problems of a decision, and adds one if some of its backends get
+// no connection because the data plane cannot hold so many.
 func (e *Engine) withTooMany(k model.ServiceKey, res *policy.Result) []model.Problem {
 	most := 0
 	for i := range res.Frontends {
@@ -78,7 +78,7 @@ func (e *Engine) withTooMany(k model.ServiceKey, res *policy.Result) []model.Pro
 		Reason: fmt.Sprintf("has %d endpoints, of which the first %d are served", most, e.p.MaxBackends)})
 }
 
-// withUnserved adds what the data plane does not serve, each reason once.
+// withUnserved adds a Problem for each reason why the data plane does not serve a Frontend, each reason once.
 func (e *Engine) withUnserved(k model.ServiceKey, res *policy.Result, problems []model.Problem) []model.Problem {
 	if e.p.Unsupported == nil {
 		return problems
@@ -98,7 +98,7 @@ func (e *Engine) withUnserved(k model.ServiceKey, res *policy.Result, problems [
 	return out
 }
 
-// result is policy's answer for one Service.
+// result returns policy's decision for one Service.
 func (e *Engine) result(k model.ServiceKey) policy.Result {
 	_, list := e.st.Service(k)
 	if gone := e.leaving[k]; len(gone) > 0 {

@@ -1,9 +1,9 @@
-// Package engine is the loop: it drains the mailbox, folds events into state,
+// Package engine is the control loop: it drains the mailbox, folds events into state,
 // lets policy decide the dirty Services, lets the driver render them, takes the
-// difference from delta and applies it, and tells everybody what was committed.
+// pending changes from delta and applies them, and notifies the observers of the commit.
 //
 // One goroutine, Run's, owns state, claims, tracker and driver: there are no
-// locks. Nothing else writes the kernel. Partial sync, full sync, restart,
+// locks. No other goroutine writes the kernel. Partial sync, full sync, restart,
 // retry, audit and repair are one path; they differ only in whether Load
-// refreshed what is there before the difference was taken.
+// refreshed the actual state before the difference was computed.
 package engine

@@ -12,94 +12,101 @@ import (
 	"github.com/fairlead/fairlead/internal/state"
 )
 
-// Mailbox is where the events come from.
+// Mailbox is the queue of events.
 type Mailbox interface {
 	Bell() <-chan struct{}
 	Drain() []model.Event
 	Len() int
 }
 
-// Params configure an Engine. Zero durations and counts mean the defaults given.
+// Params configure an Engine. Zero durations and counts mean the defaults in parentheses.
 type Params struct {
 	Driver   dataplane.Driver
 	Families []model.Family
 	Mailbox  Mailbox
 	View     policy.ViewInputs // the static part
 	NodeName string
-	// Sources that must have said Synced before anything is changed or removed.
+	// Sources that must have reported Synced before any object is updated or removed.
 	Sources []string
-	// SyncLimit is how long the engine waits for them before it writes anything at
-	// all (1 min); see scope.
+	// SyncLimit is how long the engine waits for the sources before its first write
+	// (1 min); see scope.
 	SyncLimit time.Duration
-	MinSync   time.Duration // least time between the end of a sync and the next start (0)
-	// Pace makes that time longer where a write costs what exists, not what
-	// changed: so many times what the last write took, up to a second. 0 = none.
+	MinSync   time.Duration // least time between the end of a sync and the start of the next (0)
+	// Pace extends that time where the cost of a write depends on the number of existing
+	// objects, not of changed ones: Pace times the duration of the last write, at most a
+	// second. 0 = none.
 	Pace     int
-	Audit    time.Duration // comparison with the kernel even without an alarm (1 h)
+	Audit    time.Duration // interval of comparisons with the kernel without an alarm (1 h)
 	ChunkOps int           // kernel operations per transaction while building (12 000)
-	// Inert is that of the driver's Caps.
+	// Inert is dataplane.Caps.Inert.
 	Inert func(dataplane.Key) bool
-	// MaxBackends is how many backends of a Frontend the driver serves; 0 is no limit.
+	// MaxBackends is the largest number of backends per Frontend that the driver serves; 0 is no limit.
 	MaxBackends int
 	// Unsupported is dataplane.Caps.Unsupported.
 	Unsupported func(*model.Frontend) string
 	OneList     bool // dataplane.Caps.OneList
 	Now         func() time.Time
 	Log         *slog.Logger
-	// OnTurn is called after each turn that did or tried something, on the
+	// OnTurn is called after each sync that did or attempted something, on the
 	// engine's goroutine: it must not block. The Turn is valid during the call.
 	OnTurn func(*Turn)
-	// BeforeWrite is called with what a turn is about to write, before it does: a
-	// write that fails may have been done. It must not block either.
+	// BeforeWrite is called with the decisions that a sync is about to write, because a
+	// write that fails may have been applied. It must not block either.
 	BeforeWrite func([]Decided)
 }
 
-// Engine owns the straight line from event to kernel.
+// Engine is the control loop from events to the kernel. One sync drains the events, folds them into state, decides the
+// dirty Services again, and applies the pending difference between the desired and the actual state.
+//
+// Example: an EndpointSlice loses an endpoint. The next sync takes the event from the mailbox, state marks the slice's
+// Service as dirty, policy decides its Frontends, and the tracker computes the pending objects. The driver applies them
+// in one transaction, and OnTurn notifies the observers of the new decision. If the kernel rejects the objects of the
+// Service, the engine quarantines that Service and applies all others.
 type Engine struct {
 	p        Params
 	st       *state.State
 	services *policy.Services
 	tr       *delta.Tracker[dataplane.Key, owner]
-	alarm    chan struct{}       // a bell, size 1: somebody may have changed our rules
-	inspect  chan func()         // size 0: a closure that reads engine state, run between turns
-	wanted   chan chan<- Audited // size 0: somebody wants the kernel compared now
-	auditors []chan<- Audited    // who waits for the next comparison
-	surveys  []*survey           // that read the kernel beside us
-	drained  time.Time           // when the driver was last asked what it has drained
+	alarm    chan struct{}       // notify channel, size 1: another program may have changed the rules
+	inspect  chan func()         // size 0: a closure that reads engine state, run between syncs
+	wanted   chan chan<- Audited // size 0: requests an audit now
+	auditors []chan<- Audited    // callers that wait for the next comparison
+	surveys  []*survey           // surveys that run concurrently with the engine
+	drained  time.Time           // when the driver was last queried for unused lingering objects
 	view     model.NodeView
 	turn     Turn
 
 	started  time.Time
-	waiting  map[string]bool // sources not yet synced; true: all that can be read is listed
+	waiting  map[string]bool // sources not yet synced; true: the source has delivered all that it can read
 	belief   belief
-	rebuild  map[model.Family]string // while broken: the families to be made anew, and why
+	rebuild  map[model.Family]string // while broken: the families to be rebuilt, and why
 	written  int                     // transactions since the last Load
-	audit    time.Time               // the next one
-	gaveWay  int                     // times this audit was abandoned for a change
-	lastEnd  time.Time               // of the last turn that wrote
-	rested   time.Time               // when the pauses are over that writes have asked for
-	hurry    bool                    // what waits takes endpoints away
-	retryAt  time.Time               // after a failure
-	failures int                     // turns in a row
-	owed     time.Time               // when a turn that could not do all its work goes on; zero: nothing is left
+	audit    time.Time               // when the next one is due
+	gaveWay  int                     // how often this audit was preempted by a change
+	lastEnd  time.Time               // of the last sync that wrote
+	rested   time.Time               // end of the pause after the last writes (rate limit); see pace.go
+	hurry    bool                    // urgent: the pending changes remove endpoints
+	retryAt  time.Time               // when to retry after a failure
+	failures int                     // failed syncs in a row
+	owed     time.Time               // next run for the work that a sync could not complete; zero: no work is left
 	watching watching
 	left     left
 
-	dirty    map[model.ServiceKey]struct{}         // to be decided again
-	untold   map[model.ServiceKey]*model.Service   // changed since the followers were told; as they know it
-	tried    map[model.ServiceKey][]*model.Service // other states that a write since then may have put in
-	toldView bool                                  // they know view
+	dirty    map[model.ServiceKey]struct{}         // Services to be decided again
+	untold   map[model.ServiceKey]*model.Service   // changed and not reported yet; the value is the state that the observers know
+	tried    map[model.ServiceKey][]*model.Service // other states that a write since then may have applied
+	toldView bool                                  // view was reported to the observers
 	held     map[owner]*quarantine
 	leaving  map[model.ServiceKey][]departure
 	withheld map[model.ServiceKey]struct{} // Services of which a Frontend is withheld; see leftovers.go
 	troubled map[any][]model.Problem       // by event key, or decision
-	objs     []delta.Object[dataplane.Key] // of one Service; kept for its memory alone
+	objs     []delta.Object[dataplane.Key] // of one Service; kept to reuse its memory
 }
 
-// owner of objects in the tracker: a Service, or the base (zero value).
+// owner is the owner of objects in the tracker: a Service, or the base (zero value).
 type owner = model.ServiceKey
 
-// New makes an Engine.
+// New returns an Engine.
 func New(p Params) *Engine {
 	if p.SyncLimit == 0 {
 		p.SyncLimit = time.Minute
@@ -138,8 +145,8 @@ func New(p Params) *Engine {
 	return e
 }
 
-// Run works until ctx ends. It returns an error only if what is ours by name turns
-// out to be somebody else's at the first look. The rules stay in place.
+// Run runs the loop until ctx ends. It returns an error only if the first read finds that
+// another program owns the objects of this agent's names. The rules stay in place.
 func (e *Engine) Run(ctx context.Context) error {
 	e.started = e.p.Now()
 	e.audit = e.started.Add(e.p.Audit)
@@ -174,7 +181,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// Inspect runs f on the engine's goroutine between two turns and waits for it.
+// Inspect runs f on the engine's goroutine between two syncs and waits for it.
 func (e *Engine) Inspect(ctx context.Context, f func(View)) error {
 	done := make(chan struct{})
 	select {

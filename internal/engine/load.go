@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/delta"
 )
 
-// objects are what a Load found.
+// objects are the result of a Load.
 type objects []dataplane.Object
 
 func (o objects) each(yield func(dataplane.Key, string) bool) {
@@ -31,8 +31,8 @@ func drifted(d delta.Drift[dataplane.Key]) Drifted {
 	return Drifted{Key: d.Key, Gone: d.Found == "", Foreign: d.Believed == ""}
 }
 
-// load reads what the kernel has; what differs from our belief is drift, if somebody
-// else did it.
+// load reads the kernel and replaces the actual state. A difference from the previous
+// actual state is reported as drift if another program caused it.
 func (e *Engine) load(ctx context.Context) error {
 	t0 := e.p.Now()
 	e.turn.Reads++
@@ -73,8 +73,9 @@ func (e *Engine) load(ctx context.Context) error {
 	return nil
 }
 
-// mustRebuild notes the families that the next write makes anew, and says so if that
-// has to wait: a file that cannot be read would else hold up everything unexplained.
+// mustRebuild records the families that the next write rebuilds, and logs a warning if the
+// rebuild has to wait: a file that cannot be read would otherwise block all writes without
+// an explanation.
 func (e *Engine) mustRebuild(why *dataplane.RebuildError) {
 	for _, f := range why.Families {
 		if len(e.waiting) > 0 && e.rebuild[f] != why.Why {

@@ -7,14 +7,14 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// quarantine is a Service that the kernel refused. It keeps its last good state
-// and is tried again when it changes, and now and then (the kernel may have been
-// short of memory, not of sense).
+// quarantine is the state of a Service whose objects the kernel rejected. The Service keeps
+// its last good state in the kernel. It is retried when it changes, and with a backoff,
+// because the cause may have been a temporary lack of kernel memory.
 type quarantine struct {
 	tries   int
 	retryAt time.Time
-	trial   bool // wanted again in this turn; over when the turn succeeds
-	last    Held // what is told of it
+	trial   bool // retried in this sync; the quarantine ends if the sync succeeds
+	last    Held // the report of it
 }
 
 // The first retry comes after firstRetry, each further one after twice as long.
@@ -23,11 +23,12 @@ const (
 	maxRetry   = 30 * time.Minute
 )
 
-// putAside holds the owners of the refused objects, all of one answer at once, so
-// that everything else goes in. It says false if no Service could be blamed: the
-// base objects (tables, hooks) are no Service's, and then all is tried again.
-// What nobody owns is kept for those in quarantine: then what it leads to must stay,
-// or, if it is gone and cannot be put back, it must go.
+// putAside quarantines the owners of the rejected objects, all of one answer at once, so
+// that everything else is applied. It reports aside as false if no Service owns the
+// objects: the base objects (tables, hooks) belong to no Service, and then everything is
+// retried. An object without an owner may be kept for the quarantined Services. Then the
+// objects that it refers to must stay (Spare). If it was deleted and cannot be restored,
+// it is abandoned (LetGo). eased reports whether either happened.
 func (e *Engine) putAside(bad *dataplane.InvalidError) (aside, eased bool) {
 	owners := e.tr.Owners(bad.Keys)
 	if _, base := owners[owner{}]; base {
@@ -56,7 +57,7 @@ func (e *Engine) putAside(bad *dataplane.InvalidError) (aside, eased bool) {
 	return len(owners) > 0, eased
 }
 
-// retryHeld wants what quarantined Services want again, when their time has come.
+// retryHeld restores the desired state of the quarantined Services whose retry is due.
 func (e *Engine) retryHeld(s scope) {
 	now := e.turn.Started
 	var list []model.ServiceKey
@@ -69,7 +70,7 @@ func (e *Engine) retryHeld(s scope) {
 	e.decide(list, s)
 }
 
-// freeHeld forgets the quarantined Services that have just gone in.
+// freeHeld ends the quarantine of the Services whose retry has succeeded.
 func (e *Engine) freeHeld() {
 	for o, q := range e.held {
 		if q.trial {
@@ -78,8 +79,8 @@ func (e *Engine) freeHeld() {
 	}
 }
 
-// postponeTrials is for a turn that could write nothing: the Services are wanted
-// already, so there is nothing to do for them until the write is possible.
+// postponeTrials is for a sync that could write nothing: the retried Services are part of
+// the desired state already, so they need no further retry until a write is possible.
 func (e *Engine) postponeTrials() {
 	for _, q := range e.held {
 		if q.trial {

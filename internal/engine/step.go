@@ -9,17 +9,17 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// maxRounds bounds how often one turn looks again after a conflict.
+// maxRounds bounds how often one sync reads and writes again after a conflict.
 const maxRounds = 8
 
-// After so many turns in a row that failed the kernel is read again, for perhaps we
-// are wrong about it; after more everything is made anew.
+// After this many failed syncs in a row the kernel is read again, because the actual
+// state may be stale. After more failures everything is rebuilt.
 const (
 	readAfter     = 3
 	distrustAfter = 6
 )
 
-// step is one turn: fold what came, then, if it may, make the kernel agree.
+// step is one sync: it folds the new events into state and then, if the scope and the gate allow it, reconciles the kernel.
 func (e *Engine) step(ctx context.Context) error {
 	e.fold()
 	now := e.turn.Started
@@ -32,7 +32,7 @@ func (e *Engine) step(ctx context.Context) error {
 	e.owed = time.Time{}
 	scope := e.scope(now)
 	e.departed(now)
-	e.drain(ctx, now) // of what began to linger before this turn
+	e.drain(ctx, now) // releases objects that began to linger before this sync
 	err := e.readLeftovers(ctx, scope)
 	if err == nil {
 		e.decideDirty(scope)
@@ -42,7 +42,7 @@ func (e *Engine) step(ctx context.Context) error {
 		err = e.reconcile(ctx, scope)
 	}
 	switch {
-	case errors.Is(err, errRebuildWaits): // the kernel is as it was, so nobody is told otherwise
+	case errors.Is(err, errRebuildWaits): // the kernel is unchanged, so no change is reported
 		e.postponeTrials()
 		scope, err = nothing, nil
 	case err == nil:
@@ -52,7 +52,7 @@ func (e *Engine) step(ctx context.Context) error {
 	return e.afterwards(ctx, err)
 }
 
-// reconcile brings the kernel to what is wanted, in bounded rounds.
+// reconcile brings the kernel to the desired state, in a bounded number of rounds.
 func (e *Engine) reconcile(ctx context.Context, s scope) error {
 	e.announce()
 	if e.belief == doubtful {
@@ -87,8 +87,8 @@ func (e *Engine) reconcile(ctx context.Context, s scope) error {
 	return fmt.Errorf("no quiet moment in %d rounds: %w", maxRounds, err)
 }
 
-// answer does what a failed write asks for, and tells whether to write again, and
-// whether that is because Services were put aside: that comes to an end by itself.
+// answer handles a failed write. It reports whether to write again, and whether the
+// reason is that Services were quarantined: such retries need no limit, they terminate.
 func (e *Engine) answer(ctx context.Context, err error) (again, aside bool) {
 	var rebuild *dataplane.RebuildError
 	var invalid *dataplane.InvalidError
@@ -98,7 +98,7 @@ func (e *Engine) answer(ctx context.Context, err error) (again, aside bool) {
 		e.on(writeTooBig)
 		e.mustRebuild(rebuild)
 		return true, false
-	case errors.As(err, &invalid) && (!isConflict || e.written == 0): // else what we believe is to blame, perhaps
+	case errors.As(err, &invalid) && (!isConflict || e.written == 0): // else the cause may be a stale actual state
 		aside, eased := e.putAside(invalid)
 		switch {
 		case isConflict:
@@ -116,7 +116,7 @@ func (e *Engine) answer(ctx context.Context, err error) (again, aside bool) {
 	return false, false
 }
 
-// afterwards plans the next try, or gives the error that ends the engine.
+// afterwards schedules the next retry, or returns the error that ends the engine.
 func (e *Engine) afterwards(ctx context.Context, err error) error {
 	if err == nil {
 		e.failures, e.retryAt = 0, time.Time{}

@@ -9,22 +9,22 @@ import (
 	"github.com/fairlead/fairlead/internal/delta"
 )
 
-// To read everything takes from a tenth of a second to some seconds at 10 000 Services, and the engine has changes to
-// write. So who asks for a comparison reads on a goroutine of his own, and sums up what he reads. Mostly that is the sum of
-// what we believe to be there, and all is well: to keep each of a quarter of a million objects and look it up would take as
-// long again. Otherwise everything is read once more and compared, in parts, between which changes go in; the engine notes
-// meanwhile what it writes.
+// A full read of the kernel takes from a tenth of a second to some seconds at 10 000 Services, and the engine has changes
+// to write. So a caller that requests a comparison reads on its own goroutine, and computes the sum of what it reads.
+// Usually that is the sum of the tracker's actual state, and the kernel is in sync. Keeping a quarter of a million objects
+// with a lookup for each would double the time. If the sums differ, everything is read a second time and compared in
+// parts. The engine applies changes between the parts, and records the keys that it writes.
 
-// survey is one reading of the kernel beside the engine. It belongs to the engine's goroutine.
+// survey is one read of the kernel that runs concurrently with the engine. The struct is owned by the engine's goroutine.
 type survey struct {
-	written map[dataplane.Key]struct{} // since it began: what was read of these may be old or new
+	written map[dataplane.Key]struct{} // since the start of the read: the value read of these keys may be stale or current
 	over    <-chan struct{}
 }
 
-// surveyPart is how many objects are compared between two turns: an eighth of a millisecond.
+// surveyPart is how many objects are compared between two syncs: an eighth of a millisecond.
 const surveyPart = 512
 
-// tellSurveys notes what is about to be written.
+// tellSurveys records the keys that are about to be written in every running survey.
 func (e *Engine) tellSurveys(list []dataplane.Op) {
 	if len(e.surveys) == 0 {
 		return
@@ -44,7 +44,7 @@ func (e *Engine) tellSurveys(list []dataplane.Op) {
 	}
 }
 
-// survey does one look beside the engine. An error that another try may not meet is one of those that Look knows.
+// survey does one read and comparison concurrently with the engine. Errors that Look handles may succeed on a retry.
 func (e *Engine) survey(ctx context.Context) (Audited, error) {
 	began := e.p.Now()
 	n, same, err := e.sumUp(ctx)
@@ -64,8 +64,8 @@ func (e *Engine) survey(ctx context.Context) (Audited, error) {
 	return out, err
 }
 
-// sumUp reads everything once, keeps nothing of it, and tells whether its sum is the right one: that of what we believe, or
-// believed when the reading began, which a change that is written meanwhile mostly leaves it at.
+// sumUp reads everything once, keeps none of it, and reports whether its sum is that of the actual state, at the start or at
+// the end of the read. A change that is written during the read usually leaves the result at one of the two.
 func (e *Engine) sumUp(ctx context.Context) (n int, same bool, err error) {
 	var before, after uint64
 	believe := func(sum *uint64) error {
@@ -77,7 +77,7 @@ func (e *Engine) sumUp(ctx context.Context) (n int, same bool, err error) {
 			return nil
 		})
 	}
-	if err := believe(&before); err != nil { // nothing is read in vain
+	if err := believe(&before); err != nil { // avoids a useless read
 		return 0, false, err
 	}
 	all, err := e.total(ctx)
@@ -106,7 +106,7 @@ func (e *Engine) lookUp(ctx context.Context) (n int, drift []Drifted, err error)
 	var all objects
 	err = e.between(ctx, func() error {
 		e.surveys = append(e.surveys, s)
-		all = make(objects, 0, e.tr.Len()) // mostly as many are there
+		all = make(objects, 0, e.tr.Len()) // the usual number of objects
 		return nil
 	})
 	if err == nil {
@@ -118,8 +118,8 @@ func (e *Engine) lookUp(ctx context.Context) (n int, drift []Drifted, err error)
 	return len(all), drift, err
 }
 
-// objectSum is what an object adds to the sum of all. Where an element lies in a pool makes no difference to a comparison,
-// and so none here. It is pure: any goroutine may call it.
+// objectSum returns what an object adds to the sum of all. The slot of an element within its pool does not matter to a
+// comparison, so it does not matter here. The function is pure: any goroutine may call it.
 func (e *Engine) objectSum(k dataplane.Key, value string) uint64 {
 	if width := e.p.Driver.Width(k); width > 0 {
 		return dataplane.PoolSum(k, value, width)
@@ -127,7 +127,7 @@ func (e *Engine) objectSum(k dataplane.Key, value string) uint64 {
 	return dataplane.ObjectSum(k, value)
 }
 
-// compare finds what differs, apart from what was written meanwhile.
+// compare returns the drift, except of keys that the engine wrote during the survey.
 func (e *Engine) compare(ctx context.Context, s *survey, all objects) (drift []Drifted, err error) {
 	var c *delta.Comparison[dataplane.Key, owner]
 	for part := range slices.Chunk(all, surveyPart) {
@@ -148,7 +148,7 @@ func (e *Engine) compare(ctx context.Context, s *survey, all objects) (drift []D
 		}
 	}
 	return drift, e.between(ctx, func() error {
-		if c == nil { // nothing is there
+		if c == nil { // the kernel holds no objects
 			c = e.tr.Compare()
 		}
 		if c.Spoiled() || !e.comparable() {
@@ -162,7 +162,7 @@ func (e *Engine) compare(ctx context.Context, s *survey, all objects) (drift []D
 		switch {
 		case len(drift) == 0:
 			return nil
-		case len(s.written) > 0: // it may be that our writes were in the way of the reading
+		case len(s.written) > 0: // the engine's own writes may have disturbed the read
 			return errGaveWay
 		}
 		e.on(changed)
@@ -170,7 +170,7 @@ func (e *Engine) compare(ctx context.Context, s *survey, all objects) (drift []D
 	})
 }
 
-// between runs f on the engine's goroutine, between two turns.
+// between runs f on the engine's goroutine, between two syncs.
 func (e *Engine) between(ctx context.Context, f func() error) (err error) {
 	if asked := e.Inspect(ctx, func(View) { err = f() }); asked != nil {
 		return asked

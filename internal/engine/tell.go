@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// tellProblems reports what is wrong with the input although nothing may be written
-// yet: whoever waits for the sources must know why.
+// tellProblems reports the Problems of the input although nothing may be written yet, so
+// that an operator who waits for the sources sees the reason.
 func (e *Engine) tellProblems() {
 	e.gatherProblems()
 	t := &e.turn
@@ -23,7 +23,7 @@ func (e *Engine) tellProblems() {
 	t.Problems, t.Well = nil, nil
 }
 
-// finish reports the world about the turn and prepares the next.
+// finish notifies the observer (OnTurn) of the sync and prepares the next Turn.
 func (e *Engine) finish(s scope, err error) {
 	now := e.p.Now()
 	e.gatherProblems()
@@ -45,7 +45,7 @@ func (e *Engine) finish(s scope, err error) {
 	}
 	e.gatherDecisions(s, err)
 	next := Turn{}
-	if err != nil || s == nothing { // not in the kernel yet: the next good turn will tell
+	if err != nil || s == nothing { // not in the kernel yet: the next sync that succeeds reports them
 		next.Triggers = t.Triggers
 	}
 	if s == nothing {
@@ -58,16 +58,16 @@ func (e *Engine) finish(s scope, err error) {
 	e.turn = next
 }
 
-// worthTelling reports whether the turn did, tried or learned anything.
+// worthTelling reports whether the sync did, attempted or learned anything.
 func (e *Engine) worthTelling(s scope, err error) bool {
 	t := &e.turn
 	return err != nil || t.Operations > 0 || t.Full || t.events > 0 || len(t.Problems)+len(t.Well) > 0 ||
 		!e.toldView || s >= listed && len(e.untold) > len(e.held)+len(e.dirty) || len(t.Quarantined)+len(t.Rebuilt) > 0
 }
 
-// gatherDecisions returns the followers the decisions that the kernel now has, or, of
-// a write that failed, may have. What they do not learn now they learn later: only
-// the names are kept, and policy is asked again.
+// gatherDecisions fills Turn.Decided and Turn.Gone for the observers: the decisions that
+// the kernel now has, or, after a failed write, may have. Other changes stay unreported until
+// a later sync: only their Service keys are kept, and policy decides them again.
 func (e *Engine) gatherDecisions(s scope, err error) {
 	t := &e.turn
 	t.Gone = nil
@@ -87,7 +87,7 @@ func (e *Engine) gatherDecisions(s scope, err error) {
 	}
 }
 
-// gatherUntold looks at each Service of which the followers know an older state.
+// gatherUntold reports each Service of which the observers know a stale state.
 func (e *Engine) gatherUntold(s scope, written bool) {
 	t := &e.turn
 	results := make(map[model.ServiceKey]policy.Result, len(t.Decided))
@@ -116,8 +116,8 @@ func (e *Engine) gatherUntold(s scope, written bool) {
 	}
 }
 
-// allIsOfThisTurn tells, as nearly always, that what is to be told was decided in this
-// turn and is in the kernel if the rest is.
+// allIsOfThisTurn reports whether every unreported Service was decided in this sync and is
+// in the kernel if the write succeeded. This is the usual case.
 func (e *Engine) allIsOfThisTurn() bool {
 	return len(e.dirty)+len(e.held) == 0 && len(e.turn.Decided) == len(e.untold)
 }

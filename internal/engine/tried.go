@@ -7,14 +7,15 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// maxTried bounds the states that are kept of one Service. Pauses grow to half a
-// minute, so more than these pass only if no write has worked for half an hour.
+// maxTried bounds the attempted states that are kept of one Service. Backoffs grow to half
+// a minute, so more states than these occur only if no write has succeeded for half an hour.
 const maxTried = 64
 
-// noteTried keeps what a turn decided if its write did not surely go in, or not
-// whole. Followers heard of it (BeforeWrite, or the Turn that failed), and packets may
-// have gone by it: if it is given up before a write works, no other state that is
-// remembered has its keys, and the turn that works must tell them as gone.
+// noteTried keeps the decisions of a sync whose write may not have been applied, or only
+// in part. The observers were notified of them (BeforeWrite, or the Turn that failed), and
+// the kernel may have forwarded packets by them. If such a decision is abandoned before a
+// write succeeds, no other remembered state has its keys, and the sync that succeeds must
+// report them as gone.
 func (e *Engine) noteTried() {
 	for i := range e.turn.Decided {
 		k := e.turn.Decided[i].Key
@@ -27,12 +28,12 @@ func (e *Engine) noteTried() {
 	}
 }
 
-// lostKeys returns the keys that a Service had when the followers were told last, or
-// that a write since then tried to give it, and does not ask for now.
+// lostKeys returns the keys that a Service had in the last report to the observers, or
+// in a write attempted since then, and that it does not request now.
 func (e *Engine) lostKeys(k model.ServiceKey) []model.FrontendKey {
 	before := e.untold[k]
 	if before == nil && len(e.tried) == 0 {
-		return nil // it is new to them
+		return nil // the observers do not know the Service yet
 	}
 	now := e.services.Served(k)
 	lost := policy.LostKeys(before, now)
@@ -46,7 +47,7 @@ func (e *Engine) lostKeys(k model.ServiceKey) []model.FrontendKey {
 	return lost
 }
 
-// told notes that the followers know a Service as it is now.
+// told records that the current state of a Service was reported to the observers.
 func (e *Engine) told(k model.ServiceKey) {
 	delete(e.untold, k)
 	delete(e.tried, k)

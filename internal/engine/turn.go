@@ -8,83 +8,83 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// Phase is a part of a turn.
+// Phase is a part of a sync.
 type Phase uint8
 
-// The phases of a turn, in order.
+// The phases of a sync, in order.
 const (
 	PhaseState  Phase = iota
-	PhasePolicy       // decide and render, which alternate Service by Service
+	PhasePolicy       // decide and render, alternating per Service
 	PhaseLoad
 	PhaseApply
 	NumPhases int = iota
 )
 
-// Turn tells what one turn of the loop did: the Commit of the design, also when
-// nothing could be committed.
+// Turn is the report of one sync: the Commit of the design, also if the sync
+// could not commit anything.
 type Turn struct {
-	Started, Done time.Time // Started is when the changes had been taken out of the mailbox
-	// Waits: nothing was tried, because sources are not in yet or a pause lasts. Only
-	// Problems and Well tell anything.
+	Started, Done time.Time // Started is when the mailbox had been drained
+	// Waits reports that no write was attempted, because sources are not synced yet or a
+	// pause lasts. Only Problems and Well are filled.
 	Waits      bool
 	Phases     [NumPhases]time.Duration
-	Err        error // nil: everything that was pending is in the kernel, quarantined Services apart
-	Complete   bool  // every source is in, or has delivered all that it can read
-	Full       bool  // compared with what the kernel holds (start, audit, conflict)
+	Err        error // nil: all pending changes are in the kernel, except those of quarantined Services
+	Complete   bool  // every source is synced, or has delivered all that it can read
+	Full       bool  // the kernel was read and compared (start, audit, conflict)
 	Operations int   // kernel objects written
 	Batches    int
 	Reads      int // dumps and queries
 	Conflicts  int
 
-	events                     int        // of all sorts
-	reported                   []reported // objects of which something was learned, perhaps repeatedly
+	events                     int        // of all kinds
+	reported                   []reported // objects with a new report, possibly repeated
 	ServiceEvents, SliceEvents int
-	Triggers                   []Trigger       // of the changes that are now in the kernel; of very many not all
-	Problems                   []model.Problem // all that stand of the objects of which something was learned, each once
-	Well                       []string        // objects that had problems and have none now
-	Drift                      []Drifted       // objects that were not as we left them
-	Quarantined                []Quarantined   // new ones
-	Rebuilt                    []Rebuilt       // families that were made anew
+	Triggers                   []Trigger       // of the changes that are now in the kernel; at most maxTriggers
+	Problems                   []model.Problem // all current Problems of the objects with a new report, each once
+	Well                       []string        // objects whose Problems are resolved
+	Drift                      []Drifted       // objects that another program changed
+	Quarantined                []Quarantined   // Services that were newly quarantined
+	Rebuilt                    []Rebuilt       // families that were rebuilt
 
-	Decided []Decided           // what the kernel now has, or may have if Err is set, of Services changed since it was last told
-	Gone    []model.FrontendKey // keys that no longer belong to the Service that had them
+	Decided []Decided           // decisions that the kernel now has, or may have if Err is set, of Services changed since the last report
+	Gone    []model.FrontendKey // keys that no longer belong to the Service that owned them
 	View    *model.NodeView
 	Node    *model.Node
-	// NodeUnknown: every source is in, and none of the cluster's Nodes has this node's name.
+	// NodeUnknown reports that every source is synced, and that none of the cluster's Nodes has this node's name.
 	NodeUnknown bool
 
 	Pending, Held, Services, Slices, Endpoints int
 }
 
-// Trigger is when a change came about and when we heard of it.
+// Trigger holds the time of a change and the time at which the agent received it.
 type Trigger struct {
 	Changed, Received time.Time
-	Family            model.Family // of an EndpointSlice; 0: it may be both
+	Family            model.Family // of an EndpointSlice; 0: possibly both
 }
 
-// Decided is one Service's decision, for the followers of commits (conntrack,
+// Decided is the decision of one Service, for the observers of commits (conntrack,
 // health check ports, DNS, explanations).
 type Decided struct {
 	Key    model.ServiceKey
-	Result policy.Result // zero when the Service is gone or not proxied
+	Result policy.Result // zero if the Service was deleted or is not proxied
 }
 
-// Quarantined names a Service that the kernel refused.
+// Quarantined is a Service whose objects the kernel rejected.
 type Quarantined struct {
 	Service model.ServiceKey // zero: the base objects
 	Objects []string
 	Err     error
 }
 
-// Rebuilt is one family that was made anew, as a whole, in one transaction.
+// Rebuilt is one family whose rules were all rebuilt in one transaction.
 type Rebuilt struct {
 	Family model.Family
 	Why    string
 }
 
-// Drifted is one object that somebody else changed.
+// Drifted is one object that another program changed.
 type Drifted struct {
 	Key     dataplane.Key
-	Gone    bool // it had been deleted
-	Foreign bool // it was not there before
+	Gone    bool // it was deleted
+	Foreign bool // another program added it
 }

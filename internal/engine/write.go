@@ -14,12 +14,12 @@ import (
 
 type diff = delta.Diff[dataplane.Key]
 
-// errRebuildWaits ends a turn that could write nothing: some families can only be
-// made anew, and that would delete what the sources may yet bring.
+// errRebuildWaits ends a sync that could write nothing: some families must be rebuilt,
+// and that would delete objects that the sources may not have delivered yet.
 var errRebuildWaits = errors.New("the rules must be made anew, which waits for the sources")
 
-// flush applies what is pending, in one transaction if it fits. Families that must
-// be made anew come first, each in one; before all is known none is.
+// flush applies the pending changes, in one transaction if they fit. Families that must
+// be rebuilt come first, each in one transaction. None is rebuilt before all sources are synced.
 func (e *Engine) flush(ctx context.Context, s scope) error {
 	t0 := e.p.Now()
 	defer func() { e.turn.Phases[PhaseApply] += e.p.Now().Sub(t0) }()
@@ -81,11 +81,12 @@ func ops(list []diff) []dataplane.Op {
 	return out
 }
 
-// chunks cuts pending differences into transactions of about ChunkOps kernel
-// operations, so that other programs' transactions wait 20 ms for ours at a cold
-// start, not seconds (dataplane.md E9, #139328). Order is kept: an object comes
-// after what it refers to, deletions come last. What one Service changes at one time
-// is never cut: packets would find a pool that has shrunk by a rule that has not.
+// chunks splits the pending changes into transactions of about ChunkOps kernel
+// operations, so that transactions of other programs wait 20 ms for the agent's at a cold
+// start, not seconds (dataplane.md E9, #139328). The order is kept: an object comes
+// after the objects that it refers to, deletions come last. The updates of one Service in
+// one sync are never split: packets would meet a pool that has shrunk through a rule
+// that has not.
 func (e *Engine) chunks(all []diff) [][]diff {
 	var out [][]diff
 	start, size := 0, 0
@@ -108,12 +109,12 @@ func (e *Engine) chunks(all []diff) [][]diff {
 	return out
 }
 
-// together reports whether two changes are halves of one.
+// together reports whether two changes are parts of one update and must not be split.
 func together(a, b *diff) bool {
 	return a.Group == b.Group && a.Have != "" && a.Want != "" && b.Have != "" && b.Want != ""
 }
 
-// later returns what comes after a chunk, nil if nothing does.
+// later returns the operations that follow a chunk, nil if there are none.
 func later(chunks [][]diff) iter.Seq[dataplane.Op] {
 	if len(chunks) == 0 {
 		return nil
@@ -129,7 +130,7 @@ func later(chunks [][]diff) iter.Seq[dataplane.Op] {
 	}
 }
 
-// cost is an upper bound of the kernel operations of one difference.
+// cost returns an upper bound of the kernel operations of one pending change.
 func (e *Engine) cost(d diff) int {
 	if w := e.p.Driver.Width(d.Key); w > 0 {
 		return max(len(d.Have), len(d.Want)) / w
