@@ -70,7 +70,7 @@ func (e *Engine) givingWay(ctx context.Context) (_ context.Context, stop func())
 	return ctx, func() { cancel(nil); <-done }
 }
 
-// judge distinguishes a Load under that context that failed from one that was preempted.
+// judge returns errGaveWay, and postpones the audit, if a Load under that context was preempted. Otherwise it returns err.
 func (e *Engine) judge(ctx context.Context, err error) error {
 	if err != nil && context.Cause(ctx) == errGaveWay {
 		e.postponeAudit()

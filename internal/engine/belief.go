@@ -3,10 +3,10 @@ package engine
 // belief is the sync state: how far the engine can rely on the tracker's actual state.
 // It alone decides whether the kernel must be read before it is written.
 //
-// Example: after a Load the state is believed (in sync). A conflict makes it foreign
+// Example: after a Load the tracker is in sync. A conflict makes the sync state foreign
 // (drifted), so the next round reads the kernel, reports the drift and repairs it. A write
-// that failed with an unknown outcome makes it doubtful. The driver then says whether
-// the rules were changed: unchanged returns to believed, changed requires a read.
+// that failed with an unknown outcome makes it doubtful. The driver then reports whether
+// the rules were changed: unchanged means in sync again, changed requires a read.
 type belief uint8
 
 const (

@@ -8,11 +8,11 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// drainPause is how often the driver is asked which lingering objects are still in use. To ask costs a read for each
-// virtual server that has some.
+// drainPause is the interval at which the driver is queried for the lingering objects that are still in use. A query costs
+// a read for each virtual server that has lingering objects.
 const drainPause = 15 * time.Second
 
-// drain lets go of what lingers and is used no more. Only what is in the kernel as we believe can be asked about.
+// drain releases the lingering objects that are no longer in use. The query needs an actual state that is in sync.
 func (e *Engine) drain(ctx context.Context, now time.Time) {
 	d, _ := e.p.Driver.(dataplane.Drainer)
 	if due := e.nextDrain(); due.IsZero() || due.After(now) {
@@ -29,7 +29,7 @@ func (e *Engine) drain(ctx context.Context, now time.Time) {
 	}
 }
 
-// nextDrain reports when the driver is to be asked next (zero: nothing lingers, or it cannot be asked).
+// nextDrain returns when the driver is to be queried next (zero: no object lingers, or the driver supports no query).
 func (e *Engine) nextDrain() time.Time {
 	if _, can := e.p.Driver.(dataplane.Drainer); !can || e.belief != believed || e.tr.NextExpiry().IsZero() {
 		return time.Time{}

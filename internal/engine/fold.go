@@ -10,13 +10,13 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// fold takes every waiting event into state, and finds the Services that must be
-// decided again for them. That happens when the result may be written: before, ten
+// fold applies every queued event to state, and marks the Services that must be decided
+// again as dirty. They are decided when the result may be written: until then, ten
 // changes of a Service cost as little as one.
 func (e *Engine) fold() {
 	events := e.p.Mailbox.Drain()
 	now := e.p.Now()
-	e.turn.Started = now // after draining: what comes in later is not in this turn
+	e.turn.Started = now // after draining: later events are not in this sync
 	if len(events) == 0 {
 		return
 	}
@@ -46,17 +46,17 @@ func (e *Engine) fold() {
 	e.turn.Phases[PhaseState] += e.p.Now().Sub(now)
 }
 
-// noteChanged notes a Service of which the followers know an older state.
+// noteChanged records a Service of which the observers now know a stale state.
 func (e *Engine) noteChanged(k model.ServiceKey) {
 	if _, known := e.untold[k]; !known {
 		e.untold[k] = e.services.Served(k)
 	}
 }
 
-// maxTriggers bounds the times that wait for a commit: they are for metrics only.
+// maxTriggers bounds the Triggers that wait for a commit: they are for metrics only.
 const maxTriggers = 10_000
 
-// note keeps what the turn must tell about the events.
+// note records the counts, Triggers and Problems of the events for the report of the sync.
 func (e *Engine) note(events []model.Event) {
 	t := &e.turn
 	t.events += len(events)
@@ -80,14 +80,14 @@ func (e *Engine) note(events []model.Event) {
 	}
 }
 
-// noteListed notes that a source has delivered all that can be read of it.
+// noteListed records that a source has delivered all that it can read.
 func (e *Engine) noteListed(source string) {
 	if _, waited := e.waiting[source]; waited {
 		e.waiting[source] = true
 	}
 }
 
-// familyOf is the one family that a change is about, 0 if that is not known or both.
+// familyOf returns the one family that a change affects, 0 if that is unknown or both.
 func familyOf(ev *model.Event) model.Family {
 	if ev.Slice == nil || ev.Slice.Value == nil {
 		return 0
@@ -95,8 +95,8 @@ func familyOf(ev *model.Event) model.Family {
 	return ev.Slice.Value.Family
 }
 
-// updateServices takes changed Services to policy, and makes dirty the Services
-// that gained or lost a key by that.
+// updateServices passes the changed Services to policy, and marks the Services that
+// gained or lost a key by that as dirty.
 func (e *Engine) updateServices(dirty map[model.ServiceKey]struct{}) {
 	changed := slices.AppendSeq(make([]model.ServiceKey, 0, len(dirty)), maps.Keys(dirty))
 	if len(e.untold) == 0 && len(changed) > fewKeys {
@@ -113,7 +113,7 @@ func (e *Engine) updateServices(dirty map[model.ServiceKey]struct{}) {
 	}
 }
 
-// refreshView decides the NodeView again and makes dirty what depends on it.
+// refreshView decides the NodeView again and marks the Services that depend on it as dirty.
 func (e *Engine) refreshView(dirty map[model.ServiceKey]struct{}) {
 	in := e.p.View
 	in.Cluster = in.Cluster || e.st.Cluster()
@@ -141,7 +141,7 @@ func (e *Engine) setBase() {
 	e.tr.Set(owner{}, objs, e.turn.Started)
 }
 
-// decideDirty decides what has changed.
+// decideDirty decides the dirty Services.
 func (e *Engine) decideDirty(s scope) {
 	if len(e.dirty) == 0 {
 		return
@@ -150,16 +150,16 @@ func (e *Engine) decideDirty(s scope) {
 	slices.SortFunc(keys, model.ServiceKey.Compare) // output must not depend on map order
 	e.dirty = emptied(e.dirty)
 	for _, k := range keys {
-		delete(e.held, k) // it is another Service now
+		delete(e.held, k) // its desired state is a new one now
 	}
 	e.decide(keys, s)
 }
 
-// fewKeys is up to how many keys a map is cleared to be filled again. One that has held
-// more is made anew: it would keep its buckets, and clearing walks through them.
+// fewKeys is the largest number of keys for which a map is cleared and reused. A larger map
+// is replaced, because it would keep its buckets, and clearing walks through them.
 const fewKeys = 64
 
-// emptied returns a map for the same purpose, with nothing in it.
+// emptied returns an empty map: m itself, cleared, or a new one if m is large.
 func emptied[K comparable, V any](m map[K]V) map[K]V {
 	if len(m) > fewKeys {
 		return map[K]V{}

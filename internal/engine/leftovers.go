@@ -9,13 +9,13 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// What an earlier run left in the kernel may belong to an object that this run cannot read yet. While
-// a source is Listed and not Synced, two things of it stay: keys that no Service of this run has wanted
-// (delta.Tracker.KeepUnseen), and Frontends that would cease to forward though this run has never had
-// them forward. All else follows the sources as ever.
+// Objects that an earlier run left in the kernel may belong to a Service that this run cannot read yet.
+// While a source is Listed and not Synced, two kinds of them stay: keys that no Service of this run has
+// wanted (delta.Tracker.KeepUnseen), and Frontends that would cease to forward although this run has never
+// made them forward. Everything else follows the sources as usual.
 
-// left is what is known of such leftovers. Not known, some and none differ: only none lets a Listed
-// source count as Synced.
+// left is the state of such leftovers: unknown, some or none. Only none lets a Listed source count as
+// Synced.
 type left uint8
 
 const (
@@ -24,8 +24,8 @@ const (
 	leftNone
 )
 
-// readLeftovers reads the kernel before the first decision in scope listed: whether a Frontend that does
-// not forward may be written depends on what is there.
+// readLeftovers reads the kernel before the first decision in scope listed, because whether a Frontend that
+// does not forward may be written depends on the actual state.
 func (e *Engine) readLeftovers(ctx context.Context, s scope) error {
 	if s != listed || e.left != leftUnknown {
 		return nil
@@ -33,7 +33,7 @@ func (e *Engine) readLeftovers(ctx context.Context, s scope) error {
 	return e.reconcile(ctx, nothing)
 }
 
-// reviewLeftovers begins, and ends, the keeping of leftovers, and returns the scope that follows.
+// reviewLeftovers starts or ends the retention of leftovers, and returns the resulting scope.
 func (e *Engine) reviewLeftovers(s scope) scope {
 	switch {
 	case s == listed && e.left == leftUnknown:
@@ -56,8 +56,8 @@ func (e *Engine) reviewLeftovers(s scope) scope {
 	return everything
 }
 
-// withhold takes out of a decision the Frontends that do not forward while what an earlier run left for
-// them may.
+// withhold removes from a decision the Frontends that do not forward, but for which an earlier run left
+// objects that may still forward.
 func (e *Engine) withhold(k model.ServiceKey, res *policy.Result, s scope) {
 	if s != listed {
 		return
@@ -76,7 +76,7 @@ func (e *Engine) withhold(k model.ServiceKey, res *policy.Result, s scope) {
 	res.Frontends = kept
 }
 
-// isThere reports whether the kernel holds a Frontend as it was decided.
+// isThere reports whether the actual state of a Frontend is its decided state.
 func (e *Engine) isThere(f *model.Frontend) bool {
 	is := true
 	e.render(f, func(o dataplane.Object) { is = is && e.tr.Have(o.Key) == o.Value })

@@ -8,14 +8,14 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// errNothingRead says that there is nothing yet that the kernel could be compared with.
+// errNothingRead reports that there is no state yet with which the kernel could be compared.
 var errNothingRead = errors.New("the kernel has not been read yet, or is about to be read anew")
 
-// Look compares the kernel with what it should hold, as an audit does, and repairs
-// nothing. What differs is repaired when the kernel is written next, or by an audit, or
-// at once where an alarm tells of it. It reads beside the engine, so that no change waits
-// for it. Where a change was in the way it tries again until ctx ends; then the error says
-// what was in the way. Any goroutine may call it.
+// Look compares the kernel with the actual state that the tracker assumes, like an audit,
+// and repairs nothing. The drift is repaired by the next write, by an audit, or at once if
+// an alarm reports it. Look reads concurrently with the engine, so that no change waits
+// for it. If a change disturbs the read, Look retries until ctx ends; then the error is the
+// cause of the last retry. Any goroutine may call it.
 func (e *Engine) Look(ctx context.Context) (Audited, error) {
 	for {
 		a, err := e.survey(ctx)
@@ -30,7 +30,7 @@ func (e *Engine) Look(ctx context.Context) (Audited, error) {
 	}
 }
 
-// comparable reports whether there is anything to compare the kernel with.
+// comparable reports whether the engine has a state with which the kernel can be compared.
 func (e *Engine) comparable() bool {
 	return e.belief == believed || e.belief == due || e.belief == foreign
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// MaxPause is the longest pause that Pace makes, kube-proxy's minSyncPeriod; and how
-// far ahead of its pauses a change may go that takes endpoints away. Packets to these
-// are lost until it is in: it must not wait because another change went in just
-// before, as that of the other family does. Over time the pauses are the same.
+// MaxPause is the longest pause that Pace causes, kube-proxy's minSyncPeriod. It is also
+// how much earlier than the end of its pauses an urgent change may be written: one that
+// removes endpoints. Packets to these endpoints are lost until the change is applied, so
+// it must not wait because another change was applied just before, such as that of the
+// other family. Over time the pauses are the same.
 const MaxPause = time.Second
 
-// rest notes the end of a write, and the pause that it asks for.
+// rest records the end of a write, and extends the rate limit by the pause that the write requires.
 func (e *Engine) rest(now time.Time) {
 	pause := max(e.p.MinSync, min(time.Duration(e.p.Pace)*e.turn.Phases[PhaseApply], MaxPause))
 	e.lastEnd = now
@@ -23,7 +24,7 @@ func (e *Engine) rest(now time.Time) {
 	e.rested = e.rested.Add(pause)
 }
 
-// resume reports when the pauses let the next write begin.
+// resume returns when the rate limit allows the next write to start.
 func (e *Engine) resume(now time.Time) time.Time {
 	if e.p.Pace == 0 || !e.hurry && !e.departureDue(now) {
 		return e.rested
@@ -35,7 +36,7 @@ func (e *Engine) resume(now time.Time) time.Time {
 	return least
 }
 
-// departureDue reports whether an endpoint was kept for long enough.
+// departureDue reports whether the hold of a removed endpoint is over.
 func (e *Engine) departureDue(now time.Time) bool {
 	for _, list := range e.leaving {
 		if slices.ContainsFunc(list, func(d departure) bool { return !d.due.After(now) }) {
@@ -45,8 +46,8 @@ func (e *Engine) departureDue(now time.Time) bool {
 	return false
 }
 
-// nextDeparture reports when the first endpoint after a time was kept for long enough;
-// zero if there is none.
+// nextDeparture returns when the next hold of a removed endpoint ends after the given
+// time; zero if there is none.
 func (e *Engine) nextDeparture(after time.Time) (next time.Time) {
 	for _, list := range e.leaving {
 		for i := range list {
@@ -58,9 +59,9 @@ func (e *Engine) nextDeparture(after time.Time) (next time.Time) {
 	return next
 }
 
-// takesAway reports whether an endpoint that served, in slices as they were before a
-// change, is not in its slice any more or serves no more. A slice that is gone whole
-// may have moved: it counts when it was kept for long enough.
+// takesAway reports whether an endpoint that served in a previous state of its slice is
+// no longer in the slice or no longer serves. The endpoints of a deleted slice may have
+// moved: they count when their hold is over.
 func (e *Engine) takesAway(was []*model.Slice) bool {
 	for _, old := range was {
 		svc, list := e.st.Service(old.Service)

@@ -6,11 +6,11 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// decision is the key of what policy says about a Service; its ServiceKey is that of
-// what the source says. Both speak of one object.
+// decision is the key of the Problems that policy reports about a Service. The ServiceKey is
+// the key of those that the source reports. Both refer to the same object.
 type decision model.ServiceKey
 
-// noteProblems keeps what an event says.
+// noteProblems records the Problems of an event.
 func (e *Engine) noteProblems(ev *model.Event) {
 	if len(ev.Problems) == 0 && len(e.troubled) == 0 {
 		return
@@ -25,14 +25,14 @@ func (e *Engine) noteProblems(ev *model.Event) {
 	}
 }
 
-// reported is an object of which a turn learned something, and the event key of its Problems.
+// reported is an object with a new report in a sync, and the event key of its Problems.
 type reported struct {
 	of     any
 	object string
 }
 
-// report replaces the Problems of one reporter by list. gatherProblems passes on, at the
-// end of the turn, what stands then of each object that is concerned.
+// report replaces the Problems of one reporter by list. At the end of the sync,
+// gatherProblems passes on the current Problems of each affected object.
 func (e *Engine) report(from any, list []model.Problem) {
 	if len(list) == 0 && len(e.troubled) == 0 {
 		return
@@ -52,8 +52,8 @@ func (e *Engine) report(from any, list []model.Problem) {
 	}
 }
 
-// reporters returns the two reporters that may know Problems of one object, whichever of
-// them from is; second is nil where there is one only.
+// reporters returns the two reporters that may have Problems of one object, given either of
+// them; second is nil if there is only one.
 func (e *Engine) reporters(from any) (first, second any) {
 	switch k := from.(type) {
 	case model.ServiceKey:
@@ -70,8 +70,8 @@ func (e *Engine) reporters(from any) (first, second any) {
 	return from, nil
 }
 
-// gatherProblems fills Turn.Problems with all that stand of each object that was reported
-// on, and Turn.Well with the objects that have none any more.
+// gatherProblems fills Turn.Problems with all current Problems of each object that has a
+// new report, and Turn.Well with the objects whose Problems are resolved.
 func (e *Engine) gatherProblems() {
 	if len(e.turn.reported) == 0 {
 		return

@@ -8,24 +8,24 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// The controller of EndpointSlices moves endpoints from slice to slice in several
-// writes, so that for milliseconds an endpoint may be in none. To follow would write
-// the kernel twice and end its UDP flows. So an endpoint that leaves a slice is kept
-// for as long as departPause if it may have moved: its Service has another slice for
-// the same ports, or the slice is gone as a whole. What comes goes in at once, and
-// so does all that happens to a Service of one slice.
+// The EndpointSlice controller moves endpoints from slice to slice in several writes, so
+// that for milliseconds an endpoint may be in no slice. Following each write would write
+// the kernel twice and end the endpoint's UDP flows. So the removal of an endpoint that
+// may have moved is held for departPause. An endpoint may have moved if its Service has
+// another slice for the same ports, or if its whole slice was deleted. Additions are
+// applied at once, and so are all changes of a Service with one slice.
 
-// departPause is how long an endpoint that may have moved is kept.
+// departPause is how long the removal of an endpoint that may have moved is held.
 const departPause = 100 * time.Millisecond
 
-// departure is a slice of endpoints that are in no slice any more, until due.
+// departure is a held removal: a slice of endpoints that are no longer in any slice, kept until due.
 type departure struct {
 	slice *model.Slice
 	due   time.Time
 }
 
-// depart looks at slices as they were before a change, and keeps the endpoints that
-// may be moving.
+// depart compares the previous state of changed slices with the current one, and holds
+// the removal of the endpoints that may be moving.
 func (e *Engine) depart(was []*model.Slice, now time.Time) {
 	for _, old := range was {
 		svc, list := e.st.Service(old.Service)
@@ -38,7 +38,7 @@ func (e *Engine) depart(was []*model.Slice, now time.Time) {
 	}
 }
 
-// arrive ends the wait for endpoints that are in a slice which has just come.
+// arrive ends the held removals of endpoints that are in a slice of the given events.
 func (e *Engine) arrive(events []model.Event) {
 	if len(e.leaving) == 0 {
 		return
@@ -69,7 +69,7 @@ func (e *Engine) keepLeaving(k model.ServiceKey, list []departure) {
 	}
 }
 
-// departed ends the waits that are over.
+// departed ends the held removals that are due, and marks their Services as dirty.
 func (e *Engine) departed(now time.Time) {
 	for k, list := range e.leaving {
 		kept := slices.DeleteFunc(list, func(d departure) bool { return !d.due.After(now) })
@@ -82,7 +82,7 @@ func (e *Engine) departed(now time.Time) {
 }
 
 // lostEndpoints returns a slice of the endpoints that were in old and are in none of
-// the slices now; nil if there are none, or if they cannot have moved.
+// the current slices; nil if there are none, or if they cannot have moved.
 func lostEndpoints(old *model.Slice, now []*model.Slice) *model.Slice {
 	var same *model.Slice
 	siblings := false
@@ -98,7 +98,7 @@ func lostEndpoints(old *model.Slice, now []*model.Slice) *model.Slice {
 		return nil
 	}
 	lost := slices.Clone(old.Endpoints)
-	if same != nil && sibling(same, old) { // nearly all are still there, mostly
+	if same != nil && sibling(same, old) { // usually nearly all are still there
 		lost = remove(lost, same.Endpoints)
 	}
 	for i := 0; i < len(now) && len(lost) > 0; i++ {
@@ -121,12 +121,12 @@ func sibling(a, b *model.Slice) bool {
 	return a.Family == b.Family && slices.Equal(a.Ports, b.Ports)
 }
 
-// remove takes those endpoints out of a list, in place, whose addresses are in
-// another. Of two states of one slice most are in the same place.
+// remove deletes from a list, in place, the endpoints whose addresses are in another
+// list. In two states of one slice, most endpoints have the same index.
 func remove(list, other []model.Endpoint) []model.Endpoint {
 	const few = 8
 	kept, strange := list[:0], 0
-	var there map[netip.Addr]struct{} // the addresses of other, once it pays
+	var there map[netip.Addr]struct{} // the addresses of other; built on the first mismatch of indexes
 	for i := range list {
 		a := list[i].Addr
 		if i < len(other) && other[i].Addr == a {

@@ -8,29 +8,29 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// scope is how much of what is pending may be written. Until every source is in
-// nothing that serves is changed: a Service whose EndpointSlices have not come looks
-// as if it had no endpoints, and the rules of before the restart are nearly right.
-// kube-proxy waits in the same way, and for ever.
+// scope is which pending changes may be written. Until every source is synced, no
+// rule in use is changed: a Service whose EndpointSlices have not come appears to
+// have no endpoints, and the rules from before the restart are nearly correct.
+// kube-proxy waits in the same way, without a limit.
 type scope uint8
 
 const (
 	nothing scope = iota
-	// additions come after SyncLimit: Services that forward, and of which the kernel
-	// holds nothing. A node that has just booted, or whose API server needs minutes
-	// for a list, serves so what it knows already, and to write what nobody could
-	// reach before can only help. What is known in the kernel is left alone, also if
-	// it now seems to have other endpoints.
+	// additions are allowed after SyncLimit: Services that forward, and of which the
+	// kernel holds nothing. So a node that has just booted, or whose API server needs
+	// minutes for a list, serves the Services that it has received. Writing a Service
+	// that no client could reach before can only help. A Service that the kernel holds is
+	// left unchanged, even if it now appears to have other endpoints.
 	additions
-	// listed: each source that is not in has delivered all that it can read (a folder
+	// listed: each source that is not synced has delivered all that it can read (a folder
 	// with a file that does not parse). All of that is written, deletions included. Only
-	// what an earlier run left in the kernel, and this run has not read, stays; see
-	// leftovers.go.
+	// objects that an earlier run left in the kernel, and that this run has not read, stay;
+	// see leftovers.go.
 	listed
 	everything
 )
 
-// scope reports what may be written now.
+// scope returns which pending changes may be written now.
 func (e *Engine) scope(now time.Time) scope {
 	switch {
 	case len(e.waiting) == 0:
@@ -54,7 +54,7 @@ func allListed(waiting map[string]bool) bool {
 	return true
 }
 
-// writable returns what is pending within the scope, in the order of Pending.
+// writable returns the pending changes within the scope, in the order of Pending.
 func (e *Engine) writable(s scope) []diff {
 	switch s {
 	case everything, listed:
@@ -65,8 +65,8 @@ func (e *Engine) writable(s scope) []diff {
 	return nil
 }
 
-// premature reports that a decision must wait for the sources: it would refuse
-// connections, perhaps only because slices have not come.
+// premature reports whether a decision must wait for the sources: it would refuse
+// connections, possibly only because slices have not come.
 func premature(res *policy.Result, s scope) bool {
 	if s >= listed {
 		return false

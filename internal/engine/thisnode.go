@@ -8,26 +8,26 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// thisNode is the key of what the engine itself reports about the Node of this machine;
-// what the source reports about the object has its origin as the key.
+// thisNode is the key of the Problems that the engine itself reports about the Node of this
+// machine. Problems that the source reports about the object have its origin as the key.
 type thisNode struct{}
 
-// nodeOrigin is what sources call the Node object of this machine in model.Event.Origin.
+// nodeOrigin returns the name of the Node object of this machine in model.Event.Origin.
 func (e *Engine) nodeOrigin() string { return "Node " + e.p.NodeName }
 
-// nodeUnknown reports that all sources are in, and that none of the cluster's Nodes has
+// nodeUnknown reports whether all sources are synced and none of the cluster's Nodes has
 // this node's name.
 func (e *Engine) nodeUnknown() bool {
 	return len(e.waiting) == 0 && (e.p.View.Cluster || e.st.Cluster()) && e.st.KnownNode() == nil
 }
 
-// nodeProblems returns what of the Node of this machine is missing or wrong, and what is
-// done without it. A folder with Nodes of other names reports that by itself.
+// nodeProblems returns the Problems of missing or wrong data of the Node of this machine, with
+// their consequences. A folder with Nodes of other names reports that by itself.
 func (e *Engine) nodeProblems() []model.Problem {
 	return append(e.nodeLacks(), e.nodeElsewhere()...)
 }
 
-// nodeLacks returns what of the Node of this machine is missing.
+// nodeLacks returns the Problems of missing data of the Node of this machine.
 func (e *Engine) nodeLacks() []model.Problem {
 	now, known := e.st.Node(), e.st.KnownNode()
 	say := func(format string, args ...any) []model.Problem {

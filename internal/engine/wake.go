@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// gate reports when the engine may write next; not after now: at once. It is zero
-// while only an event can open it.
+// gate returns when the engine may write next; a time that is not after now means at once. It is zero
+// while only an event can open the gate.
 func (e *Engine) gate(now time.Time) time.Time {
 	if e.scope(now) == nothing {
 		return e.started.Add(e.p.SyncLimit)
@@ -18,9 +18,9 @@ func (e *Engine) gate(now time.Time) time.Time {
 	return at
 }
 
-// untilNext is how long the loop may sleep if no bell rings. Work that is left waits
-// for its time alone: whatever else is due would find the gate closed. So no failure
-// makes the loop turn faster than the gate opens.
+// untilNext returns how long the loop may sleep without a notification. If work is left, only
+// its next run counts, because any other work that is due would find the gate closed. So no
+// failure makes the loop run more often than the gate opens.
 func (e *Engine) untilNext() time.Duration {
 	now := e.p.Now()
 	next := now.Add(e.p.Audit)
@@ -29,7 +29,7 @@ func (e *Engine) untilNext() time.Duration {
 			next = t
 		}
 	}
-	if e.belief != unknown && e.watching.ended == nil { // before, reconcile tries it again when it must
+	if e.belief != unknown && e.watching.ended == nil { // otherwise reconcile restarts the Watch when it must
 		sooner(e.watching.retryAt)
 	}
 	if !e.owed.IsZero() {
@@ -49,8 +49,8 @@ func (e *Engine) untilNext() time.Duration {
 	return max(next.Sub(now), time.Millisecond)
 }
 
-// backoff after n failures in a row: 50 ms doubling to 30 s, with jitter so that
-// a fleet does not retry in step.
+// backoff returns the delay of the retry after n failures in a row: 50 ms doubling to 30 s,
+// with jitter so that a fleet does not retry at the same time.
 func backoff(n int) time.Duration {
 	d := 50 * time.Millisecond << min(n, 10)
 	d = min(d, 30*time.Second)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// watching is the driver's Watch in a goroutine, and when it may be tried again.
+// watching is the state of the driver's Watch, which runs in a goroutine, and of its retry.
 type watching struct {
 	ended    <-chan error // its end; nil: it is not running
 	since    time.Time
@@ -17,10 +17,10 @@ type watching struct {
 const steadyWatch = time.Minute
 
 // startWatch starts the watcher goroutine, unless it runs or has just failed.
-// Before the first full build only if somebody is in our way: to listen makes our
-// own big transactions dearer (the kernel builds a message per element), but
-// without it every write of a neighbour looks like one to our objects, and a build
-// among many would not come to an end.
+// Before the first full build the engine starts it only after a conflict with another
+// program. A Watch makes the agent's own large transactions more expensive, because the
+// kernel builds a message per element. Without it every write of another program looks
+// like a write to the agent's objects, and a build among many writers would never end.
 func (e *Engine) startWatch(ctx context.Context) {
 	w, now := &e.watching, e.p.Now()
 	if w.ended != nil || now.Before(w.retryAt) {
@@ -31,9 +31,9 @@ func (e *Engine) startWatch(ctx context.Context) {
 	go func() { ended <- e.p.Driver.Watch(ctx, e.ring) }()
 }
 
-// watchEnded plans the next Watch, which rings if anything was changed before it
-// stands. Until then the driver is asked after each failure: so, even if none ever
-// stands again, a foreign write goes unseen for as long as the backoff at most.
+// watchEnded schedules the next Watch, which raises an alarm if anything was changed before
+// it was established. Until then the driver is queried after each failure. So even if no Watch
+// succeeds again, a write of another program stays undetected for at most the backoff.
 func (e *Engine) watchEnded(ctx context.Context, err error) {
 	w, now := &e.watching, e.p.Now()
 	w.ended = nil
@@ -60,7 +60,7 @@ func (e *Engine) joinWatch() {
 	}
 }
 
-// ring may be called from any goroutine.
+// ring raises an alarm. It may be called from any goroutine.
 func (e *Engine) ring() {
 	select {
 	case e.alarm <- struct{}{}:
@@ -68,11 +68,11 @@ func (e *Engine) ring() {
 	}
 }
 
-// onAlarm has the kernel compared again unless the driver knows better.
+// onAlarm requires a new read of the kernel unless the driver reports that nothing changed.
 func (e *Engine) onAlarm(ctx context.Context) { e.ask(ctx) }
 
-// ask asks the driver whether anybody wrote, we ourselves included with a write
-// whose answer was lost.
+// ask queries the driver for a write since the last sync. A write of the agent itself whose
+// answer was lost counts too.
 func (e *Engine) ask(ctx context.Context) {
 	wrote, err := e.p.Driver.Changed(ctx)
 	e.turn.Reads++
