@@ -14,8 +14,8 @@ var errNothingRead = errors.New("the kernel has not been read yet, or is about t
 // Look compares the kernel with the actual state that the tracker assumes, like an audit,
 // and repairs nothing. The drift is repaired by the next write, by an audit, or at once if
 // an alarm reports it. Look reads concurrently with the engine, so that no change waits
-// for it. If a change disturbs the read, Look retries until ctx ends; then the error is the
-// cause of the last retry. Any goroutine may call it.
+// for it. If a change disturbs the read, Look retries until ctx ends; then it returns the
+// error of the last attempt. Any goroutine may call it.
 func (e *Engine) Look(ctx context.Context) (Audited, error) {
 	for {
 		a, err := e.survey(ctx)

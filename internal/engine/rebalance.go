@@ -126,7 +126,7 @@ func sibling(a, b *model.Slice) bool {
 func remove(list, other []model.Endpoint) []model.Endpoint {
 	const few = 8
 	kept, strange := list[:0], 0
-	var there map[netip.Addr]struct{} // the addresses of other; built on the first mismatch of indexes
+	var there map[netip.Addr]struct{} // the addresses of other; built after a few mismatches
 	for i := range list {
 		a := list[i].Addr
 		if i < len(other) && other[i].Addr == a {

@@ -18,8 +18,8 @@ func (e *Engine) gate(now time.Time) time.Time {
 	return at
 }
 
-// untilNext returns how long the loop may sleep without a notification. If work is left, only
-// its next run counts, because any other work that is due would find the gate closed. So no
+// untilNext returns how long the loop may sleep without a notification. If work is left, it
+// waits for its next run, because other work that is due would find the gate closed. So no
 // failure makes the loop run more often than the gate opens.
 func (e *Engine) untilNext() time.Duration {
 	now := e.p.Now()

@@ -71,8 +71,8 @@ func (e *Engine) ring() {
 // onAlarm requires a new read of the kernel unless the driver reports that nothing changed.
 func (e *Engine) onAlarm(ctx context.Context) { e.ask(ctx) }
 
-// ask queries the driver for a write since the last sync. A write of the agent itself whose
-// answer was lost counts too.
+// ask queries the driver for a write since the last successful Apply or Load. A write of the
+// agent itself whose answer was lost counts too.
 func (e *Engine) ask(ctx context.Context) {
 	wrote, err := e.p.Driver.Changed(ctx)
 	e.turn.Reads++

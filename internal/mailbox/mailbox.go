@@ -7,38 +7,38 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Mailbox coalesces events by key. The zero value is not usable; see New.
+// Mailbox is a queue that coalesces events by key. The zero value is not usable; see New.
 type Mailbox struct {
 	bell chan struct{}
 
 	mu     sync.Mutex
 	at     map[any]int // key → index in events
 	events []model.Event
-	// The changes of Services and EndpointSlices that are in the box, and those that
-	// were drained and are not committed yet.
+	// The changes of Services and EndpointSlices that are queued, and those that were
+	// drained and are not committed yet.
 	inBox, drained Changes
 }
 
-// Changes sums up changes of Services and EndpointSlices.
+// Changes is a summary of pending changes of Services and EndpointSlices.
 type Changes struct {
 	Services, Slices int
-	Oldest           time.Time // when the oldest of them came in; zero if there are none
+	Oldest           time.Time // when the oldest of them was received; zero if there are none
 }
 
 func (c Changes) and(d Changes) Changes {
 	return Changes{c.Services + d.Services, c.Slices + d.Slices, earlier(c.Oldest, d.Oldest)}
 }
 
-// New makes an empty Mailbox.
+// New returns an empty Mailbox.
 func New() *Mailbox {
 	return &Mailbox{
-		bell: make(chan struct{}, 1), // a bell: one pending ring says all there is to say
+		bell: make(chan struct{}, 1), // notify channel: one pending notification is enough
 		at:   make(map[any]int),
 	}
 }
 
-// Keys of what is not a keyed object. Types of their own, so that no name of
-// a node can be mistaken for the name of a source.
+// Keys of events that are not about a keyed object. They have separate types, so
+// that the name of a node cannot be mistaken for the name of a source.
 type (
 	nodeKey   string
 	listedKey string
@@ -54,8 +54,8 @@ const (
 	clusterKey
 )
 
-// keyOf reports under which key an event is coalesced; nil for an event that
-// says nothing.
+// keyOf returns the key by which an event is coalesced; nil for an event without
+// content.
 func keyOf(e *model.Event) any {
 	switch {
 	case e.Service != nil:
@@ -82,22 +82,25 @@ func keyOf(e *model.Event) any {
 	return nil
 }
 
-// Put adds events and rings the bell. Several at once are drained together. An event
-// of the same key that has not been drained yet is replaced: object and Problems are
-// those of the newest, Trigger and Received those of the oldest, because latency
-// counts from the first change that the kernel has not seen. The place in the order
-// is the oldest's, too.
+// Put adds events and notifies the consumer. Events of one call are drained together.
+// An event of the same key that has not been drained yet is replaced: object and
+// Problems are those of the newest event, Trigger and Received those of the oldest,
+// because latency counts from the first change that is not in the kernel. The place
+// in the queue is that of the oldest, too.
+//
+// Example: two updates of one EndpointSlice, received at 10:00:00 and 10:00:01, are
+// drained as one event with the second state and Received 10:00:00.
 func (m *Mailbox) Put(events ...model.Event) {
 	if !m.add(events) {
 		return
 	}
 	select {
 	case m.bell <- struct{}{}:
-	default: // rung already
+	default: // a notification is pending already
 	}
 }
 
-// add reports whether any of the events says something.
+// add queues the events, and reports whether any of them has content.
 func (m *Mailbox) add(events []model.Event) (any bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,11 +133,11 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Bell is the channel that gets a value when there is something to Drain. A
-// ring may be spurious: Drain can then return nothing.
+// Bell returns the notify channel. It receives a value when there are events to
+// Drain. A notification may be spurious: Drain can then return no events.
 func (m *Mailbox) Bell() <-chan struct{} { return m.bell }
 
-// Drain takes all events out, oldest first.
+// Drain removes and returns all events, oldest first.
 func (m *Mailbox) Drain() []model.Event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,7 +148,7 @@ func (m *Mailbox) Drain() []model.Event {
 	m.events = nil
 	m.drained, m.inBox = m.drained.and(m.inBox), Changes{}
 	// A cleared map keeps its buckets, and the first list of a large cluster
-	// has 100 000 keys: give those back.
+	// has 100 000 keys: release that memory.
 	if len(m.at) > 1024 {
 		m.at = make(map[any]int)
 	} else {
@@ -154,22 +157,22 @@ func (m *Mailbox) Drain() []model.Event {
 	return events
 }
 
-// Len reports how many events wait.
+// Len returns the number of queued events.
 func (m *Mailbox) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.events)
 }
 
-// Committed says that all that was drained so far is in the kernel. The engine's
-// goroutine calls it, through whoever follows the engine's turns.
+// Committed records that all events drained so far are in the kernel. An observer of
+// the engine's syncs calls it, on the engine's goroutine.
 func (m *Mailbox) Committed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drained = Changes{}
 }
 
-// Waiting reports which changes are not in the kernel yet, drained or not.
+// Waiting returns a summary of the changes that are not in the kernel yet, drained or not.
 func (m *Mailbox) Waiting() Changes {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,7 +181,7 @@ func (m *Mailbox) Waiting() Changes {
 
 func (m *Mailbox) count(e *model.Event, replaces bool) {
 	n := 1
-	if replaces { // the same object again: the kernel has one change to see
+	if replaces { // the same object again: it counts as one change
 		n = 0
 	}
 	switch {

@@ -1,7 +1,7 @@
 // Package state folds events into the current inputs (Services, EndpointSlices,
-// our Node, this host's addresses) and answers which Services are dirty. It
-// decides nothing about traffic.
+// the Node of this machine, this host's addresses) and reports which Services are
+// dirty. It makes no decision about traffic.
 //
-// It is the only copy of the inputs in the process; sources keep none. A State
-// belongs to the engine's goroutine.
+// A State is the only copy of the inputs in the process; sources keep none. It is
+// owned by the engine's goroutine.
 package state

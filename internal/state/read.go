@@ -6,8 +6,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Service returns the Service (nil if unknown) and its slices. Both are shared:
-// read only, and only until the next Apply.
+// Service returns the Service (nil if unknown) and its slices. Both are shared: they
+// are read-only and valid until the next Apply.
 func (s *State) Service(key model.ServiceKey) (*model.Service, []*model.Slice) {
 	r := s.services[key]
 	if r == nil {
@@ -27,18 +27,18 @@ func (s *State) Keys() iter.Seq[model.ServiceKey] {
 	}
 }
 
-// Node is the Node object of this machine as the source has it; nil if it has none.
+// Node returns the Node object of this machine from the source; nil if the source has none.
 func (s *State) Node() *model.Node { return s.node }
 
-// KnownNode is the Node of this machine as last known: what a deleted Node said stays
-// known, and so do the addresses and pod CIDRs that the present one lacks. nil: there
-// was never one.
+// KnownNode returns the last known state of the Node of this machine. The data of a
+// deleted Node stays known, and so do the addresses and pod CIDRs that the current Node
+// lacks. nil: there has never been a Node.
 func (s *State) KnownNode() *model.Node { return s.known }
 
-// Cluster reports whether a source has, or had, a Node.
+// Cluster reports whether a source has, or has had, a Node.
 func (s *State) Cluster() bool { return s.cluster }
 
-// Zone is the zone of this node as last known; "" if unknown.
+// Zone returns the last known zone of this node; "" if unknown.
 func (s *State) Zone() string {
 	if s.known == nil {
 		return ""
@@ -52,7 +52,7 @@ func (s *State) Host() model.HostAddrs { return s.host }
 // ServiceCIDRs returns the cluster's Service ranges.
 func (s *State) ServiceCIDRs() model.ServiceCIDRs { return s.cidrs }
 
-// Exclusions are the addresses whose connections are never accelerated.
+// Exclusions returns the addresses whose connections are never accelerated.
 func (s *State) Exclusions() model.Exclusions { return s.excluded }
 
 // Counts returns the number of proxied Services, of slices and of their endpoints.

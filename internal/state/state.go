@@ -11,8 +11,8 @@ import (
 type State struct {
 	services map[model.ServiceKey]*record
 	slices   map[model.SliceKey]*model.Slice
-	node     *model.Node // as the source has it; nil: it has none
-	known    *model.Node // as last known; nil: there was never one
+	node     *model.Node // current object of the source; nil: it has none
+	known    *model.Node // last known state; nil: there has never been one
 	cluster  bool        // a Node, this machine's or another's, was seen
 	host     model.HostAddrs
 	cidrs    model.ServiceCIDRs
@@ -22,29 +22,29 @@ type State struct {
 	endpoints int // in all slices
 }
 
-// record is what is known under one Service key. The Service may be nil: slices
+// record holds the objects of one Service key. The Service may be nil, because slices
 // often come first.
 type record struct {
 	service *model.Service
 	slices  []*model.Slice // sorted by key, so that policy's input has one order
 }
 
-// New makes an empty State.
+// New returns an empty State.
 func New() *State {
 	return &State{services: map[model.ServiceKey]*record{}, slices: map[model.SliceKey]*model.Slice{}}
 }
 
-// Changes is what a batch of events touched.
+// Changes is the result of Apply: what a batch of events changed.
 type Changes struct {
 	Dirty  map[model.ServiceKey]struct{} // Services whose Frontends may differ
-	View   bool                          // something that NodeView is made of differs
-	Was    []*model.Slice                // slices that were replaced or deleted, as they were
-	Synced []string                      // sources that said so
+	View   bool                          // an input of NodeView differs
+	Was    []*model.Slice                // previous states of the slices that were replaced or deleted
+	Synced []string                      // sources that reported Synced
 	// NoOps counts events that changed nothing (kpng's finding: most of them).
 	NoOps int
 }
 
-// Apply folds events in, in order.
+// Apply folds events into the state, in order, and returns what they changed.
 func (s *State) Apply(events []model.Event) Changes {
 	c := Changes{Dirty: map[model.ServiceKey]struct{}{}}
 	for i := range events {
@@ -138,7 +138,7 @@ func compareSlice(a *model.Slice, k model.SliceKey) int {
 	return model.ServiceKey(a.Key).Compare(model.ServiceKey(k))
 }
 
-// drop forgets a record that holds nothing.
+// drop deletes a record that holds no object.
 func (s *State) drop(key model.ServiceKey, r *record) {
 	if r.service == nil && len(r.slices) == 0 {
 		delete(s.services, key)
@@ -164,10 +164,10 @@ func (s *State) applyNode(n *model.Node, c *Changes) {
 	}
 }
 
-// lastKnown returns what is known of this machine's Node once a source has it as now. A
-// Node that was deleted stays known, as in kube-proxy: the machine and its pods are still
-// there. So do addresses and pod CIDRs that a new Node of the name lacks: controllers
-// fill them in after kubelet has registered it.
+// lastKnown returns the last known state of this machine's Node after an update from old to
+// now. A deleted Node stays known, as in kube-proxy, because the machine and its pods still
+// exist. Addresses and pod CIDRs that a new Node of the same name lacks stay known too,
+// because controllers fill them in after kubelet has registered it.
 func lastKnown(old, now *model.Node) *model.Node {
 	if old == nil || now == nil {
 		return cmp.Or(now, old)
