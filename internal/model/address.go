@@ -26,7 +26,7 @@ func (f Family) String() string {
 	return fmt.Sprintf("family(%d)", uint8(f))
 }
 
-// FamilyOf reports the family of a valid, unmapped address.
+// FamilyOf returns the family of a valid, unmapped address.
 func FamilyOf(a netip.Addr) Family {
 	if a.Is4() {
 		return IPv4
@@ -57,7 +57,7 @@ func (p Protocol) String() string {
 	return fmt.Sprintf("protocol(%d)", uint8(p))
 }
 
-// ParseProtocol reads the Kubernetes spelling; empty means TCP (the API's
+// ParseProtocol parses the Kubernetes spelling; empty means TCP (the API's
 // default).
 func ParseProtocol(s string) (Protocol, bool) {
 	switch s {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// FrontendKind says where a Frontend comes from.
+// FrontendKind is the kind of Service address that a Frontend comes from.
 type FrontendKind uint8
 
 // The kinds of Frontend.
@@ -17,7 +17,7 @@ const (
 	NodePort
 )
 
-// String returns the spelling of explanations and logs.
+// String returns the spelling in explanations and logs.
 func (k FrontendKind) String() string {
 	return [...]string{"none", "ClusterIP", "ExternalIP", "LoadBalancer", "NodePort"}[k]
 }
@@ -25,16 +25,16 @@ func (k FrontendKind) String() string {
 // External reports whether traffic to the Frontend follows externalTrafficPolicy.
 func (k FrontendKind) External() bool { return k != ClusterIP }
 
-// FrontendKey is what a packet must be sent to. It is unique in the whole node:
-// of two Services that claim one key, policy lets the older have it.
+// FrontendKey is the destination of the packets of a Frontend. It is unique on the
+// node: if two Services claim one key, the older one owns it (see policy).
 type FrontendKey struct {
 	Family   Family
 	Protocol Protocol
 	Addr     netip.Addr // the zero Addr for a NodePort: any address in NodeView.NodePortAddrs
 	Port     uint16
 	// LastPort is 0 for one port. Otherwise the Frontend is the range Port..LastPort
-	// (fairlead.dev/port-range): of each address and protocol there is one at most,
-	// and a Frontend of one port inside it goes before.
+	// (fairlead.dev/port-range). Each address and protocol has at most one range,
+	// and a Frontend of one port inside the range takes precedence.
 	LastPort uint16
 }
 
@@ -53,7 +53,7 @@ func (k FrontendKey) String() string {
 	return at + "/" + k.Protocol.String()
 }
 
-// Verdict is what happens to a new connection to a Frontend.
+// Verdict is the handling of a new connection to a Frontend.
 type Verdict uint8
 
 // The verdicts.
@@ -63,73 +63,77 @@ const (
 	Drop                       // endpoints exist, but the traffic policy allows none of them
 )
 
-// String returns the spelling of explanations.
+// String returns the spelling in explanations.
 func (v Verdict) String() string {
 	return [...]string{"none", "forward", "reject", "drop"}[v]
 }
 
-// Frontend is policy's whole decision for one key: every data plane renders
-// exactly this and decides nothing more.
+// Frontend is policy's complete decision for one key. Every data plane renders exactly
+// this decision and makes no further ones.
+//
+// Example: the key 10.0.0.1:80/TCP of kind ClusterIP, Verdict Forward and Backends
+// 10.1.0.5:8080 and 10.1.1.7:8080. A new connection to the key goes to one of the two
+// endpoints. If the Service has no endpoint, Verdict is Reject and Backends is empty.
 type Frontend struct {
 	Key     FrontendKey
 	Kind    FrontendKind
 	Service ServiceKey
 	Port    string // name of the ServicePort
 
-	// Verdict and Backends hold for every client of a Frontend that is not
-	// LocalOnly, and for pods and the node itself when it is (the short cut of
+	// Verdict and Backends apply to every client of a Frontend that is not
+	// LocalOnly. If it is, they apply to pods and to the node itself (the short cut of
 	// externalTrafficPolicy Local). Backends is empty unless Verdict is Forward;
 	// sorted by address, then port; no duplicates.
 	Verdict  Verdict
 	Backends []Backend
 
 	// LocalOnly is externalTrafficPolicy Local: a client that is neither a pod
-	// nor this node gets LocalVerdict and LocalBackends, its address preserved.
+	// nor this node gets LocalVerdict and LocalBackends, and its address is preserved.
 	LocalOnly     bool
 	LocalVerdict  Verdict
 	LocalBackends []Backend
 
-	// Masquerade: every connection to Backends is given this node's address
-	// (external traffic under policy Cluster). ClusterIP traffic is masqueraded by
-	// NodeView: all of it (MasqueradeAll), or what does not come from a pod
-	// (Local).
+	// Masquerade: the source address of every connection to Backends becomes this
+	// node's address (external traffic under policy Cluster). For ClusterIP traffic
+	// NodeView decides: all of it is masqueraded (MasqueradeAll), or the traffic that
+	// does not come from a pod (Local).
 	Masquerade bool
 
 	AffinityTimeout time.Duration // 0 = none
 
-	// ConsistentHash: an endpoint is chosen by a hash of the client's address.
-	// HashTable and LocalHashTable then say which one, for Backends and
-	// LocalBackends; each is empty where its list is.
+	// ConsistentHash: a hash of the client's address selects the endpoint.
+	// HashTable and LocalHashTable are the lookup tables for Backends and
+	// LocalBackends; each is empty if its list is.
 	ConsistentHash            bool
 	HashTable, LocalHashTable HashTable
 
-	// IPVSScheduler is the one that the Service asks for, "" if it asks for none. Only IPVS has schedulers.
+	// IPVSScheduler is the scheduler that the Service requests, "" if it requests none. Only IPVS has schedulers.
 	IPVSScheduler string
 
-	// Guarded: only SourceRanges may connect, nobody if there are none; everything
-	// else is dropped. Ranges are masked, sorted, none inside another.
+	// Guarded: only clients in SourceRanges may connect, and no client if there are no
+	// ranges; everything else is dropped. Ranges are masked, sorted, none inside another.
 	Guarded      bool
 	SourceRanges []netip.Prefix
 
-	// Offload is the Service's wish for acceleration: after so many packets a
-	// connection is taken past the rules; 0: after as many as the node has it, -1: never.
+	// Offload is the acceleration that the Service requests: the number of packets after
+	// which a connection bypasses the rules; 0: the number that the node has, -1: never.
 	Offload int
 
-	// Relay are the Service's wishes that only userspace mode can fulfil.
+	// Relay holds the settings of the Service that only userspace mode supports.
 	Relay Relaying
 
-	// HealthCheckNodePort is the Service's, under externalTrafficPolicy Local; 0 =
-	// none. A data plane that shares its hooks with a host firewall lets it in.
+	// HealthCheckNodePort is the one of the Service, under externalTrafficPolicy Local;
+	// 0 = none. A data plane that shares its hooks with a host firewall accepts it.
 	HealthCheckNodePort uint16
 
-	// Others are the endpoints of the port that exist but are in neither list:
-	// not ready, ending, out of this node's topology, or of weight 0. No data
-	// plane renders them: they tell the followers of commits which running flows
-	// may stay. Sorted as Backends are.
+	// Others are the endpoints of the port that exist but are in neither list: not
+	// ready, terminating, outside this node's topology, or of weight 0. No data plane
+	// renders them. The observers of commits use them to decide which established flows
+	// may stay. They are sorted like Backends.
 	Others []Other
 }
 
-// Refuses reports whether every client is refused, whoever he is: there is no endpoint for anybody.
+// Refuses reports whether connections of every client are rejected: no client has an endpoint.
 func (f *Frontend) Refuses() bool {
 	return f.Verdict == Reject && (!f.LocalOnly || f.LocalVerdict == Reject)
 }
@@ -141,17 +145,17 @@ type Other struct {
 	Why     Unused
 }
 
-// Unused says why an endpoint gets no new connection.
+// Unused is the reason why an endpoint gets no new connection.
 type Unused uint8
 
 // The reasons.
 const (
 	NotReady  Unused = iota + 1
-	Ended            // terminating, and serving no more
+	Ended            // terminating, and no longer serving
 	Ending           // terminating and still serving, while others are ready
-	FarAway          // the topology hints keep clients of this node to other endpoints
+	FarAway          // the topology hints direct clients of this node to other endpoints
 	Elsewhere        // the traffic policy is Local, and it is on another node
-	NoWeight         // fairlead.dev/weights gives it 0
+	NoWeight         // fairlead.dev/weights sets it to 0
 	TooMany          // the list was full
 )
 
@@ -162,11 +166,11 @@ func (u Unused) String() string {
 		"its weight is 0", "the Service port has more endpoints than can be served"}[u]
 }
 
-// Backend is one endpoint a Frontend may choose.
+// Backend is one endpoint to which a Frontend may forward.
 type Backend struct {
 	Addr   netip.Addr
-	Port   uint16 // 0 in a range: the port that the client asked for
-	Weight uint16 // 1 unless asked otherwise; never 0
+	Port   uint16 // 0 in a range: the destination port of the client's packet
+	Weight uint16 // 1 unless the Service sets another; never 0
 	Local  bool   // runs on this node (hairpin is possible)
 }
 

@@ -6,23 +6,23 @@ import (
 	"net/netip"
 )
 
-// HashSeed is the same in every mode that has a HashTable, on every node and in every
-// release, or clients would move.
+// HashSeed is the seed of the client hash. It must be equal in every mode that has a
+// HashTable, on every node and in every release, or clients would change endpoints.
 const HashSeed = 1
 
-// HashTable leads clients to endpoints, the same on every node: a client whose
-// hash is scaled to 0..len-1 by its upper bits (hash * len >> 32, as the kernel's
-// jhash does) goes to the endpoint whose place in the list of Backends the entry
-// is. The length is a power of two; a table of twice the length has each entry
-// twice, but for those that an endpoint gained or lost.
+// HashTable maps clients to endpoints, equally on every node. The hash of a client is
+// scaled to an index in 0..len-1 by its upper bits (hash * len >> 32, like the kernel's
+// jhash expression). The entry at that index is the index of the endpoint in Backends.
+// The length is a power of two. A table of twice the length has each entry twice,
+// except those that an endpoint gained or lost.
 type HashTable []uint16
 
-// Place is where a client is in a table of the given length.
+// Place returns the index of a client in the table.
 func (t HashTable) Place(client netip.Addr) int {
 	return int(uint64(jhash(client.AsSlice(), HashSeed)) * uint64(len(t)) >> 32)
 }
 
-// jhash is the kernel's (linux/jhash.h), of an address of 4 or 16 bytes.
+// jhash is the kernel's hash function (linux/jhash.h) for an address of 4 or 16 bytes.
 func jhash(key []byte, seed uint32) uint32 {
 	a := 0xdeadbeef + uint32(len(key)) + seed
 	b, c := a, a
@@ -38,7 +38,7 @@ func jhash(key []byte, seed uint32) uint32 {
 		mix(&b, &c, &a, 19)
 		mix(&c, &a, &b, 4)
 	}
-	a += binary.NativeEndian.Uint32(key) // four bytes are left of both lengths
+	a += binary.NativeEndian.Uint32(key) // four bytes remain for both lengths
 	end := func(x, y *uint32, n int) { *x ^= *y; *x -= bits.RotateLeft32(*y, n) }
 	end(&c, &b, 14)
 	end(&a, &c, 11)

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Node is our own Kubernetes Node object.
+// Node is the Kubernetes Node object of this machine.
 type Node struct {
 	Name     string
 	Zone     string         // label topology.kubernetes.io/zone
 	Addrs    []netip.Addr   // status.addresses InternalIP then ExternalIP, as listed
 	PodCIDRs []netip.Prefix // spec.podCIDRs
-	// Leaving is true when the node has a deletionTimestamp or the taint
-	// ToBeDeletedByClusterAutoscaler (KEP-3836): /healthz then says 503.
+	// Leaving is true if the node has a deletionTimestamp or the taint
+	// ToBeDeletedByClusterAutoscaler (KEP-3836): /healthz then returns 503.
 	Leaving bool
 }
 
-// Equal reports whether two nodes are the same to every consumer.
+// Equal reports whether two Nodes are equal for every consumer.
 func (n *Node) Equal(o *Node) bool {
 	if n == nil || o == nil {
 		return n == o
@@ -25,14 +25,14 @@ func (n *Node) Equal(o *Node) bool {
 		slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.PodCIDRs, o.PodCIDRs)
 }
 
-// HostAddrs are the addresses that the kernel's links carry right now, sorted,
-// loopback and link-local ones included.
+// HostAddrs are the current addresses of the kernel's links, sorted, including
+// loopback and link-local ones.
 type HostAddrs struct {
 	Addrs []HostAddr // nil: not known yet
-	Links []Link     // that are up, by name; nil where nobody asked for them
+	Links []Link     // that are up, by name; nil if no consumer requested them
 }
 
-// Link is a network device. A later one may have the same name, but not the index.
+// Link is a network device. A later device may have the same name, but not the same index.
 type Link struct {
 	Name  string
 	Index int

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ServiceKey names a Service.
+// ServiceKey identifies a Service.
 type ServiceKey struct{ Namespace, Name string }
 
 // String returns "namespace/name", as logs and metrics of the field write it.
@@ -29,10 +29,9 @@ func (k ServiceKey) Compare(o ServiceKey) int {
 	return 0
 }
 
-// Service is one Kubernetes Service, both families, with only what some
-// consumer needs. Sources fill it with values they have validated: every
-// address is valid (but see ExternalIPs), unmapped and zone-free, every port is
-// in 1..65535.
+// Service is one Kubernetes Service, for both families, with only the fields that a
+// consumer needs. Sources fill it with validated values: every address is valid (but
+// see ExternalIPs), unmapped and without a zone, every port is in 1..65535.
 type Service struct {
 	Key     ServiceKey
 	Created int64 // creationTimestamp, Unix seconds; 0 if unknown. The older of two claimants of an address wins.
@@ -45,8 +44,8 @@ type Service struct {
 	ExternalName string // without trailing dot; "" unless type ExternalName
 
 	ClusterIPs []netip.Addr // at most one of each family
-	// ExternalIPs are in the places that they have in the manifest: what the source
-	// refused is the zero Addr.
+	// ExternalIPs have the same indexes as in the manifest: an address that the source
+	// rejected is the zero Addr.
 	ExternalIPs     []netip.Addr
 	LoadBalancerIPs []netip.Addr   // status ingress IPs with ipMode VIP or unset
 	SourceRanges    []netip.Prefix // spec.loadBalancerSourceRanges, masked; a /0 of a family means "all of it"
@@ -63,8 +62,8 @@ type Service struct {
 	Extras Extras // the fairlead.dev/ annotations
 }
 
-// Extras are what a Service asks for beyond the Kubernetes contract, by
-// annotation. The zero value asks for nothing.
+// Extras are the settings of a Service beyond the Kubernetes contract, from its
+// annotations. The zero value requests nothing.
 type Extras struct {
 	Weights        string         // fairlead.dev/weights, "10.0.0.1=3,10.0.0.2=1": raw; policy parses it
 	ConsistentHash bool           // fairlead.dev/consistent-hash: "client-ip"
@@ -76,11 +75,11 @@ type Extras struct {
 	Relay          Relaying
 }
 
-// Relaying is what a Service asks of who carries its connections himself, as only
-// userspace mode does.
+// Relaying holds the settings of a Service for a data plane that relays connections
+// in a program, as only userspace mode does.
 type Relaying struct {
 	ProxyProtocol  bool          // fairlead.dev/proxy-protocol: v2
-	EndpointGrace  time.Duration // fairlead.dev/endpoint-grace; 0 = the agent's, -1 = for ever
+	EndpointGrace  time.Duration // fairlead.dev/endpoint-grace; 0 = the agent's, -1 = no limit
 	MaxConnections int           // fairlead.dev/max-connections; 0 = not set
 	// KeepSource: endpoints see the client's address (fairlead.dev/source-address: client).
 	KeepSource bool
@@ -97,7 +96,7 @@ type ServicePort struct {
 	NodePort uint16 // 0 = none
 }
 
-// Equal reports whether two Services are the same to every consumer.
+// Equal reports whether two Services are equal for every consumer.
 func (s *Service) Equal(o *Service) bool {
 	if s == nil || o == nil {
 		return s == o

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// SliceKey names an EndpointSlice.
+// SliceKey identifies an EndpointSlice.
 type SliceKey struct{ Namespace, Name string }
 
 // String returns "namespace/name".
@@ -22,33 +22,33 @@ type Slice struct {
 	Endpoints []Endpoint
 }
 
-// SlicePort is one entry of ports; the name joins it to a ServicePort.
+// SlicePort is one entry of ports; its name refers to the name of a ServicePort.
 type SlicePort struct {
 	Name     string
 	Protocol Protocol
 	Port     uint16
 }
 
-// Endpoint is one entry of endpoints. Only the first address counts, as in
-// kube-proxy. Strings are interned by the source: a node's name is stored once.
+// Endpoint is one entry of endpoints. Only its first address is used, as in
+// kube-proxy. The source interns the strings: a node's name is stored once.
 type Endpoint struct {
 	Addr        netip.Addr
 	Node        string // "" if unknown
 	Zone        string // "" if unknown
-	Hostname    string // spec.hostname of the pod, for DNS; "" mostly
+	Hostname    string // spec.hostname of the pod, for DNS; usually ""
 	Hints       *Hints // nil = none
 	Ready       bool   // nil in the API means true
 	Serving     bool   // nil in the API means true
 	Terminating bool
 }
 
-// Hints are endpoints[].hints; shared between endpoints, never written to.
+// Hints are endpoints[].hints; shared between endpoints, read-only.
 type Hints struct {
 	Zones []string
 	Nodes []string
 }
 
-// Equal reports whether two slices are the same to every consumer.
+// Equal reports whether two slices are equal for every consumer.
 func (s *Slice) Equal(o *Slice) bool {
 	if s == nil || o == nil {
 		return s == o
@@ -57,7 +57,7 @@ func (s *Slice) Equal(o *Slice) bool {
 		slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Endpoints, o.Endpoints, Endpoint.Equal)
 }
 
-// Equal reports whether two endpoints are the same, hints by content.
+// Equal reports whether two endpoints are equal, with hints compared by content.
 func (e Endpoint) Equal(o Endpoint) bool {
 	if e.Hints != o.Hints {
 		if e.Hints == nil || o.Hints == nil ||
