@@ -22,7 +22,7 @@ func TestAlignKeepsWhatCanStay(t *testing.T) {
 		for range r.IntN(300) {
 			have = append(have, element(kinds))
 		}
-		if r.IntN(2) == 0 { // mostly a change of what is there, in its order or another
+		if r.IntN(2) == 0 { // usually a change of the actual elements, in the same or another order
 			want = append(want, have...)
 			for range r.IntN(6) {
 				switch at := r.IntN(len(want) + 1); {

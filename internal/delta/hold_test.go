@@ -85,7 +85,7 @@ func TestHoldLeavesOthersAlone(t *testing.T) {
 	expectPending(t, tr, "s:2>") // a's hold of it ended when b changed it
 
 	tr = newTracker()
-	tr.Set("a", objects("s", "1", "s", "1", "x", "1"), t0) // named twice, wanted by nobody else
+	tr.Set("a", objects("s", "1", "s", "1", "x", "1"), t0) // listed twice, no other owner
 	tr.Commit(tr.Pending())
 	tr.Set("a", objects("s", "2", "s", "2", "x", "bad"), t0)
 	tr.Hold("a", t0)
@@ -266,7 +266,7 @@ func TestHoldKeepsOrphans(t *testing.T) {
 	tr.Set("a", objects("x", "bad", "c1", "1"), t0)
 	tr.Set("b", objects("c2", "1"), t0)
 	tr.ReplaceActual(maps.All(map[string]string{"x": "to c3", "c1": "0", "c2": "1", "c3": "old", "y": "stray"}), t0)
-	tr.Set("b", nil, t0) // so c2 has been somebody's
+	tr.Set("b", nil, t0) // so c2 has had an owner
 	tr.Hold("a", t0)
 	expectHave(t, tr, "c1:0", "c3:old", "x:to c3")
 	tr.Set("a", objects("x", "bad", "c1", "1"), t0) // it is tried again
@@ -297,7 +297,7 @@ func TestLetGo(t *testing.T) {
 	expectHave(t, tr)
 }
 
-// What is held and taken away by somebody else is put back.
+// A held key that another program deletes is restored.
 func TestHeldIsRepaired(t *testing.T) {
 	tr := newTracker()
 	tr.Set("a", objects("x", "1"), t0)
@@ -325,7 +325,7 @@ func TestOwners(t *testing.T) {
 	if got := tr.Owners([]string{"d"}); len(got) != 1 || len(got["c"]) != 1 {
 		t.Errorf("owners %v", got)
 	}
-	tr.Set("a", objects("x", "1"), t0) // the first owner of s gives it up
+	tr.Set("a", objects("x", "1"), t0) // the first owner of s releases it
 	got = tr.Owners([]string{"s"})
 	if want := map[string][]string{"b": {"s"}}; !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("owners %v, want %v", got, want)
@@ -444,14 +444,14 @@ func TestCommitAnewOfLess(t *testing.T) {
 	}
 	tr.Set("a", objects("x", "bad", "y", "1"), t0)
 	tr.Hold("a", t0)
-	tr.CommitAnew(all, slices.DeleteFunc(tr.Anew(all), notX)) // nobody but the held one wants it
+	tr.CommitAnew(all, slices.DeleteFunc(tr.Anew(all), notX)) // only the held owner wants it
 	if got := tr.Want("x"); got != "1" {
 		t.Errorf("what is held is wanted as %q", got)
 	}
 	expectPending(t, tr, "x:>1")
 }
 
-// A key that is held becomes another owner's when that one gives it another value.
+// A held key passes to another owner if that owner sets another value.
 func TestHoldEndsWhenAnotherOwnerChangesTheKey(t *testing.T) {
 	tr := newTracker()
 	tr.Set("a", objects("s", "1", "x", "1"), t0)

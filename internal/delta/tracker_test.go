@@ -275,7 +275,7 @@ func TestRandomSequences(t *testing.T) {
 						there[k] = v
 					}
 				}
-				there["pX"], there["x"] = "xx", "xx" // nobody's
+				there["pX"], there["x"] = "xx", "xx" // without an owner
 				tr.ReplaceActual(maps.All(there), t0)
 			}
 			checkSum(t, seed, tr)
@@ -400,13 +400,13 @@ func TestLingersAsItIs(t *testing.T) {
 	tr.Set("a", objects("l", "2"), t0)
 	tr.Set("a", nil, t0)
 	expectPending(t, tr)
-	tr.ReplaceActual(maps.All(map[string]string{}), t0) // somebody took it away: nobody misses it
+	tr.ReplaceActual(maps.All(map[string]string{}), t0) // another program deleted it: no owner needs it
 	if !tr.NextExpiry().IsZero() || tr.Len() != 0 {
 		t.Errorf("%d keys, next expiry %v", tr.Len(), tr.NextExpiry())
 	}
 }
 
-// A deletion that is told twice leaves nothing behind.
+// A deletion that is committed twice leaves no entry.
 func TestCommitTwice(t *testing.T) {
 	tr := newTracker()
 	tr.Set("a", objects("x", "1"), t0)

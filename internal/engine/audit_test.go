@@ -86,7 +86,7 @@ func TestAuditAmongManyChanges(t *testing.T) {
 		if n := b.drv.count().loads - loads; n != 0 {
 			t.Errorf("%d loads in the hour after the audit", n)
 		}
-		for i, began := 10_000, time.Now(); time.Since(began) < 90*time.Second; i++ { // the next one gives way as well
+		for i, began := 10_000, time.Now(); time.Since(began) < 90*time.Second; i++ { // the next audit is preempted as well
 			if took := b.takes(i); took > 10*time.Millisecond {
 				t.Fatalf("a change waited %v for the next audit, %v after that was due", took, time.Since(began)-time.Minute)
 			}
@@ -124,7 +124,7 @@ func TestAuditAfterARestart(t *testing.T) {
 		run(t, second, func() {
 			loads := drv.count().loads
 			alarm := func() {
-				drv.foreign(func(map[dataplane.Key]string) {}) // somebody wrote, and changed nothing of ours
+				drv.foreign(func(map[dataplane.Key]string) {}) // another program wrote, and changed no object of the agent
 				synctest.Wait()
 			}
 			alarm()
@@ -148,7 +148,7 @@ func TestAuditAfterARestart(t *testing.T) {
 	})
 }
 
-// TestAuditOnDemand compares at once and tells what differed; a change goes first.
+// TestAuditOnDemand: an audit on demand compares at once and returns the drift; a change goes first.
 func TestAuditOnDemand(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		repaired := b.slowly()

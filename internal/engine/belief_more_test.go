@@ -99,7 +99,7 @@ func TestAuditOnDemandTellsThreeKinds(t *testing.T) {
 		synctest.Wait()
 		added := key(kindVerdict, "10.96.9.9:80/TCP")
 		for range 4 {
-			b.drv.mu.Lock() // nobody rings
+			b.drv.mu.Lock() // no alarm is raised
 			delete(b.drv.kernel, vip(1))
 			b.drv.kernel[vip(2)], b.drv.kernel[added] = "drop", "drop"
 			b.drv.mu.Unlock()

@@ -2,7 +2,7 @@ package engine
 
 import "testing"
 
-// TestBelief says for every belief what becomes of it by everything that can happen.
+// TestBelief checks the next sync state for every sync state and every event.
 func TestBelief(t *testing.T) {
 	const same = numBeliefs
 	table := [numHappenings][numBeliefs]belief{

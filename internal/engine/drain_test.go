@@ -45,7 +45,7 @@ func (d *drainDriver) state() (asked int, last []dataplane.Key) {
 	return len(d.asked), last
 }
 
-// TestWhatIsDrainedGoesBeforeItsTime: and nobody is asked while nothing lingers, or more often than each drainPause.
+// TestWhatIsDrainedGoesBeforeItsTime: the driver is not queried while no object lingers, or more often than each drainPause.
 func TestWhatIsDrainedGoesBeforeItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &drainDriver{memDriver: newMemDriver(), err: errors.New("no answer")}

@@ -120,7 +120,7 @@ func TestConflictDuringAWriteLoadsAndRetries(t *testing.T) {
 			b.put(svcEvent(1, 80), sliceEvent(1, 1), synced)
 			synctest.Wait()
 			b.drv.mu.Lock()
-			b.drv.moved = true // written by somebody, alarm not rung
+			b.drv.moved = true // written by another program, no alarm raised
 			delete(b.drv.kernel, key(kindVerdict, "10.96.0.1:80/TCP"))
 			b.drv.mu.Unlock()
 			b.put(svcEvent(2, 80))

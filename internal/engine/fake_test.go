@@ -34,7 +34,7 @@ type memDriver struct {
 	failWatch             error // a Watch ends with it before it stands
 	// during is called half way through a Survey, with what it is about to report; nil: nothing happens.
 	during  func(seen map[dataplane.Key]string)
-	digests bool // a Survey gives digests for values
+	digests bool // a Survey returns digests for values
 }
 
 // counts is what the driver was asked to do.
@@ -259,7 +259,7 @@ func (d *memDriver) Cleanup(context.Context) error { return nil }
 
 func (d *memDriver) KeyString(k dataplane.Key) string { return k.String() }
 
-// foreign lets somebody else write, and rings.
+// foreign simulates a write of another program, and raises an alarm.
 func (d *memDriver) foreign(edit func(map[dataplane.Key]string)) {
 	d.mu.Lock()
 	edit(d.kernel)

@@ -22,13 +22,13 @@ type world struct {
 	services map[int]model.Event
 	slices   map[string]model.Event
 	host     model.Event
-	unheard  map[string]model.Event // by key: what a source that is cut off has not told
+	unheard  map[string]model.Event // by key: events that a disconnected source has not delivered
 	cutOff   bool
 }
 
 const worldServices = 8
 
-// change makes one random change and gives the event for it, under its key.
+// change makes one random change and returns its event, under its key.
 func (w *world) change() (string, model.Event) {
 	i := w.r.IntN(worldServices)
 	switch w.r.IntN(10) {
@@ -66,7 +66,7 @@ func (w *world) change() (string, model.Event) {
 	return at, w.slices[at]
 }
 
-// step changes the world and tells the engine, unless the source is cut off.
+// step changes the world and sends the event to the engine, unless the source is disconnected.
 func (w *world) step(b *bench) {
 	at, ev := w.change()
 	w.unheard[at] = ev
@@ -82,7 +82,7 @@ func (w *world) step(b *bench) {
 	clear(w.unheard)
 }
 
-// all is what a source tells at its start.
+// all returns the events that a source delivers at its start.
 func (w *world) all() []model.Event {
 	out := []model.Event{w.host}
 	out = slices.AppendSeq(out, maps.Values(w.services))
@@ -192,7 +192,7 @@ func checkHistory(t *testing.T, seed uint64) {
 	}
 }
 
-// learn takes decisions as a follower does.
+// learn handles decisions like an observer.
 func learn(told map[model.ServiceKey]string, list []Decided) {
 	for _, d := range list {
 		delete(told, d.Key)

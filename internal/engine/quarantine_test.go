@@ -153,7 +153,7 @@ func TestQuarantineBacksOff(t *testing.T) {
 		if n := b.drv.count().applies - before; n < 20 || n > 30 {
 			t.Errorf("%d tries in ten hours", n)
 		}
-		b.put(sliceEvent(2, 8)) // another Service now: the pauses begin anew
+		b.put(sliceEvent(2, 8)) // a new desired state: the backoff starts again
 		synctest.Wait()
 		before = b.drv.count().applies
 		time.Sleep(time.Minute) // virtual time (synctest)
@@ -195,7 +195,7 @@ func TestRefusalThatDoubtsOurBelief(t *testing.T) {
 			watched(t, func(t *testing.T, b *bench) {
 				there := b.drv.count().loads
 				b.drv.mu.Lock()
-				b.drv.kernel[vip(2)] = "drop" // and nobody rang
+				b.drv.kernel[vip(2)] = "drop" // without an alarm
 				b.drv.fail = func(batch dataplane.Batch) error {
 					for _, op := range batch.Ops {
 						if op.Key == vip(2) && (op.Have == "" || lasts) {
@@ -208,7 +208,7 @@ func TestRefusalThatDoubtsOurBelief(t *testing.T) {
 				b.put(svcEvent(2, 80))
 				synctest.Wait()
 				want, held, loads := "reject", 0, 1
-				if lasts { // read before the blame, and after it, for then we know that our belief was wrong
+				if lasts { // read before the quarantine, and after it, because the actual state is then known to be stale
 					want, held, loads = "drop", 1, 2
 				}
 				if last := b.last(); b.drv.snapshot()[vip(2)] != want || last.Held != held || last.Err != nil || b.drv.count().loads-there != loads {

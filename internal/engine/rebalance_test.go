@@ -25,7 +25,7 @@ func noSlice(i int, name string) model.Event {
 	return ev
 }
 
-// knows reports whether the followers were told last that an endpoint serves.
+// knows reports whether an endpoint serves in the last report to the observers.
 func (b *bench) knows(addr netip.Addr) bool {
 	for _, d := range b.last().Decided {
 		for _, f := range d.Result.Frontends {

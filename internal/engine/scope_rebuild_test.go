@@ -86,7 +86,7 @@ func TestRebuildTakesWhatWasToBeDeleted(t *testing.T) {
 	})
 }
 
-// What a Load finds well need not be made anew any more.
+// A family that a Load can read again need not be rebuilt any more.
 func TestLoadEndsTheNeedOfARebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(before(t), nil)

@@ -37,7 +37,7 @@ func TestNothingThatServesIsChangedBeforeSourcesAreIn(t *testing.T) {
 		b := newBench(drv, nil)
 		run(t, b, func() {
 			for i := 1; i <= 4; i++ {
-				b.put(svcEvent(i, 80)) // 4 is new, and nobody knows whether it has endpoints
+				b.put(svcEvent(i, 80)) // 4 is new, and it is unknown whether it has endpoints
 			}
 			b.put(sliceEvent(1, 2)) // the first page of slices: half of what 1 has
 			synctest.Wait()
@@ -111,7 +111,7 @@ func TestAdditionsGoInAfterAMinute(t *testing.T) {
 	}
 }
 
-// A table that must be made anew serves as it is until everything is known.
+// A table that must be rebuilt serves unchanged until all sources are synced.
 func TestNoRebuildBeforeSourcesAreIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drv := before(t)

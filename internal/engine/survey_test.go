@@ -28,7 +28,7 @@ func digestOf(value string) string {
 	return d.Digest()
 }
 
-// beside runs f with an engine that has built one Service.
+// beside runs f concurrently with an engine that has built one Service.
 func beside(t *testing.T, f func(t *testing.T, b *bench, d *memDriver)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMemDriver()
@@ -75,7 +75,7 @@ func TestSurveyHoldsNothingUp(t *testing.T) {
 func TestSurveyFindsWhatDiffers(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		added := key(kindVerdict, "10.96.9.9:80/TCP")
-		d.mu.Lock() // nobody rings
+		d.mu.Lock() // no alarm is raised
 		d.kernel[vip(1)], d.kernel[added] = "drop", "drop"
 		d.mu.Unlock()
 		for range 2 {
@@ -97,7 +97,7 @@ func TestSurveyFindsWhatDiffers(t *testing.T) {
 	})
 }
 
-// TestSurveyLooksNothingUp where all is as it should be: one sum tells, also after a change and after a repair.
+// TestSurveyLooksNothingUp: if the kernel is in sync, one sum is enough, also after a change and after a repair.
 func TestSurveyLooksNothingUp(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		for i := 2; i < 4; i++ {
@@ -105,7 +105,7 @@ func TestSurveyLooksNothingUp(t *testing.T) {
 			if err != nil || a.Objects == 0 || a.Missing+a.Different+a.Foreign+a.Compared > 0 {
 				t.Fatalf("%+v, %v", a, err)
 			}
-			d.mu.Lock() // nobody rings
+			d.mu.Lock() // no alarm is raised
 			delete(d.kernel, vip(1))
 			d.mu.Unlock()
 			if _, err := b.Audit(t.Context()); err != nil { // this puts it back
@@ -150,7 +150,7 @@ func TestSurveyOfASummer(t *testing.T) {
 				}
 			}
 			look(0, 0)
-			d.mu.Lock() // nobody rings
+			d.mu.Lock() // no alarm is raised
 			delete(d.kernel, vip(1))
 			d.mu.Unlock()
 			look(1, 1)
@@ -184,7 +184,7 @@ func TestSurveyBesideAChange(t *testing.T) {
 	})
 }
 
-// TestSurveyOfPools: where the elements of a pool lie is nothing to be looked up, and which they are tells.
+// TestSurveyOfPools: other slots of the same elements need no lookup, other elements count as drift.
 func TestSurveyOfPools(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		b.put(sliceEvent(1, 1, 2, 3))
@@ -207,14 +207,14 @@ func TestSurveyOfPools(t *testing.T) {
 	})
 }
 
-// TestSurveyByDigests reports the same where the driver gives digests for values.
+// TestSurveyByDigests: the result is the same if the driver returns digests for values.
 func TestSurveyByDigests(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		d.digests = true
 		if a, err := b.Look(t.Context()); err != nil || a.Objects == 0 || a.Missing+a.Different+a.Foreign+a.Compared > 0 {
 			t.Fatalf("%+v, %v", a, err)
 		}
-		d.mu.Lock() // nobody rings
+		d.mu.Lock() // no alarm is raised
 		d.kernel[vip(1)] = "drop"
 		d.mu.Unlock()
 		if a, err := b.Look(t.Context()); err != nil || a.Different != 1 || a.Missing+a.Foreign > 0 {
@@ -239,7 +239,7 @@ func TestSurveyBeforeAnythingIsRead(t *testing.T) {
 	})
 }
 
-// TestSurveyThatAWriteDisturbed: what a reading misses beside a write of ours is not called gone, it is read again.
+// TestSurveyThatAWriteDisturbed: an object that a read misses next to a write of the agent is not reported as missing, it is read again.
 func TestSurveyThatAWriteDisturbed(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		d.during = func(seen map[dataplane.Key]string) {
@@ -258,7 +258,7 @@ func TestSurveyThatAWriteDisturbed(t *testing.T) {
 // TestSurveyFindsWhatIsMissing, where nothing else differs.
 func TestSurveyFindsWhatIsMissing(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {
-		d.mu.Lock() // nobody rings
+		d.mu.Lock() // no alarm is raised
 		delete(d.kernel, vip(1))
 		d.mu.Unlock()
 		if a, err := b.Look(t.Context()); err != nil || a.Missing != 1 || a.Different+a.Foreign != 0 {
@@ -271,7 +271,7 @@ func TestSurveyFindsWhatIsMissing(t *testing.T) {
 func TestManySurveysAtOnce(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		const many = 20
-		d.mu.Lock() // nobody rings
+		d.mu.Lock() // no alarm is raised
 		delete(d.kernel, vip(1))
 		d.mu.Unlock()
 		told := make(chan error, many)
@@ -297,7 +297,7 @@ func TestManySurveysAtOnce(t *testing.T) {
 	})
 }
 
-// asking is a context of somebody who pauses before one of his questions to the engine.
+// asking is the context of a caller that pauses before one of its calls to the engine.
 type asking struct {
 	context.Context
 	questions, pauseAt int

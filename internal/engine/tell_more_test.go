@@ -34,7 +34,7 @@ func TestWhatNeedsNoWriteIsToldAndBeginsNoPause(t *testing.T) {
 	})
 }
 
-// A write that perhaps was done is told as decided, one that surely was not is not.
+// A write that may have been applied is reported as decided, one that was certainly not applied is not.
 func TestWhatAFailedWriteTells(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -59,7 +59,7 @@ func TestWhatAFailedWriteTells(t *testing.T) {
 	}
 }
 
-// What is wrong is told once while the sources are not in, whatever else comes.
+// A Problem is reported once while the sources are not synced, whatever other events come.
 func TestProblemsBeforeTheSourcesAreToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), nil)

@@ -301,7 +301,7 @@ func TestTooManyBackends(t *testing.T) {
 	})
 }
 
-// A Load that is not asked for by the clock does not give way, also after one that did.
+// A Load that is not routine is not preempted, also after one that was.
 func TestAlarmAfterAnAuditDoesNotGiveWay(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		time.Sleep(time.Hour + time.Second) // virtual time (synctest): an audit, and nothing to repair

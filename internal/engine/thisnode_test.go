@@ -90,7 +90,7 @@ func (s *nodeStep) check(t *testing.T, b *bench) {
 	}
 }
 
-// What the source reports of the Node object and what the engine reports of it stand beside each other.
+// The Problems of the Node object that the source reports and those that the engine reports are listed next to each other.
 func TestNodeProblemsStandTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), func(p *Params) { p.View = policy.ViewInputs{NodePortPrimary: true, Cluster: true} })

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestUndecided: a change that comes in the pause after a write is told apart from one that is in the kernel.
+// TestUndecided: a change that comes in the pause after a write is distinguished from one that is in the kernel.
 func TestUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), func(p *Params) { p.MinSync = time.Minute })

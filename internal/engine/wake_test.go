@@ -80,7 +80,7 @@ func refuseVIP(b dataplane.Batch, i int) error {
 	return nil
 }
 
-// Only Probe's errors end the agent, and a table that is not ours at the first look.
+// Only Probe's errors end the agent, and a table that another program owns at the first read.
 func TestWhichErrorsEndTheEngine(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error

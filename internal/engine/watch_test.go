@@ -24,7 +24,7 @@ func watched(t *testing.T, test func(t *testing.T, b *bench)) {
 	})
 }
 
-// edit is something that somebody else does, and repaired tells whether it is undone.
+// edit is a change by another program, and repaired reports whether it is undone.
 func (b *bench) edit() (repaired func() bool) {
 	want := b.drv.snapshot()
 	b.drv.foreign(func(k map[dataplane.Key]string) { delete(k, key(kindVerdict, "10.96.0.1:80/TCP")) })
@@ -132,7 +132,7 @@ func TestWatchFailsBeforeTheFirstBuild(t *testing.T) {
 	})
 }
 
-// A family that was made anew is not made anew again when another must be.
+// A family that was rebuilt is not rebuilt again if another one must be.
 func TestARebuildIsDoneOnce(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		for i, f := range []model.Family{model.IPv4, model.IPv6} {

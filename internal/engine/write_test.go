@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// What is refused is told by name, Service by Service.
+// Rejected objects are reported by name, for each Service.
 func TestHeldIsToldByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), nil)
@@ -82,7 +82,7 @@ func TestLater(t *testing.T) {
 	}
 }
 
-// viewDriver renders what of the view it is told, and says when that has changed.
+// viewDriver renders the selected part of the view, and reports when that has changed.
 type viewDriver struct{ *memDriver }
 
 func (d viewDriver) ViewChanged(o, n *model.NodeView) bool {
@@ -93,7 +93,7 @@ func (d viewDriver) Render(f *model.Frontend, v *model.NodeView, emit func(datap
 	emit(dataplane.Object{Key: key(kindVerdict, f.Key.String()), Value: fmt.Sprint(len(v.NodeAddrs), " addresses")})
 }
 
-// What depends on the node is rendered anew when the driver says that the node changed.
+// Objects that depend on the node are rendered again if the driver reports that the node changed.
 func TestViewChangeIsRendered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drv := newMemDriver()
