@@ -34,8 +34,8 @@ func TestHoldKeepsLastGood(t *testing.T) {
 	expectPending(t, tr, "x:1>good")
 }
 
-// A Service that gives up one key for another, which is refused, goes on with the
-// first; also after a second try, and until it wants something else.
+// A Service that replaces one key by another, which the kernel rejects, continues with
+// the first; also after a retry, and until its desired state changes.
 func TestHoldKeepsKeysThatWereGivenUp(t *testing.T) {
 	tr := newTracker()
 	tr.Set("a", objects("l", "1", "x80", "1"), t0)
@@ -155,8 +155,8 @@ func TestHoldAllOwnersOfASharedKey(t *testing.T) {
 	expectHave(t, tr, "s:1", "x:1", "y:1")
 }
 
-// A key that one owner has just given up to another, which is refused, goes: its
-// value leads to what only the first wanted.
+// A key that one owner has just released to another one, which is rejected, is deleted:
+// its value refers to a key that only the first owner wanted.
 func TestHoldLetsGoWhatAnotherGaveUp(t *testing.T) {
 	tr := newTracker()
 	tr.Set("b", objects("c", "1", "x", "to c"), t0)
@@ -235,8 +235,8 @@ func TestHoldKeepsWhatCameInBetween(t *testing.T) {
 	expectHave(t, tr, "x:2", "y:2")
 }
 
-// What is there and nobody knows of is spared while something is held, if it cannot
-// be deleted; afterwards it goes.
+// An existing key without an owner that cannot be deleted is retained while another key
+// is held; afterwards it is deleted.
 func TestSpare(t *testing.T) {
 	tr := newTracker()
 	tr.ReplaceActual(maps.All(map[string]string{"c": "1", "x": "to c", "z": "1"}), t0)
@@ -257,9 +257,9 @@ func TestSpare(t *testing.T) {
 	expectHave(t, tr)
 }
 
-// What nobody has wanted since the start, and does nothing by itself, is kept for an
-// owner in quarantine of whom it may have been; the rest goes. It goes with the owner's
-// next good state.
+// An inert key that no owner has wanted since the start is kept for a quarantined owner
+// that may have owned it; other such keys are deleted. The kept key is deleted with the
+// owner's next applied state.
 func TestHoldKeepsOrphans(t *testing.T) {
 	tr := newTracker()
 	tr.p.Inert = func(k string) bool { return k[0] == 'c' }

@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// TestWhatIsWrittenIsAnnounced: the decisions of a turn are told before its write,
-// also of one that fails, and its success is told after.
+// TestWhatIsWrittenIsAnnounced: the decisions of a sync are reported before its write,
+// also of one that fails, and its success is reported after it.
 func TestWhatIsWrittenIsAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drv := newMemDriver()

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// slowly makes each Load of a built engine take a second, and lets somebody change
-// the kernel so that only a Load can tell.
+// slowly makes each Load of a built engine take a second, and simulates a change by
+// another program that only a Load can detect.
 func (b *bench) slowly() (repaired func() bool) {
 	verdict := key(kindVerdict, "10.96.0.1:80/TCP")
 	b.drv.mu.Lock()
@@ -95,7 +95,7 @@ func TestAuditAmongManyChanges(t *testing.T) {
 	})
 }
 
-// A Load that is needed is not given up: what we believe is wrong until it is over.
+// A required Load is not preempted, because the actual state is stale until it is over.
 func TestLoadAfterAnAlarmDoesNotGiveWay(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		repaired := b.slowly()
@@ -111,9 +111,9 @@ func TestLoadAfterAnAlarmDoesNotGiveWay(t *testing.T) {
 	})
 }
 
-// TestAuditAfterARestart: what the agent before had left is ours. A comparison that
-// comes right after the start, before the sources are in or while changes wait,
-// calls nothing of it somebody else's.
+// TestAuditAfterARestart: the agent owns the objects that its predecessor left. A
+// comparison right after the start, before the sources are synced or while changes are
+// pending, reports none of them as foreign.
 func TestAuditAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drv := newMemDriver()

@@ -91,8 +91,8 @@ func TestAuditThatIsDueWithAChangeWaits(t *testing.T) {
 	})
 }
 
-// A comparison on demand says what somebody had deleted, changed and added, as often
-// as it is asked for.
+// An audit on demand returns the objects that another program deleted, changed and
+// added, as often as it is requested.
 func TestAuditOnDemandTellsThreeKinds(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		b.put(svcEvent(2, 80))
@@ -114,8 +114,8 @@ func TestAuditOnDemandTellsThreeKinds(t *testing.T) {
 	})
 }
 
-// A refusal for which nobody can be blamed is tried again later, not at once for ever;
-// in the end the rules are made anew, and what was refused is not in them.
+// A rejected write without a responsible Service is retried with a backoff, not at once
+// without end; finally the rules are rebuilt, without the rejected object.
 func TestRefusalThatIsNobodysFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stray := key(kindVerdict, "10.96.9.9:80/TCP")

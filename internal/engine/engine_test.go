@@ -132,8 +132,8 @@ func TestConflictDuringAWriteLoadsAndRetries(t *testing.T) {
 	})
 }
 
-// A neighbour that always writes: nothing goes in before the watcher can tell
-// whose objects were meant, so it must be started before the first build is over.
+// Another program writes continuously: no write succeeds before the watcher can distinguish
+// whose objects changed, so it must be started before the first build is over.
 func TestBusyNeighbourAtTheStart(t *testing.T) {
 	for _, first := range []error{dataplane.ErrInterrupted, dataplane.ErrConflict} {
 		synctest.Test(t, func(t *testing.T) {
@@ -255,8 +255,8 @@ func TestMinSyncThrottles(t *testing.T) {
 	})
 }
 
-// TestPaceFollowsTheWrites: where a write is slow, changes that come meanwhile
-// wait and go together; the first goes in at once.
+// TestPaceFollowsTheWrites: if a write is slow, changes that come during it wait and
+// are applied together; the first is applied at once.
 func TestPaceFollowsTheWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := newMemDriver()
@@ -312,8 +312,8 @@ func TestUnusedChainGoesAfterItsLinger(t *testing.T) {
 	})
 }
 
-// While commits fail, several decisions of one Service pile up: followers must
-// see the newest only, or a stale one would bring a gone endpoint back.
+// While commits fail, several decisions of one Service accumulate: observers must
+// receive the newest only, or a stale one would restore a removed endpoint.
 func TestFollowersSeeTheNewestDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), nil)

@@ -10,13 +10,14 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// perhaps is what a driver says of a refusal that may be the fault of our belief.
+// perhaps returns a driver's error for a rejected write whose cause may be a stale actual state.
 func perhaps(k dataplane.Key, why string) error {
 	return fmt.Errorf("%w: %w", dataplane.ErrConflict, &dataplane.InvalidError{Keys: []dataplane.Key{k}, Err: errors.New(why)})
 }
 
-// A Service is refused at our start. What it has in the kernel leads to a chain that
-// nobody knows of: the chain stays, for it cannot be deleted, and all others go in.
+// A Service is rejected at the start of the agent. Its objects in the kernel refer to a
+// chain without an owner: the chain stays, because it cannot be deleted, and all other
+// Services are applied.
 func TestHeldKeepsWhatItLeadsTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), nil)
@@ -61,8 +62,8 @@ func TestHeldKeepsWhatItLeadsTo(t *testing.T) {
 	})
 }
 
-// What a refused Service keeps is taken away by somebody, and cannot be put back: it
-// is given up, and all others go in.
+// Another program deletes an object that a quarantined Service keeps, and the object cannot
+// be restored: it is abandoned, and all other Services are applied.
 func TestHeldThatCannotBePutBackIsGivenUp(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		b.drv.mu.Lock()
@@ -97,8 +98,8 @@ func TestHeldThatCannotBePutBackIsGivenUp(t *testing.T) {
 	})
 }
 
-// A driver that cannot write all at once is refused one object and has written others before it: the Service is put aside, the rest goes in, and
-// what is read again is our own writing, not somebody else's.
+// A driver without transactions has written some objects before one is rejected: the Service is quarantined, the rest is applied,
+// and the differences of the next read count as the agent's own writes, not as drift.
 func TestWrittenInPartIsNobodyElsesDoing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), nil)

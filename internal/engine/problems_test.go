@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// What is wrong with a slice is told once, and taken back when it is well; a turn
-// tells also how many objects there are.
+// A Problem of a slice is reported once, and cleared when it is resolved; a Turn also
+// reports the number of objects.
 func TestProblemsOfASlice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), nil)
@@ -34,8 +34,8 @@ func TestProblemsOfASlice(t *testing.T) {
 	})
 }
 
-// What is wrong with a source is told at once, although the engine may not write
-// before all of them are in: it is the reason why it waits.
+// A Problem of a source is reported at once, although the engine may not write before
+// all sources are synced: it is the reason why the engine waits.
 func TestProblemsAreToldBeforeTheSourcesAreIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), nil)

@@ -103,8 +103,8 @@ func TestRefusedInARebuild(t *testing.T) {
 	})
 }
 
-// A Service that serves on :80 becomes one on :81, which is refused: 80 goes on
-// serving and the followers hear of neither, until 81 is in.
+// A Service on :80 moves to :81, which the kernel rejects: :80 continues to serve and the
+// observers are notified of neither, until :81 is applied.
 func TestRefusedChangeOfPorts(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		other := key(kindVerdict, "10.96.0.1:81/TCP")
@@ -164,8 +164,8 @@ func TestQuarantineBacksOff(t *testing.T) {
 	})
 }
 
-// A refused base object is nobody's fault: no Service is put aside, all is tried
-// again, and it goes in when it can.
+// A rejected base object belongs to no Service: no Service is quarantined, everything is
+// retried, and it is applied when the kernel accepts it.
 func TestRefusedBaseObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(newMemDriver(), nil)
@@ -187,8 +187,8 @@ func TestRefusedBaseObject(t *testing.T) {
 	})
 }
 
-// A refusal that may come from a wrong belief (the object is there already) has the
-// kernel read before anybody is blamed.
+// A rejected write whose cause may be a stale actual state (the object exists already)
+// requires a read of the kernel before any Service is quarantined.
 func TestRefusalThatDoubtsOurBelief(t *testing.T) {
 	for _, lasts := range []bool{false, true} {
 		t.Run(fmt.Sprint("lasts ", lasts), func(t *testing.T) {

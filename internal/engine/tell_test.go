@@ -31,8 +31,8 @@ func unready(i, endpoint int) model.Event {
 	return ev
 }
 
-// What is decided while a pause lasts is told when it is over, also if the kernel
-// needs no write for it: health checks and conntrack live by it.
+// Decisions of a pause are reported when the pause is over, even if the kernel needs
+// no write for them: health checks and conntrack depend on the report.
 func TestChangesWithoutAWriteAreToldWithinThePause(t *testing.T) {
 	for name, c := range map[string]struct {
 		ev   model.Event
@@ -63,8 +63,8 @@ func TestChangesWithoutAWriteAreToldWithinThePause(t *testing.T) {
 	}
 }
 
-// What a failed turn could not put into the kernel is told by the turn that can: the
-// keys that are gone, when each change came, the node. It is bounded by what exists.
+// The changes of a failed sync are reported by the sync that applies them: the keys that
+// are gone, the time of each change, the node. Their number is bounded by the existing objects.
 func TestAFailedTurnLosesNothing(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		b.put(svcEvent(2, 80), sliceEvent(2, 5))
@@ -102,9 +102,9 @@ func TestAFailedTurnLosesNothing(t *testing.T) {
 	})
 }
 
-// What came and went while writes failed may have been in the kernel, for the answer
-// to a write can be lost, and the followers were told of it. So they are told that it
-// is gone, once.
+// A key that was added and removed while writes failed may have been in the kernel, because
+// the answer to a write can be lost, and it was reported to the observers. So it is reported
+// as gone, once.
 func TestWhatOnlyAFailedWriteHadIsGone(t *testing.T) {
 	for name, c := range map[string]struct {
 		evs  []model.Event
@@ -146,8 +146,8 @@ func TestWhatOnlyAFailedWriteHadIsGone(t *testing.T) {
 	}
 }
 
-// What a failed write tried and a later turn has told as gone is not told again, whether that turn decided the Service itself or
-// found it decided, and while another Service is still in quarantine.
+// A key that a failed write attempted and a later sync reported as gone is not reported again, whether that sync decided the
+// Service itself or found it decided, and while another Service is still in quarantine.
 func TestWhatWasTriedIsToldOnce(t *testing.T) {
 	for name, quarantined := range map[string]bool{"all are told": false, "one is in quarantine": true} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestWhatIsRememberedOfFailedWritesIsBounded(t *testing.T) {
 	})
 }
 
-// A key that a Service gives up and takes back before the kernel has seen either is
+// A key that a Service releases and claims again before the kernel has applied either is
 // not gone.
 func TestKeyThatCameBackIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -224,8 +224,8 @@ func TestKeyThatCameBackIsNotGone(t *testing.T) {
 	})
 }
 
-// Two Services that ask for one address: the loser's problem is told once, and is
-// over when either goes.
+// Two Services that claim one address: the loser's Problem is reported once, and is
+// resolved when either Service is deleted.
 func TestClaimProblemsEnd(t *testing.T) {
 	for name, gone := range map[string]int{"the holder goes": 1, "the loser goes": 2} {
 		t.Run(name, func(t *testing.T) {
