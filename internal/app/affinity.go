@@ -8,11 +8,11 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// countFor bounds one count of remembered clients, for a scraper waits for it.
+// countFor bounds one count of remembered clients: a scrape waits for it.
 const countFor = 5 * time.Second
 
-// addAffinity counts what session affinity remembers, at scrapes, on a connection of
-// its own. That it cannot be counted is no reason not to start.
+// addAffinity counts the clients in session affinity at each scrape, on its own netlink
+// connection. The agent starts even if they cannot be counted.
 func (a *agent) addAffinity() {
 	if a.cfg.Mode != nftables.Name {
 		return

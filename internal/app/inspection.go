@@ -26,15 +26,15 @@ import (
 )
 
 const (
-	// engineLimit is how long an answer waits for the engine to be between two turns.
+	// engineLimit is how long an answer waits for the engine to be between two syncs.
 	engineLimit = 3 * time.Second
-	// statusLimit is the same for status, which can do without.
+	// statusLimit is the same for status, which works without the engine's state.
 	statusLimit = 200 * time.Millisecond
 )
 
-// inspection answers the commands that ask this agent. Its methods run on the
-// goroutines of a server; it has a netlink socket of its own, so that the engine's
-// waits for nobody.
+// inspection handles the requests of commands to this agent. Its methods run on the
+// goroutines of a server. It owns a netlink socket, so that the engine's socket never
+// waits for a request.
 type inspection struct {
 	a       *agent
 	version string
@@ -52,7 +52,7 @@ func newInspection(a *agent, version string) *inspection {
 	return &inspection{a: a, version: version, since: time.Now(), audits: auditor{last: map[bool]*inspect.Audit{}}}
 }
 
-// serve lets the control socket answer.
+// serve registers the handlers with the control socket.
 func (i *inspection) serve(s *control.Socket) {
 	s.Handle("GET /status", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control.Answer(w, i.status(r.Context()))
@@ -62,7 +62,7 @@ func (i *inspection) serve(s *control.Socket) {
 	s.Handle("GET /audit", http.HandlerFunc(i.audit))
 }
 
-// status reads what is in memory, a few files of proc and one list of tables.
+// status returns the agent's status. It reads memory, a few files of /proc and one list of tables.
 func (i *inspection) status(ctx context.Context) *inspect.Status {
 	a := i.a
 	s := &inspect.Status{Version: i.version, Mode: a.cfg.Mode, ModeBy: a.cfg.ModeBy, Place: a.place, Node: a.cfg.NodeName, PID: os.Getpid(), Since: i.since, Now: time.Now(), Limits: a.caps.Notes}
@@ -80,7 +80,7 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 		}
 	})
 	s.Changed = a.migration.changed()
-	a.memory.fill(s) // after the engine has told of its last turn
+	a.memory.fill(s) // after the engine has reported its last sync
 	if a.rootless != nil {
 		for _, u := range a.rootless.driver.Unopened() {
 			s.Troubled++
@@ -152,7 +152,7 @@ func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
 	control.Answer(w, &out)
 }
 
-// question is what is asked with a text, in this agent's mode.
+// question returns the Question for a text, with what depends on this agent's mode.
 func (i *inspection) question(text string, subject inspect.Subject) inspect.Question {
 	ask := inspect.Question{Text: text, Subject: subject, Device: link.Device, DropsStrays: i.a.caps.DropsStrays, OwnsAddresses: i.a.caps.OwnsAddresses, Offload: i.a.offloadOf(),
 		OnlyProxied: !i.a.readsHeadless()}
@@ -179,7 +179,7 @@ func (i *inspection) questionOf(r *http.Request) (inspect.Question, error) {
 	return ask, err
 }
 
-// inspect runs f between two turns of the engine, or answers that it could not.
+// inspect runs f between two syncs of the engine. If it cannot, it answers with an error and returns false.
 func (i *inspection) inspect(w http.ResponseWriter, r *http.Request, f func(engine.View)) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), engineLimit)
 	defer cancel()
@@ -194,8 +194,8 @@ func busy(w http.ResponseWriter) {
 	http.Error(w, "the engine is at work, and has not answered within "+engineLimit.String()+": ask again", http.StatusServiceUnavailable)
 }
 
-// strangers lists the tables of other proxies in nftables. A table has a number that
-// grows, so it tells which was made, and hooked, later. runs tells that another proxy runs.
+// strangers returns the tables of other proxies in nftables. Table handles increase, so they
+// show which table was created, and hooked, later. runs reports whether another proxy runs.
 func (i *inspection) strangers(ctx context.Context, runs bool) []inspect.Stranger {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -219,8 +219,8 @@ func (i *inspection) strangers(ctx context.Context, runs bool) []inspect.Strange
 	return strangersAmong(theirs, ours, runs)
 }
 
-// ours reports whether the rules of this mode that translate destinations are in a table of
-// nftables. Those of other modes are not: their order cannot be told by tables.
+// ours reports whether t holds the rules of this mode that translate destinations. In the other
+// modes no table holds them, and their order cannot be derived from tables.
 func (i *inspection) ours(t *nft.Table) bool {
 	switch takeover.Place(i.a.place) {
 	case takeover.NFTables:
@@ -231,7 +231,7 @@ func (i *inspection) ours(t *nft.Table) bool {
 	return false
 }
 
-// socket returns the netlink socket; who calls holds mu.
+// socket returns the netlink socket, and opens it if needed; the caller holds mu.
 func (i *inspection) socket() (*nft.Conn, error) {
 	if i.kernel == nil {
 		k, err := nft.Open(nft.Config{})
@@ -243,7 +243,7 @@ func (i *inspection) socket() (*nft.Conn, error) {
 	return i.kernel, nil
 }
 
-// close returns the socket back.
+// close closes the netlink socket.
 func (i *inspection) close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -253,7 +253,7 @@ func (i *inspection) close() {
 	}
 }
 
-// readFlows asks how full conntrack is; nil where it cannot be told.
+// readFlows returns how full conntrack is; nil if the kernel does not report it.
 func readFlows() *inspect.Flows {
 	read := func(name string) (uint64, bool) {
 		text, err := sysctl.New().Get("net/netfilter/" + name)

@@ -18,11 +18,11 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// beside puts the acceleration beside a driver; p has what depends on that driver.
+// beside returns a driver that adds acceleration to d; p holds what depends on d.
 func beside(ctx context.Context, d dataplane.Driver, cfg *config.Config, p offload.Params) *offload.Driver {
 	log := newLogger(cfg.Logging).Logger
 	p.Threshold, p.Include, p.Exclude, p.Log, p.Links = cfg.Offload.Threshold, cfg.Offload.Include, cfg.Offload.Exclude, log, upLinks
-	p.Prepare = func() { _ = countFlows(log) } // what it says is logged
+	p.Prepare = func() { _ = countFlows(log) } // it logs its result itself
 	test := func() error {
 		ctx, stop := context.WithTimeout(ctx, selfTestLimit)
 		defer stop()
@@ -34,7 +34,7 @@ func beside(ctx context.Context, d dataplane.Driver, cfg *config.Config, p offlo
 	return offload.New(d, p)
 }
 
-// countFlows makes conntrack count packets, if it does not. It tells whether it does now.
+// countFlows ensures that conntrack counts packets. It reports whether conntrack counts now.
 func countFlows(log *slog.Logger) bool {
 	ch := sysctl.CountFlows(sysctl.New())
 	if ch != nil && ch.Err == nil {
@@ -45,10 +45,10 @@ func countFlows(log *slog.Logger) bool {
 	return ch == nil || ch.Err == nil
 }
 
-// selfTestLimit bounds how long the start waits for packets.
+// selfTestLimit bounds how long the start waits for the test's packets.
 const selfTestLimit = 15 * time.Second
 
-// notAccelerated says why this kernel's fast path is not used; "" if it is. Whether it is tested before depends on what is known
+// notAccelerated returns why this kernel's fast path is not used; "" if it is used. Whether it is tested first depends on what is known
 // of the release, and on --offload-self-test.
 func notAccelerated(release string, when config.SelfTest, test func() error, log *slog.Logger) string {
 	doubt := offload.Suspicion(release)
@@ -73,8 +73,8 @@ func notAccelerated(release string, when config.SelfTest, test func() error, log
 	return doubt + "; it is assumed to, for here it " + err.Error() + " (--offload-self-test=never goes without a test where no fault is known)"
 }
 
-// lookBeside opens the sockets by which what accelerates is looked at beside the engine: for explain, which without its own
-// says nothing of it, and for audit, which without its own fails.
+// lookBeside opens the sockets that read the acceleration's objects concurrently with the engine: one for explain, which without it
+// says nothing of acceleration, and one for audit, which fails without it.
 func (o *opened) lookBeside(p *offload.Params) {
 	if k, err := nft.Open(nft.Config{}); err == nil {
 		o.closers = append(o.closers, k.Close)
@@ -86,8 +86,8 @@ func (o *opened) lookBeside(p *offload.Params) {
 	}
 }
 
-// besideIPTables is for a driver that writes by programs: the acceleration has a socket of its own. Without nf_tables there
-// is none.
+// besideIPTables adds acceleration to a driver that writes by running programs: the acceleration has its own netlink socket. Without
+// nf_tables there is no acceleration.
 func (o *opened) besideIPTables(ctx context.Context, cfg *config.Config, d *iptables.Driver, log *slog.Logger) {
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
@@ -109,11 +109,11 @@ func upLinks() ([]model.Link, error) {
 	return out, err
 }
 
-// accelerates reports whether connections are taken past the rules. Then a connection to an endpoint that is gone ends, as with
-// --reset-gone-endpoints, on the fast path or not: one that is idle just then would be taken over again to where nobody is.
+// accelerates reports whether connections bypass the rules. Then a connection to an endpoint that is gone is ended, as with
+// --reset-gone-endpoints, on the fast path or not: an idle one would later be offloaded again to an endpoint that does not exist.
 func (a *agent) accelerates() bool { return a.offload != nil && a.offload.Status().Threshold > 0 }
 
-// offloadOf is what status says of the acceleration; nil: nobody asked for it.
+// offloadOf returns the state of the acceleration for status; nil: it is not configured.
 func (a *agent) offloadOf() *inspect.Offload {
 	switch {
 	case a.offload != nil:
@@ -134,7 +134,7 @@ func removeOffload(ctx context.Context, log *slog.Logger) {
 	defer stop()
 	k, err := nft.Open(nft.Config{})
 	if err != nil {
-		return // then there is nothing of ours
+		return // then there is nothing to remove
 	}
 	if err := offload.Remove(ctx, k); err != nil {
 		log.Warn("connections may still be accelerated as an earlier run had it", "error", err)

@@ -13,51 +13,51 @@ import (
 )
 
 const (
-	// wakeLook is how often the waker looks whether a connection was handed over: one read of two small tables.
+	// wakeLook is the interval at which the waker checks for connections that were offloaded: one read of two small tables.
 	wakeLook = time.Second
-	// countLook is how many looks later it makes sure that conntrack counts packets: a connection that begins meanwhile without
-	// is never handed over.
+	// countLook is the number of checks after which the waker ensures that conntrack counts packets: a connection that begins while
+	// conntrack does not count is never offloaded.
 	countLook = 10
-	// sleepAfter is how long no connection must have been handed over, and none be on the fast path.
+	// sleepAfter is how long no connection must have been offloaded, and none be on the fast path, before the devices are removed.
 	sleepAfter = 10 * time.Minute
 )
 
-// waker returns the fast path its devices while there are connections for it. A device that is in a flowtable costs each packet
-// that comes in by it a look-up, 2 % of a short connection, and on a node without long ones that is for nothing. A connection
-// may be handed over before there are devices: it goes the usual way until they come, within a second.
+// waker adds the devices to the flowtable while there are connections to offload. A device in a flowtable costs each incoming
+// packet a lookup, 2 % of a short connection; on a node without long connections that is wasted. A connection
+// may be offloaded before the devices are there: the rules handle its packets until the devices are added, within a second.
 type waker struct {
 	awake atomic.Bool
 	bell  chan struct{} // size 1: awake has changed
-	// read gives how many connections the rules have handed over; carries whether some are on the fast path.
+	// read returns how many connections the rules have offloaded; carries reports whether some are on the fast path.
 	read    func(context.Context) (uint64, error)
 	carries func(context.Context) bool
-	// count makes conntrack count packets again, where somebody has switched that off; nil: nobody does.
+	// count makes conntrack count packets again after another program has switched that off; nil: it is not checked.
 	count func()
 	now   func() time.Time
 
 	looks int
 	taken uint64
-	last  time.Time // something was handed over, or found there
+	last  time.Time // when a connection was last offloaded, or found on the fast path
 }
 
-// newWaker is awake at once if an earlier run was: its connections stay where they are.
+// newWaker returns a waker that is awake at once if an earlier run was: connections of that run stay on the fast path.
 func newWaker(awake bool) *waker {
 	w := &waker{bell: make(chan struct{}, 1), now: time.Now, last: time.Now()}
 	w.awake.Store(awake)
 	return w
 }
 
-// look looks once.
+// look checks the counters once.
 func (w *waker) look(ctx context.Context) {
 	if w.looks++; w.looks%countLook == 0 && w.count != nil {
 		w.count()
 	}
 	taken, err := w.read(ctx)
 	if err != nil {
-		return // a table that is not there yet, or is being made anew: the next look is soon
+		return // the table does not exist yet, or is being rebuilt: the next check retries
 	}
 	now := w.now()
-	if taken != w.taken && taken > 0 { // less than before: the rules are new ones, and count from 0
+	if taken != w.taken && taken > 0 { // less than before: the rules were rebuilt, and count from 0
 		w.last = now
 		w.set(true)
 	}
@@ -74,7 +74,7 @@ func (w *waker) set(awake bool) {
 	}
 	select {
 	case w.bell <- struct{}{}:
-	default: // rung already
+	default: // a notification is pending already
 	}
 }
 
@@ -91,7 +91,7 @@ func (w *waker) run(ctx context.Context) error {
 	}
 }
 
-// addWaker adds what gives the fast path its devices. Where it cannot look, they are there always.
+// addWaker adds the task that adds and removes the devices of the fast path. If it cannot read the kernel, the devices are always there.
 func (a *agent) addWaker() {
 	if a.offload == nil {
 		return
@@ -109,11 +109,11 @@ func (a *agent) addWaker() {
 		return c.Taken, err
 	}
 	table, err := conntrack.Open(conntrack.Config{})
-	a.waker.taken, _ = a.waker.read(ctx) // what an earlier run has handed over is no news; without a table there is none
+	a.waker.taken, _ = a.waker.read(ctx) // connections that an earlier run has offloaded do not count; 0 without a table
 	may := true
 	a.waker.count = func() {
 		if may && a.offload.Status().Threshold > 0 {
-			may = countFlows(a.log.Logger) // where it may not be set, that was said once
+			may = countFlows(a.log.Logger) // if it may not be set, that was logged once
 		}
 	}
 	a.waker.carries = func(ctx context.Context) bool {
@@ -123,7 +123,7 @@ func (a *agent) addWaker() {
 	a.add("devices of the fast path", a.waker.run)
 }
 
-// nodeConfig has the devices told while the fast path has use for them.
+// nodeConfig returns the configuration of the node source. It reports devices only while the fast path needs them.
 func (a *agent) nodeConfig() node.Config {
 	c := node.Config{Log: a.log.Logger}
 	if a.waker != nil {

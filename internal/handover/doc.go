@@ -1,10 +1,11 @@
-// Package handover carries things, and the file descriptors that belong to them, from
-// an agent that runs to the one that is to go on in its place. It owns the abstract
-// Unix socket @fairlead-handover and knows nothing of what it carries.
+// Package handover sends state, with the file descriptors that belong to it, from a
+// running agent to its successor. It owns the abstract Unix socket @fairlead-handover
+// and does not interpret the state.
 //
-// The next agent gets ready first, asks (Ask), and gets everything in batches. It
-// answers each, and says a last word when it has all. Only with that word is anything
-// given: until then the giver has stopped, not ended, and goes on if the other one
-// fails, says nothing in time or is gone (Give). So at each moment one of them serves.
-// The giver closes the connection when nothing of its own is in the way any more.
+// The successor gets ready first, requests the handover (Ask), and receives the state
+// in batches. It acknowledges each batch, and confirms at the end that it owns the state.
+// Ownership passes only with that confirmation. Until then the sender is paused, and it
+// resumes if the successor fails, does not answer in time or has exited (Give). So
+// exactly one of the two serves at each moment. The sender closes the connection once it
+// has freed its addresses.
 package handover

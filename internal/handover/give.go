@@ -14,37 +14,37 @@ import (
 	"github.com/fairlead/fairlead/internal/control"
 )
 
-// Giver is what has something to hand over. Its methods are called one at a time.
+// Giver is the owner of state that can be handed over. Its methods are called one at a time.
 type Giver interface {
-	// Pause stops taking anything new; nothing that it has may change any more.
+	// Pause stops accepting anything new. The owned state does not change after it returns.
 	Pause()
-	// Estate names everything; the Items' files are closed by who is told.
+	// Estate calls emit for each Item of the state; emit takes ownership of the Item's file.
 	Estate(emit func(Item) error) error
-	// Resume undoes Pause: nobody has taken anything.
+	// Resume undoes Pause: the handover failed, and this process still owns the state.
 	Resume()
-	// Release returns up what was handed over; another process has it.
+	// Release drops the state that was handed over: another process owns it now.
 	Release()
 }
 
 // Params configure Give.
 type Params struct {
 	Giver Giver
-	Limit time.Duration // of all that the other side does; 0 = 5 s
+	Limit time.Duration // for all steps of the successor together; 0 = 5 s
 	Log   *slog.Logger
 }
 
-// Given is a handover that has happened. The other side waits for Close: then the
-// addresses of this process are to be free.
+// Given is a completed handover, from the sender's side. The successor waits for Close:
+// by then the addresses of this process must be free.
 type Given struct {
-	To   int // the process
+	To   int // process ID of the successor
 	conn *net.UnixConn
 }
 
-// Close reports the other side that nothing of ours is in its way.
+// Close notifies the successor that this process has freed its addresses.
 func (g *Given) Close() { _ = g.conn.Close() }
 
-// Give waits until another process has taken everything, or ctx ends: then it gives
-// nil. A handover that fails is logged, and changes nothing.
+// Give waits until a successor has taken the whole state. It returns nil when ctx ends.
+// A failed handover is logged, and changes nothing.
 func Give(ctx context.Context, p Params) *Given {
 	if p.Limit == 0 {
 		p.Limit = totalLimit
@@ -77,7 +77,7 @@ func Give(ctx context.Context, p Params) *Given {
 	}
 }
 
-// listen tries until it can: the agent before us may have the name for a moment.
+// listen retries until the socket is open: the predecessor may hold the name for a moment.
 func listen(ctx context.Context, log *slog.Logger) *net.UnixListener {
 	for told := false; ctx.Err() == nil; pause(ctx) {
 		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: Name, Net: "unixpacket"})
@@ -152,9 +152,10 @@ func sendAll(w wire, g Giver) error {
 	return w.say(wordEnd)
 }
 
-// lastWord waits until the other side has taken everything. When the time is over, what
-// it says later must not count: the kernel refuses further words first, and one that
-// came before that is heard. So both sides think the same.
+// lastWord waits for the successor's confirmation that it owns the state. After the
+// deadline a confirmation must not count any more: the socket is shut down for reading
+// first, and a message that arrived before that is still read. So both sides agree on
+// the owner.
 func lastWord(w wire) error {
 	err := w.hear(wordMine)
 	var late net.Error

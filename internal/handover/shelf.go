@@ -14,13 +14,13 @@ import (
 // itemShelf is the Kind of a Shelf's Items; Key: network and address.
 const itemShelf = "shelf"
 
-// Shelf opens the sockets at which a process is asked, and knows them: the next process
-// goes on with the same ones, so that whoever asks meanwhile waits in the kernel's queue.
-// The zero value is empty.
+// Shelf opens a process's listening sockets and keeps track of them. The successor
+// continues with the same sockets, so that requests during the handover wait in the
+// kernel's queue. The zero value is empty.
 type Shelf struct {
 	mu   sync.Mutex
 	open []shelved
-	had  map[string][]*os.File // of the process before this one, not asked for yet
+	had  map[string][]*os.File // sockets of the predecessor that are not reopened yet
 }
 
 type shelved struct {
@@ -33,7 +33,7 @@ type filer interface {
 	File() (*os.File, error)
 }
 
-// Listen opens a stream's socket, or gives the one that was there before.
+// Listen opens a stream socket, or returns the one that the predecessor handed over.
 func (s *Shelf) Listen(ctx context.Context, c net.ListenConfig, network, addr string) (net.Listener, error) {
 	return shelve(s, network+" "+addr, net.FileListener, func() (net.Listener, error) { return c.Listen(ctx, network, addr) })
 }
@@ -66,7 +66,7 @@ func closed(c filer) bool {
 	return err != nil || raw.Control(func(uintptr) {}) != nil
 }
 
-// take returns a socket that was there before; nil if there is none.
+// take returns a socket that the predecessor handed over; nil if there is none.
 func (s *Shelf) take(key string) *os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Shelf) take(key string) *os.File {
 	return list[0]
 }
 
-// Estate names the open sockets, as Giver does.
+// Estate calls emit for each open socket; see Giver.
 func (s *Shelf) Estate(emit func(Item) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *Shelf) Estate(emit func(Item) error) error {
 	return nil
 }
 
-// Inherit takes another Shelf's Items, and leaves those of others. The Items' files stay
-// the caller's.
+// Inherit takes over the Items that come from a Shelf, and ignores all others. It
+// duplicates the files: the caller still owns the Items' files.
 func (s *Shelf) Inherit(items []Item) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Shelf) Inherit(items []Item) error {
 	return nil
 }
 
-// Drop closes the sockets that nobody has asked for: who asks there is refused again.
+// Drop closes the inherited sockets that were not reopened: clients are refused there again.
 func (s *Shelf) Drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"github.com/fairlead/fairlead/internal/control"
 )
 
-// ErrNobody says that there is nobody to take from.
+// ErrNobody reports that no agent runs from which this process could take over.
 var ErrNobody = errors.New("no agent of userspace mode runs in this network namespace")
 
-// queueName is held by the process that is about to take over.
+// queueName is the socket name that the process about to take over holds.
 const queueName = "@fairlead-heir"
 
-// Queue waits until no other process is about to take over in this network namespace, and
-// gives how to say that this one is not any more, which may be said twice. On an error the
-// limit is over or ctx has ended, and leave does nothing.
+// Queue waits until no other process is about to take over in this network namespace. It
+// returns leave, which ends this process's turn and may be called twice. On an error the
+// limit has passed or ctx has ended, and leave does nothing.
 func Queue(ctx context.Context, limit time.Duration) (leave func(), err error) {
 	ctx, stop := context.WithTimeout(ctx, limit)
 	defer stop()
@@ -33,21 +33,21 @@ func Queue(ctx context.Context, limit time.Duration) (leave func(), err error) {
 		select {
 		case <-ctx.Done():
 			return func() {}, err
-		case <-time.After(20 * time.Millisecond): // between two looks
+		case <-time.After(20 * time.Millisecond): // between two attempts
 		}
 	}
 }
 
-// Taken is a handover that has happened, from the taker's side.
+// Taken is a completed handover, from the successor's side.
 type Taken struct {
-	From  int // the process
+	From  int // process ID of the sender
 	Items []Item
 	w     wire
 }
 
-// Ask takes everything that the agent of this network namespace has. usable is asked
-// whether it is of use, before it is taken. On an error the other side has kept all.
-// limit bounds each step; 0 = 20 s.
+// Ask takes over the whole state of the agent in this network namespace. It calls usable
+// with the Items before it confirms; an error of usable cancels the handover. On an error
+// the sender still owns the state. limit bounds each step; 0 = 20 s.
 func Ask(ctx context.Context, limit time.Duration, usable func([]Item) error) (*Taken, error) {
 	if limit == 0 {
 		limit = stepLimit
@@ -98,10 +98,10 @@ func (t *Taken) take(usable func([]Item) error) error {
 	return t.w.say(wordMine)
 }
 
-// Close closes the Items' files: whoever needs one has its own by now.
+// Close closes the Items' files. Their users have duplicated them by now.
 func (t *Taken) Close() { closeFiles(t.Items) }
 
-// Wait waits until the other process has freed its addresses, or has no time left.
+// Wait waits until the sender has freed its addresses, or the limit has passed.
 func (t *Taken) Wait() error {
 	defer func() { _ = t.w.c.Close() }()
 	err := t.w.hear("")

@@ -16,25 +16,25 @@ const Name = "@fairlead-handover"
 
 const (
 	stepLimit  = 20 * time.Second // how long the successor waits for the next message
-	totalLimit = 5 * time.Second  // how long the sender waits in all: no Service accepts a connection meanwhile
+	totalLimit = 5 * time.Second  // how long the sender waits in all: no Service accepts a connection during that time
 	batchItems = 64               // the kernel passes at most 253 descriptors at once
 	batchBytes = 32 << 10
 	maxMessage = 128 << 10
 )
 
-// The messages that are no batch.
+// The messages other than batches.
 const (
 	wordGot  = "got"  // a batch has arrived
-	wordMine = "mine" // everything has arrived, and is taken
+	wordMine = "mine" // everything has arrived, and the successor owns it
 	wordEnd  = "end"  // there is no further batch
 )
 
-// Item is one thing that passes.
+// Item is one part of the state that is handed over.
 type Item struct {
 	Kind  string `json:"kind"`
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
-	// File goes with it; nil for none. Whoever has the Item closes it.
+	// File is the Item's descriptor; nil for none. The owner of the Item closes it.
 	File    *os.File `json:"-"`
 	HasFile bool     `json:"file,omitempty"`
 }
@@ -47,14 +47,14 @@ func closeFiles(list []Item) {
 	}
 }
 
-// wire is a connection whose messages keep their bounds and may hold descriptors.
+// wire is a connection that preserves message boundaries and carries file descriptors.
 type wire struct {
 	c     *net.UnixConn
 	limit time.Duration // of each step
 	until time.Time     // of all steps; zero: no bound
 }
 
-// deadline is that of the step that begins now.
+// deadline returns the deadline of the step that begins now.
 func (w wire) deadline() time.Time {
 	step := time.Now().Add(w.limit)
 	if !w.until.IsZero() && w.until.Before(step) {
@@ -139,7 +139,7 @@ func (w wire) receive() ([]Item, error) {
 	return list, nil
 }
 
-// distribute returns Items the files that came with them, and closes those that belong to none.
+// distribute assigns the received files to their Items, and closes those that belong to none.
 func distribute(list []Item, files []*os.File) (err error) {
 	for i := range list {
 		if list[i].HasFile && len(files) > 0 {
