@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A change of mode is a restart: the agent ends its tasks, and the process becomes the
-// same program anew (execve), told the mode in this variable. So there is one way into a
-// mode, whoever asked for it, and nothing of the old mode is left in memory.
+// A change of mode is a restart: the agent ends its tasks, and the process executes the
+// same program again (execve), with the mode in this variable. So there is one way into a
+// mode, whatever the source of the request, and no state of the old mode stays in memory.
 const changeVariable = "FAIRLEAD_MODE_CHANGE"
 
-// modeChange is what the process is told.
+// modeChange is the change of mode that the process is started with.
 type modeChange struct {
 	To   string    `json:"to"`
 	From string    `json:"from"` // where to go back to if To does not work
 	At   time.Time `json:"at"`
-	// Failed is why From has To again: then there is no further way back.
+	// Failed is why the process runs in From again: then there is no further way back.
 	Failed string `json:"failed,omitempty"`
 }
 
-// Error lets a change end the agent's tasks.
+// Error makes a change an error, so that a task can end the agent with it.
 func (c *modeChange) Error() string {
 	return fmt.Sprintf("the mode changes from %s to %s", c.From, c.To)
 }
 
-// toldChange reads what this process was told; nil if nothing.
+// toldChange returns the change that this process was started with; nil if none.
 func toldChange() *modeChange {
 	var c modeChange
 	if err := json.Unmarshal([]byte(os.Getenv(changeVariable)), &c); err != nil || c.To == "" {
@@ -40,7 +40,7 @@ func toldChange() *modeChange {
 	return &c
 }
 
-// mode is the one to run in.
+// mode returns the mode to run in.
 func (c *modeChange) mode() string {
 	if c.Failed != "" {
 		return c.From
@@ -51,15 +51,15 @@ func (c *modeChange) mode() string {
 // underWay reports whether there is a way back that may still be needed.
 func (c *modeChange) underWay() bool { return c != nil && c.Failed == "" }
 
-// back is the change with the reason why it failed.
+// back returns the change with the reason why it failed.
 func (c *modeChange) back(err error) *modeChange {
 	again := *c
 	again.Failed = oneLine(err)
 	return &again
 }
 
-// become replaces this process; it returns only if that fails. The running file is
-// taken and not the one of its name, which an upgrade may have replaced meanwhile.
+// become replaces this process; it returns only if that fails. It executes the running file,
+// not the file of that name, which an upgrade may have replaced since the start.
 func (c *modeChange) become() error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -69,5 +69,5 @@ func (c *modeChange) become() error {
 	return fmt.Errorf("start again in another mode: %w", unix.Exec("/proc/self/exe", os.Args, append(env, changeVariable+"="+string(text))))
 }
 
-// keepName returns the process the name that it had: execve has called it "exe".
+// keepName restores the process's name: execve has set it to "exe".
 func keepName() { _ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0) }

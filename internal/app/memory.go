@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead/fairlead/internal/takeover"
 )
 
-// memory is what `fairlead status` tells of the past without asking the engine, which
-// may be at work for seconds. The engine's goroutine writes, anybody reads.
+// memory is the state that `fairlead status` reports without asking the engine, which
+// may be busy for seconds. The engine's goroutine writes, any goroutine reads.
 type memory struct {
 	mu       sync.Mutex
 	kernel   inspect.InKernel
@@ -37,7 +37,7 @@ type memory struct {
 
 func newMemory() *memory { return &memory{notes: inspect.NewNotebook()} }
 
-// turn takes in what a turn of the engine did.
+// turn records the result of a sync of the engine.
 func (m *memory) turn(t *engine.Turn, first string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +69,7 @@ func (m *memory) turn(t *engine.Turn, first string) {
 	}
 }
 
-// audited takes in that the kernel was compared, and had what it should.
+// audited records that the kernel was compared, and that the actual state equals the desired state.
 func (m *memory) audited(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,7 +79,7 @@ func (m *memory) audited(at time.Time) {
 // maxShown is how many problems status names.
 const maxShown = 10
 
-// tell takes in the problems that stand.
+// tell replaces the recorded problems with the current ones.
 func (m *memory) tell(told map[string]toldProblem) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +104,7 @@ func (m *memory) tell(told map[string]toldProblem) {
 	}
 }
 
-// listening notes why a server does not listen; nil: it does.
+// listening records why a server does not listen; nil: it does.
 func (m *memory) listening(server string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +118,7 @@ func (m *memory) listening(server string, err error) {
 	m.servers[server] = err.Error()
 }
 
-// rewrites notes where another proxy writes its rules again.
+// rewrites records the places where another proxy writes its rules again.
 func (m *memory) rewrites(places []takeover.Place) {
 	names := make([]string, len(places))
 	for i, p := range places {
@@ -129,21 +129,21 @@ func (m *memory) rewrites(places []takeover.Place) {
 	m.foreign = strings.Join(names, ", ")
 }
 
-// rewritten returns what rewrites noted last.
+// rewritten returns what rewrites recorded last.
 func (m *memory) rewritten() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.foreign
 }
 
-// unreadable says why the source cannot be read; "" if it can.
+// unreadable returns why the source cannot be read; "" if it can.
 func (m *memory) unreadable() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.source
 }
 
-// lowest keeps the first lines of many, in order.
+// lowest inserts line into the sorted list, and keeps the first maxShown lines.
 func lowest(list []string, line string) []string {
 	at, _ := slices.BinarySearch(list, line)
 	if at >= maxShown {
@@ -153,7 +153,7 @@ func lowest(list []string, line string) []string {
 	return list[:min(len(list), maxShown)]
 }
 
-// fill puts it into a Status.
+// fill copies the state into a Status.
 func (m *memory) fill(s *inspect.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,7 +162,7 @@ func (m *memory) fill(s *inspect.Status) {
 	s.NotListening = slices.Sorted(maps.Values(m.servers))
 }
 
-// tellNoted logs what policy notes of a Service, once when it changes, and counts.
+// tellNoted logs policy's notes on Services, once when they change, and updates their counts.
 func (f *follower) tellNoted(decided []engine.Decided) {
 	changed := false
 	for i := range decided {
@@ -186,7 +186,7 @@ func (f *follower) tellNoted(decided []engine.Decided) {
 	f.a.metrics.ServicesNoted(counts)
 }
 
-// remember keeps for status what a turn did.
+// remember records the result of a sync for status.
 func (f *follower) remember(t *engine.Turn) {
 	first := ""
 	if len(t.Drift) > 0 {
@@ -195,21 +195,21 @@ func (f *follower) remember(t *engine.Turn) {
 	f.a.memory.turn(t, first)
 }
 
-// noteLog bounds the lines about notes: a node may start with ten thousand Services of
-// which something is noted.
+// noteLog limits the log lines about notes: a node may start with ten thousand Services that
+// have notes.
 type noteLog struct {
 	window time.Time
 	lines  int
 }
 
-// worth reports whether a note is for the log: a Problem tells of lost claims, and hints
-// that are followed surprise nobody.
+// worth reports whether a note is logged. Lost claims are reported as a Problem, and hints
+// that are followed are the normal case.
 func (noteLog) worth(n policy.Note) bool {
 	return n.Kind != policy.ClaimLost && n.Kind != policy.HintsUsed
 }
 
-// levelOf: a Service that has just come has no endpoints for a moment, and one that is
-// rolled out no ready ones, so these say nothing new to most.
+// levelOf returns the level at which a note is logged. A new Service has no endpoints for a
+// moment, and one in a rollout no ready ones, so those notes have the lower level.
 func levelOf(k policy.NoteKind) slog.Level {
 	if k == policy.NoEndpoints || k == policy.NotReady || k == policy.OnlyEnding {
 		return levelTurn
@@ -228,7 +228,7 @@ func (l *noteLog) may(log *slog.Logger, now time.Time) bool {
 	return l.lines <= mostLines
 }
 
-// sourceOf reports where the Services come from, as of now.
+// sourceOf returns the current state of the source of the Services.
 func (a *agent) sourceOf(err string) inspect.Source {
 	if a.status == nil {
 		return inspect.Source{Name: "folder " + a.cfg.Manifests, Connected: err == "", Err: err}
@@ -238,8 +238,8 @@ func (a *agent) sourceOf(err string) inspect.Source {
 	return out
 }
 
-// strangersAmong are the tables of other proxies, by name with their numbers. ours is the
-// number of our own; 0: they have none. While their proxy runs there is no advice to remove them.
+// strangersAmong returns the tables of other proxies; tables maps their names to their handles. ours is the
+// handle of the agent's own table; 0: it has none. While the other proxy runs there is no advice to remove its tables.
 func strangersAmong(tables map[string]uint64, ours uint64, runs bool) (out []inspect.Stranger) {
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		s := inspect.Stranger{What: "table " + name, Wins: ours > 0 && tables[name] > ours, Unsure: ours == 0}
@@ -254,7 +254,7 @@ func strangersAmong(tables map[string]uint64, ours uint64, runs bool) (out []ins
 	return out
 }
 
-// lastError is that of the last write; "" if it went well.
+// lastError returns the error of the last write; "" if it succeeded.
 func (m *memory) lastError() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

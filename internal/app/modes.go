@@ -17,31 +17,31 @@ import (
 	"github.com/fairlead/fairlead/internal/takeover"
 )
 
-// mode is one data plane: how to make its driver in the current namespace.
+// mode is one data plane, with the function that opens its driver in the current namespace.
 type mode struct {
 	name string
 	open func(context.Context, *config.Config) (opened, error)
 }
 
-// opened is a driver, and what the agent must know of it besides.
+// opened is a driver, and what else the agent needs of its data plane.
 type opened struct {
 	driver dataplane.Driver
-	// reads tells how often the driver has read the kernel so far.
+	// reads returns how often the driver has read the kernel so far.
 	reads func() int
 	place takeover.Place
-	// observe names who is told of failures and sizes; nil: the driver has nothing to tell.
+	// observe sets the observer of failures and sizes; nil: the driver reports none.
 	observe func(iptables.Observer)
-	// closers give back what the driver uses; an agent needs it until its end.
+	// closers close what the driver uses; an agent needs it until its end.
 	closers []func() error
-	// offload is the acceleration beside the driver, and part of it; nil: there is none.
+	// offload is the acceleration, which wraps the driver; nil: there is none.
 	offload *offload.Driver
-	// refusals reads what the data plane counts of what it refuses and drops; nil: nothing.
+	// refusals reads the data plane's counters of refused and dropped packets; nil: it has none.
 	refusals refusals
 	// rootless is set for the mode that writes no kernel state.
 	rootless *rootless
 }
 
-// close returns everything back.
+// close closes everything that was opened.
 func (o *opened) close() {
 	for _, c := range o.closers {
 		_ = c() // nothing is lost with it
@@ -85,7 +85,7 @@ func openNFTables(ctx context.Context, cfg *config.Config) (opened, error) {
 		out.driver = nftables.New(nftables.Params{Kernel: count, Finder: finder, Surveyor: reader})
 		return out, nil
 	}
-	ledger := &nft.Ledger{} // one socket, so one account
+	ledger := &nft.Ledger{} // one socket, so one ledger
 	own := nftables.New(nftables.Params{Kernel: count, Finder: finder, Surveyor: reader, Ledger: ledger, Beside: offload.IsTable})
 	p := offload.Params{Kernel: count, Flowtables: k.Flowtables, Ledger: ledger}
 	out.lookBeside(&p)
@@ -94,7 +94,7 @@ func openNFTables(ctx context.Context, cfg *config.Config) (opened, error) {
 	return out, nil
 }
 
-// gently configures a socket for who reads much and may take his time, or is in a hurry.
+// gently returns the configuration of a socket: for a caller that reads much and is not urgent if is, else for an urgent one.
 func gently(is bool) (c nft.Config) {
 	if is {
 		c.WrapCommands = netlink.Gently

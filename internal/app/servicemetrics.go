@@ -19,19 +19,19 @@ import (
 	"github.com/fairlead/fairlead/internal/traffic"
 )
 
-// refusal is what a data plane has counted of first packets to one place, since it began to.
+// refusal is the key of a data plane's counter of refused or dropped first packets to one destination.
 type refusal struct {
-	port     traffic.ServicePort // or, where it is not told, what a packet was sent to
+	port     traffic.ServicePort // if the data plane does not report it, protocol and to are set instead
 	protocol model.Protocol
 	to       netip.AddrPort
 	dropped  bool // not refused
 }
 
-// refusals reads what a data plane has counted.
+// refusals reads the counters of a data plane, and calls emit for each.
 type refusals func(ctx context.Context, emit func(refusal, uint64)) error
 
-// serviceTraffic counts by Service. Connections come as conntrack's events: nothing is written to the kernel for them, in any mode.
-// What is refused or dropped never gets into conntrack: the rules that do it count it, and are read at a scrape.
+// serviceTraffic counts traffic by Service. Connections come as conntrack's events: nothing is written to the kernel for them, in any mode.
+// Packets that are refused or dropped never get into conntrack: the rules that do it count them, and are read at a scrape.
 type serviceTraffic struct {
 	log    logger
 	count  *traffic.Counter
@@ -43,7 +43,7 @@ type serviceTraffic struct {
 	next time.Time // when they may be read again
 }
 
-// readRest: in an iptables mode a look at the rules runs programs, so we rest twenty times as long as it took.
+// readRest is the pause after a read, in multiples of its duration: in an iptables mode a read of the rules runs programs.
 const readRest = 20
 
 // readRefusalsOfNFTables reads the sets that nftables mode counts in, on a connection of its own.
@@ -68,7 +68,7 @@ func (o *opened) readRefusalsOfIPTables(k iptables.Counts) {
 	}
 }
 
-// countServices begins to count, if that is asked for. That it cannot be done is no reason not to start.
+// countServices begins to count, if configured. If that is not possible it logs a warning, and the agent starts.
 func (a *agent) countServices(read refusals) {
 	if a.cfg.ServiceMetrics == 0 {
 		return
@@ -99,7 +99,7 @@ func (s *serviceTraffic) run(ctx context.Context) error {
 	return nil
 }
 
-// settle takes in what the engine has decided, where nobody counts or reads.
+// settle applies the engine's decisions to the counter when no event and no scrape does.
 func (s *serviceTraffic) settle(ctx context.Context) error {
 	for {
 		select {
@@ -111,7 +111,7 @@ func (s *serviceTraffic) settle(ctx context.Context) error {
 	}
 }
 
-// happened takes an event.
+// happened handles one event of conntrack.
 func (s *serviceTraffic) happened(e *kernel.Event) {
 	d := traffic.Counts{Sent: e.Sent, Received: e.Received}
 	switch {
@@ -126,7 +126,7 @@ func (s *serviceTraffic) happened(e *kernel.Event) {
 	s.count.Happened(model.Protocol(e.Protocol), e.Orig.Dst, e.Reply.Src, d)
 }
 
-// aboutToWrite takes in what connections may begin to before the turn is told.
+// aboutToWrite adds the Frontends to which connections may begin before the sync is reported.
 func (s *serviceTraffic) aboutToWrite(decided []engine.Decided) {
 	for i := range decided {
 		if list := decided[i].Result.Frontends; len(list) > 0 {
@@ -135,7 +135,7 @@ func (s *serviceTraffic) aboutToWrite(decided []engine.Decided) {
 	}
 }
 
-// turn takes in what a turn of the engine did.
+// turn updates the counter with the result of a sync of the engine.
 func (s *serviceTraffic) turn(t *engine.Turn) {
 	if t.View != nil {
 		s.count.NodePorts(t.View.NodePortAddrs)
@@ -145,7 +145,7 @@ func (s *serviceTraffic) turn(t *engine.Turn) {
 	}
 }
 
-// rows are for the metrics.
+// rows returns the counts for the metrics.
 func (s *serviceTraffic) rows() metrics.Traffic {
 	s.readRefusals()
 	r := s.count.Rows(time.Now())
@@ -167,7 +167,7 @@ func (s *serviceTraffic) rows() metrics.Traffic {
 	return out
 }
 
-// allOthers is the name of what has no row of its own. No object and no port can have it.
+// allOthers is the name of the sum of all that has no row of its own. No object and no port can have this name.
 const allOthers = "(other)"
 
 func rowOf(namespace, service, port string, c *traffic.Counts) metrics.ServiceTraffic {
@@ -181,7 +181,7 @@ func countsOf(c *traffic.Counts) metrics.TrafficCounts {
 // refusedAt returns the time when a refusal of a Service was counted last; zero if none was.
 func (s *serviceTraffic) refusedAt(svc model.ServiceKey) time.Time { return s.count.RefusedAt(svc) }
 
-// readRefusals counts what the data plane has counted since the last look. A number that has fallen began anew.
+// readRefusals adds what the data plane has counted since the last read. A counter that has decreased was reset to 0.
 func (s *serviceTraffic) readRefusals() {
 	if s.read == nil {
 		return

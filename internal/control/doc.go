@@ -1,7 +1,7 @@
 // Package control is the socket by which programs on this machine talk to the
 // agent, and the lock that keeps a second agent out. It owns the abstract Unix
 // socket @fairlead: abstract names belong to a network namespace, as rules do, and
-// the kernel gives the name back when the agent dies, whatever way it dies.
+// the kernel releases the name when the agent dies, whatever the cause.
 //
 // app takes the socket before it opens anything else. Requests are HTTP,
 // from root only, GET but for what changes the agent (POST), and are answered on goroutines of the server.

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerListener gives connections whose remote address is who called, by the kernel's
-// word: the one thing about a connection that every wrapper passes on.
+// peerListener returns connections whose remote address is the caller's user, as the kernel
+// reports it: the remote address is the one property of a connection that every wrapper keeps.
 type peerListener struct {
 	net.Listener
-	strangers chan struct{} // one value for each stranger's connection
+	strangers chan struct{} // one value for each connection of an untrusted user
 }
 
 func newPeerListener(l net.Listener) peerListener {
@@ -49,7 +49,7 @@ func (l peerListener) Accept() (net.Conn, error) {
 type peerConn struct {
 	net.Conn
 	uid   peerUID
-	leave func() // makes room for the next stranger
+	leave func() // makes room for the next untrusted connection
 }
 
 func (c *peerConn) RemoteAddr() net.Addr { return c.uid }
@@ -59,14 +59,14 @@ func (c *peerConn) Close() error {
 	return c.Conn.Close()
 }
 
-// peerUID is the user at the other end; -1 if the kernel would not say.
+// peerUID returns the user at the other end; -1 if the kernel does not report it.
 type peerUID int
 
 func (peerUID) Network() string  { return "unix" }
 func (u peerUID) String() string { return strconv.Itoa(int(u)) }
 
-// rootOnly answers root and the agent's own user: what the agent knows of Services
-// is not for every process that shares the node's network.
+// rootOnly accepts requests of root and of the agent's own user: the agent's state of
+// Services is not for every process that shares the node's network.
 func rootOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if uid, err := strconv.Atoi(r.RemoteAddr); err != nil || !Trusted(uid) {
@@ -77,8 +77,8 @@ func rootOnly(next http.Handler) http.Handler {
 	})
 }
 
-// Trusted reports whether a user may ask and be asked: root, and the agent's own. In a user namespace the kernel shows every user that is not
-// mapped into it as the overflow user (nobody, /proc/sys/kernel/overflowuid), so that one is not trusted there, even if the agent runs as it.
+// Trusted reports whether a user may send and serve requests: root, and the agent's own user. In a user namespace the kernel shows every user that is
+// not mapped into it as the overflow user (/proc/sys/kernel/overflowuid), so that one is not trusted there, even if the agent runs as it.
 func Trusted(uid int) bool {
 	return uid == 0 || uid == os.Geteuid() && !anyUser(uid, "/proc/self/uid_map", "/proc/sys/kernel/overflowuid")
 }
@@ -97,7 +97,7 @@ func anyUser(uid int, uidMap, overflow string) bool {
 	return uid == nobody && !all
 }
 
-// Peer returns the process at the other end: who connected, or who listens.
+// Peer returns the process at the other end: the one that connected, or that listens.
 func Peer(c net.Conn) (*unix.Ucred, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {

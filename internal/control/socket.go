@@ -18,14 +18,14 @@ import (
 const Name = "@fairlead"
 
 const (
-	// maxConns bounds what clients cost at a time; more of them wait.
+	// maxConns bounds the connections that are handled concurrently; more of them wait.
 	maxConns = 16
 	// maxStrangers is how many of them may be of users who get a refusal only: more are
 	// closed at once, so that they cannot keep root waiting.
 	maxStrangers = 4
-	// askLimit bounds the reading of a request, and the connect of a caller.
+	// askLimit bounds reading a request, and a caller's connect.
 	askLimit = 5 * time.Second
-	// answerLimit bounds the making of an answer, unless its handler sets another deadline: commands wait as long.
+	// answerLimit bounds the handling of a request, unless its handler sets another deadline: commands wait as long.
 	answerLimit = 10 * time.Second
 	// lastBreath is how long an agent that is ending may still hold the name.
 	lastBreath = time.Second
@@ -37,7 +37,7 @@ const (
 type Socket struct {
 	mux    *http.ServeMux
 	server *http.Server
-	ended  chan error // size 1: the server may end when nobody waits
+	ended  chan error // size 1: the server may end when no goroutine waits
 }
 
 // Take binds the socket and begins to answer /who with who. If another agent has
@@ -54,13 +54,13 @@ func Take(ctx context.Context, who Who) (*Socket, error) {
 		Handler: rootOnly(s.mux), MaxHeaderBytes: 16 << 10,
 		ReadTimeout: askLimit, WriteTimeout: answerLimit, IdleTimeout: askLimit,
 	}
-	s.server.SetKeepAlivesEnabled(false) // a caller who asks and never reads has one answer made for him, not thousands
+	s.server.SetKeepAlivesEnabled(false) // a caller that sends requests and never reads costs one answer, not thousands
 	go func() { s.ended <- s.server.Serve(netutil.LimitListener(newPeerListener(l), maxConns)) }()
 	return s, nil
 }
 
-// listen tries for a moment, because an agent that is ending gives the name back
-// only with its last breath.
+// listen retries for a moment, because an agent that is ending releases the name
+// only when its process exits.
 func listen(ctx context.Context) (net.Listener, error) {
 	for end := time.Now().Add(lastBreath); ; {
 		l, err := new(net.ListenConfig).Listen(ctx, "unix", Name)
@@ -89,13 +89,13 @@ func listen(ctx context.Context) (net.Listener, error) {
 	}
 }
 
-// Handle has the server answer one more path; any goroutine may call it.
+// Handle registers the handler of one more path; any goroutine may call it.
 func (s *Socket) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
 
 // Answer writes an answer that Get reads.
 func Answer(w http.ResponseWriter, v any) {
 	body, err := json.Marshal(v)
-	if err != nil { // our own types: a programmer's error
+	if err != nil { // the types are the agent's: a programming error
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -104,7 +104,7 @@ func Answer(w http.ResponseWriter, v any) {
 	_, _ = w.Write(body)
 }
 
-// Run waits until ctx ends, then gives the socket back. It fails if the server does.
+// Run waits until ctx ends, then closes the socket. It returns the server's error if the server fails.
 func (s *Socket) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -114,5 +114,5 @@ func (s *Socket) Run(ctx context.Context) error {
 	}
 }
 
-// Close returns the socket back.
+// Close closes the socket and releases its name.
 func (s *Socket) Close() error { return s.server.Close() }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who is an agent, as it says itself.
+// Who is an agent's description of itself.
 type Who struct {
 	PID     int       `json:"pid"`
 	Version string    `json:"version"`
@@ -36,10 +36,10 @@ func (w Who) String() string {
 	return fmt.Sprintf("pid %d (%s, since %s)", w.PID, w.Version, since.Format(layout))
 }
 
-// ErrNoAgent says that no agent runs in this network namespace.
+// ErrNoAgent reports that no agent runs in this network namespace.
 var ErrNoAgent = errors.New("no agent runs in this network namespace")
 
-// TakenError says that another agent manages this network namespace.
+// TakenError reports that another agent manages this network namespace.
 type TakenError struct{ Who Who }
 
 func (e *TakenError) Error() string {
@@ -62,7 +62,7 @@ func (e *SquattedError) Error() string {
 		e.PID, e.UID, Name, e.UID)
 }
 
-// ErrHeld says that nobody can be asked who holds the name: no caller gets through, as
+// ErrHeld reports that the holder of the name cannot be asked: no caller gets through, as
 // with a program that took the name and does not listen, or never accepts. An agent
 // does neither.
 var ErrHeld = errors.New("a program that takes no callers holds the socket " + Name + ": it is no agent that works")
@@ -88,19 +88,19 @@ func Ask(ctx context.Context) (Who, error) {
 	return who, nil
 }
 
-// AnswerError is an answer of the agent that is none.
+// AnswerError is an answer of the agent that reports an error.
 type AnswerError struct {
-	Status int    // of HTTP; 400: the question is wrong, 403: so is who asks
+	Status int    // of HTTP; 400: the request is invalid, 403: the caller is not trusted
 	Text   string // one line
 }
 
 func (e *AnswerError) Error() string { return e.Text }
 
-// Get asks the agent of this network namespace for a path, with its query, until ctx
-// ends. The error is ErrNoAgent, a *SquattedError, ErrHeld or an *AnswerError.
+// Get requests a path, with its query, from the agent of this network namespace, until ctx
+// ends, and returns the answer. The error is ErrNoAgent, a *SquattedError, ErrHeld or an *AnswerError.
 func Get(ctx context.Context, path string) ([]byte, error) { return call(ctx, http.MethodGet, path) }
 
-// Post is Get for what changes something.
+// Post is Get for requests that change something.
 func Post(ctx context.Context, path string) ([]byte, error) { return call(ctx, http.MethodPost, path) }
 
 func call(ctx context.Context, method, path string) ([]byte, error) {
@@ -141,8 +141,8 @@ func dial(ctx context.Context) (net.Conn, *unix.Ucred, error) {
 	return c, cred, nil
 }
 
-// knock connects, and gives a full queue of callers a moment to become shorter. The
-// kernel does not wait for room, and says EAGAIN.
+// knock connects, and retries for a moment while the queue of callers is full. The
+// kernel does not wait for room, and returns EAGAIN.
 func knock(ctx context.Context) (net.Conn, error) {
 	for end := time.Now().Add(queueLimit); ; {
 		c, err := new(net.Dialer).DialContext(ctx, "unix", Name)
@@ -160,7 +160,7 @@ func knock(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// maxAnswer bounds what is read.
+// maxAnswer bounds the size of an answer that is read.
 const maxAnswer = 64 << 20
 
 func put(ctx context.Context, c net.Conn, method, path string) ([]byte, error) {

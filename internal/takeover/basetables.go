@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// baseTables are those that the nf_tables programs of iptables make for their own:
+// baseTables are the tables that the nf_tables programs of iptables create for themselves:
 // table ip nat with chains PREROUTING, INPUT, OUTPUT, POSTROUTING, and so on.
 func (k Kernels) baseTables(ctx context.Context) ([]nft.TableRef, error) {
 	if k.NFT == nil {
@@ -59,7 +59,7 @@ func (k Kernels) dropEmpty(ctx context.Context, held []nft.TableRef) error {
 	if len(held) == 0 {
 		return nil
 	}
-	const looks = 20 // each takes about a millisecond, as does the write of a neighbour
+	const looks = 20 // each takes about a millisecond, as does a write of another program
 	for range looks {
 		if err := k.dropEmptyOnce(ctx, held); !errors.Is(err, nft.ErrGeneration) {
 			return err
@@ -68,7 +68,7 @@ func (k Kernels) dropEmpty(ctx context.Context, held []nft.TableRef) error {
 	return nil
 }
 
-// dropEmptyOnce fails with nft.ErrGeneration if another program has written since it looked.
+// dropEmptyOnce returns nft.ErrGeneration if another program has written since it read the tables.
 func (k Kernels) dropEmptyOnce(ctx context.Context, held []nft.TableRef) error {
 	g, err := k.NFT.Generation(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (k Kernels) dropEmptyOnce(ctx context.Context, held []nft.TableRef) error {
 	return err
 }
 
-// builtIn reports whether a chain has the name that iptables gives to one of its hook.
+// builtIn reports whether a chain has the name that iptables uses for its hook.
 func builtIn(c *nft.Chain) bool {
 	names := [...]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 	return c.Hook != nil && int(c.Hook.Num) < len(names) && c.Ref.Name == names[c.Hook.Num]

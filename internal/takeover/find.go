@@ -10,13 +10,13 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// Whose things are.
+// The owners of rules.
 const (
 	Fairlead  = "fairlead"
 	KubeProxy = "kube-proxy"
 )
 
-// Place is where rules live, in the words of --proxy-mode and --iptables-backend.
+// Place is where rules are, with the values of --proxy-mode and --iptables-backend.
 type Place string
 
 // The places.
@@ -30,53 +30,53 @@ const (
 // PlaceOf returns the place that a backend of iptables writes to.
 func PlaceOf(b kernel.Backend) Place { return "iptables-" + Place(b) }
 
-// Leftover is what one owner has in one place.
+// Leftover is the set of objects that one owner has in one place.
 type Leftover struct {
 	Owner string
 	Place Place
 	What  string // "table ip kube-proxy", "73 chains"
-	// Stuck says why it cannot be removed here; "" if it can.
+	// Stuck is why it cannot be removed here; "" if it can.
 	Stuck  string
 	remove func(context.Context) error
-	// retire, if not nil, comes before: open connections go on until they end.
+	// retire, if not nil, is called before the removal: open connections continue until they end.
 	retire func(context.Context) (connections int, err error)
 }
 
-// String is for the log: "kube-proxy's 73 chains in iptables-legacy".
+// String returns the form for the log: "kube-proxy's 73 chains in iptables-legacy".
 func (l *Leftover) String() string { return fmt.Sprintf("%s's %s in %s", l.Owner, l.What, l.Place) }
 
-// Kernels are what is looked into.
+// Kernels are the kernel clients through which leftovers are found and removed.
 type Kernels struct {
 	NFT nft.Kernel // nil if the kernel has no nf_tables
-	// IPTables are those whose programs are installed.
+	// IPTables are the backends whose programs are installed.
 	IPTables []kernel.Kernel
 	Planes   Planes
 }
 
-// Planes are what the data planes know of their own names, and of kube-proxy's.
+// Planes are the data planes' functions that recognise and remove objects of this agent and of kube-proxy.
 type Planes struct {
-	// OurTable reports whether a table is one of our nftables mode.
+	// OurTable reports whether a table belongs to this agent's nftables mode.
 	OurTable func(*nft.Table) bool
-	// OurChain reports whether a chain that Strangers meets in nftables (IPTablesNFT) or x_tables (IPTablesLegacy) is of the
-	// mode that runs; nil: none is.
+	// OurChain reports whether a chain that Strangers finds in nftables (IPTablesNFT) or x_tables (IPTablesLegacy) belongs to the
+	// mode that runs; nil: none does.
 	OurChain func(at Place, table, chain string) bool
-	// CountChains and RemoveChains are about an owner's chains in one backend.
+	// CountChains returns the number of an owner's chains in one backend, and RemoveChains removes them.
 	CountChains  func(ctx context.Context, k kernel.Kernel, owner string) (int, error)
 	RemoveChains func(ctx context.Context, k kernel.Kernel, owner string) error
-	// OurServers reports whether a table is one of our ipvs mode. The functions below are nil where the kernel has no IPVS.
+	// OurServers reports whether a table belongs to this agent's ipvs mode. The functions below are nil where the kernel has no IPVS.
 	OurServers func(*nft.Table) bool
-	// RetireServers lets in no new connection to the virtual servers of a proxy that has gone, ours or
-	// kube-proxy's, and tells how many are open. RemoveServers removes ours, RemoveDevice those on the device, and it.
+	// RetireServers admits no new connections to the virtual servers of a proxy that has stopped, this agent's or
+	// kube-proxy's, and returns how many are open. RemoveServers removes the agent's, RemoveDevice those on the device, and the device.
 	RetireServers               func(context.Context) (connections int, err error)
 	RemoveServers, RemoveDevice func(context.Context) error
-	// RetireNodePorts and RemoveNodePorts are about the virtual servers that a kube-proxy has left on the node's own addresses.
+	// RetireNodePorts and RemoveNodePorts do the same for the virtual servers that a kube-proxy has left on the node's own addresses.
 	RetireNodePorts func(context.Context) (connections int, err error)
 	RemoveNodePorts func(context.Context) error
-	// RemoveCounters removes what rules of iptables feed, after them; nil: they stay.
+	// RemoveCounters removes the counters that rules of iptables feed, after the rules; nil: the counters stay.
 	RemoveCounters func(context.Context) error
 }
 
-// Find reports what an owner has. An error in one place does not hide the others.
+// Find returns an owner's leftovers. After an error in one place it still returns those of the others.
 func (k Kernels) Find(ctx context.Context, owner string) ([]Leftover, error) {
 	var out []Leftover
 	var problems []error
@@ -94,7 +94,7 @@ func (k Kernels) Find(ctx context.Context, owner string) ([]Leftover, error) {
 
 const kubeProxyTable = "kube-proxy"
 
-// tables finds those of nftables modes.
+// tables returns an owner's tables of nftables modes.
 func (k Kernels) tables(ctx context.Context, owner string) ([]Leftover, error) {
 	if k.NFT == nil {
 		return nil, nil
@@ -125,13 +125,13 @@ func (k Kernels) drop(ctx context.Context, ref nft.TableRef) error {
 		return err
 	}
 	var b nft.Batch
-	b.NewTable(ref, nil) // so that it is no error if somebody was faster
+	b.NewTable(ref, nil) // so that it is no error if another program has deleted it concurrently
 	b.DelTable(ref)
 	_, err := k.NFT.Commit(ctx, &b)
 	return err
 }
 
-// chains finds those of iptables modes, in each backend that holds any rules.
+// chains returns an owner's chains of iptables modes, in each backend that holds any rules.
 func (k Kernels) chains(ctx context.Context, owner string) ([]Leftover, error) {
 	var out []Leftover
 	var problems []error
@@ -190,8 +190,8 @@ func (k Kernels) backend(b kernel.Backend) kernel.Kernel {
 	return nil
 }
 
-// inUse asks cheaply, and without making the kernel load anything, whether a
-// backend holds any table.
+// inUse reports whether a backend holds any table. It is cheap, and does not make the
+// kernel load a module.
 func (k Kernels) inUse(ctx context.Context, b kernel.Backend) (bool, error) {
 	if b == kernel.Legacy {
 		return kernel.LegacyInUse(), nil
@@ -213,8 +213,8 @@ func (k Kernels) hasChain(ctx context.Context) bool {
 	return false
 }
 
-// servers finds what ipvs modes have made. The agent has made it if its table is there, or, after a flush of the rule set, its routing rule.
-// Else the device is kube-proxy's, which keeps no account.
+// servers returns an owner's objects of ipvs modes. The agent owns them if its table exists, or, after a flush of the rule set, its routing rule.
+// Otherwise kube-proxy owns the device; it does not record what it owns.
 func (k Kernels) servers(ctx context.Context, owner string) ([]Leftover, error) {
 	ours, err := ipvs.HasRule()
 	if err != nil {
@@ -238,7 +238,7 @@ func (k Kernels) servers(ctx context.Context, owner string) ([]Leftover, error) 
 	return nil, nil
 }
 
-// ipvsLeftovers is what kube-proxy has; the device is its unless it is ours.
+// ipvsLeftovers returns what kube-proxy owns; that includes the device unless the agent owns it.
 func (k Kernels) ipvsLeftovers(ours bool) ([]Leftover, error) {
 	var out []Leftover
 	has, err := ipvs.HasDevice()
@@ -250,7 +250,7 @@ func (k Kernels) ipvsLeftovers(ours bool) ([]Leftover, error) {
 		out = append(out, l)
 	}
 	sets, _, setsErr := ipvs.Sets()
-	if len(sets) > 0 { // they tell which NodePorts are kube-proxy's, so they go last
+	if len(sets) > 0 { // they show which NodePorts kube-proxy owns, so they are removed last
 		what := fmt.Sprintf("%d ipsets and the virtual servers of its NodePorts", len(sets))
 		out = append(out, Leftover{Owner: KubeProxy, Place: IPVS, What: what, retire: k.Planes.RetireNodePorts, remove: func(ctx context.Context) error {
 			var problems []error
@@ -268,7 +268,7 @@ func (k Kernels) ipvsLeftovers(ours bool) ([]Leftover, error) {
 	return out, errors.Join(err, setsErr)
 }
 
-// Remove removes one; it may be gone already.
+// Remove removes the leftover; it may be gone already.
 func (l *Leftover) Remove(ctx context.Context) error {
 	if l.Stuck != "" {
 		return fmt.Errorf("remove %s: %s", l, l.Stuck)

@@ -12,10 +12,10 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// legacyTables are those of x_tables. nftables does not show its rules, so they are read as text.
+// legacyTables are the tables of x_tables. nftables does not show their rules, so they are read as text.
 func legacyTables() []string { return []string{"raw", "mangle", "nat", "filter"} }
 
-// legacy returns what can end a packet's way in rules of x_tables that are not ours.
+// legacy returns the rules of x_tables that can end a packet's way and that the agent does not own.
 func (k Kernels) legacy(ctx context.Context, from kernel.Kernel) (out []Stranger, err error) {
 	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
 		for _, table := range legacyTables() {
@@ -33,7 +33,7 @@ func (k Kernels) legacy(ctx context.Context, from kernel.Kernel) (out []Stranger
 	return out, nil
 }
 
-// legacyTable is a table as it is read.
+// legacyTable is the state of a table while its text is parsed.
 type legacyTable struct {
 	walk
 	bases []legacyBase
@@ -44,7 +44,7 @@ type legacyBase struct {
 	drops bool // by its policy
 }
 
-// line takes ":FORWARD DROP [0:0]" and "-A FORWARD -d 10.0.0.1/32 -j DROP".
+// line parses ":FORWARD DROP [0:0]" and "-A FORWARD -d 10.0.0.1/32 -j DROP".
 func (t *legacyTable) line(line []byte) error {
 	if name, declares := bytes.CutPrefix(line, []byte(":")); declares {
 		if w := strings.Fields(string(name)); len(w) > 1 && w[1] != "-" {
@@ -63,7 +63,7 @@ func (t *legacyTable) line(line []byte) error {
 	return nil
 }
 
-// legacyEffect reads a rule as iptables-save prints it.
+// legacyEffect returns the effect of a rule that iptables-save printed.
 func legacyEffect(rule string) (e nft.Effect) {
 	list := words(rule)
 	for i := 0; i+1 < len(list); i++ {
@@ -92,7 +92,7 @@ func legacyEffect(rule string) (e nft.Effect) {
 	return e
 }
 
-// words splits a rule; what stands in quotes, as a comment, is one word.
+// words splits a rule into words; a quoted string, such as a comment, is one word.
 func words(rule string) (out []string) {
 	for rule = strings.TrimLeft(rule, " "); rule != ""; rule = strings.TrimLeft(rule, " ") {
 		end, quoted := 0, false

@@ -13,30 +13,30 @@ import (
 // Params configure Run.
 type Params struct {
 	Kernels Kernels
-	// Own is where the agent writes.
+	// Own is the place where the agent writes.
 	Own Place
-	// Leave: find and say, but remove nothing (--no-takeover).
+	// Leave: find and log, but remove nothing (--no-takeover).
 	Leave bool
-	// InKernel is closed once everything that is wanted is in the kernel.
+	// InKernel is closed once the whole desired state is in the kernel.
 	InKernel <-chan struct{}
 	Log      *slog.Logger
-	// Verify returns once our rules were compared with the kernel, or sees no need for it if there is
-	// nothing to remove; nothing goes before.
+	// Verify returns once the agent's rules were compared with the kernel; it may skip that if there is
+	// nothing to remove. Nothing is removed before it returns.
 	Verify func(ctx context.Context, toRemove bool) error
-	// Looks are the pauses between looks whether what was removed came back; the
+	// Looks are the pauses between checks whether removed rules came back; the
 	// last one repeats.
 	Looks []time.Duration
-	// Live returns what shows that a kube-proxy runs in this network namespace, "" if nothing does; nil: it is not asked. The rules of one that
-	// runs stay until it has gone.
+	// Live returns what shows that a kube-proxy runs in this network namespace, "" if nothing does; nil: this is not checked. The rules of a
+	// running kube-proxy stay until it has stopped.
 	Live func(context.Context) string
-	// Drain is how long connections through virtual servers of IPVS may go on that another proxy or mode has made.
+	// Drain is how long open connections through IPVS virtual servers of another proxy or mode may continue.
 	Drain time.Duration
 	// Report is called when another proxy is recognised because it writes its rules again, with the places, and with none once they are clean. It
 	// may be nil.
 	Report func(places []Place)
 }
 
-// looks: a kube-proxy that runs puts its rules back when it next looks, every 30 s
+// looks are the default pauses: a running kube-proxy restores its rules at its next sync, every 30 s
 // in iptables mode, or with the next change.
 var looks = [...]time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, time.Minute}
 
@@ -53,7 +53,7 @@ func Run(ctx context.Context, p Params) error {
 	for _, l := range r.found(ctx) {
 		switch {
 		case r.live != "" && l.Owner == KubeProxy:
-		case l.Place == p.Own && p.Own != NFTables: // of what the engine is just writing, a part looks like kube-proxy's
+		case l.Place == p.Own && p.Own != NFTables: // a part of what the engine is writing now looks like kube-proxy's
 		case p.Leave:
 			p.Log.Warn("found rules of another proxy and leave them as --no-takeover asks: of two that serve an address the one registered later wins", "what", l.String())
 		default:
@@ -73,18 +73,18 @@ func Run(ctx context.Context, p Params) error {
 	return r.watch(ctx)
 }
 
-// runner is a Run. Leftovers are not kept between looks: what could not be removed, or drains, is found again.
+// runner is the state of one Run. Leftovers are not cached between checks: what could not be removed, or drains, is found again.
 type runner struct {
 	Params
 	live    string               // what Live returned last
-	left    map[Place]bool       // where the last clear left something of what it wanted to remove; true: it is tried again
-	drainBy map[string]time.Time // of what drains, by Leftover.String: when it is removed although connections are open
+	left    map[Place]bool       // places where the last clear did not remove everything; true: the removal is retried
+	drainBy map[string]time.Time // of draining leftovers, by Leftover.String: when they are removed although connections are open
 	unread  string               // the last error of a search
-	removed map[Place]int        // the look at which a place was cleaned because rules had come back
+	removed map[Place]int        // number of the check at which a place was cleaned because rules had come back
 	warned  map[Place]bool       // places to which rules came back again: a proxy runs
 }
 
-// askLive asks whether a kube-proxy runs, and logs when that changes.
+// askLive checks whether a kube-proxy runs, and logs when that changes.
 func (r *runner) askLive(ctx context.Context) {
 	if r.Live == nil {
 		return
@@ -105,7 +105,7 @@ func (r *runner) askLive(ctx context.Context) {
 // StopKubeProxy is what to do about a kube-proxy that runs on the same node.
 const StopKubeProxy = "stop it: delete its DaemonSet, or set a nodeSelector there that this node does not match"
 
-// found returns what is not the agent's own. An error is logged once until another one comes.
+// found returns the leftovers that the running mode does not own. An error is logged once until a different one occurs.
 func (r *runner) found(ctx context.Context) []Leftover {
 	var out []Leftover
 	unread := ""
@@ -140,7 +140,7 @@ func (r *runner) removable(ctx context.Context) []Leftover {
 // ones; they are removed after the last one has ended, or after Drain.
 func (r *runner) clear(ctx context.Context) {
 	list := r.removable(ctx)
-	first := r.left == nil // which is verified in any case: a change of mode waits for it
+	first := r.left == nil // the first time is always verified: a change of mode waits for it
 	if first || slices.ContainsFunc(list, func(l Leftover) bool { return r.drainBy[l.String()].IsZero() }) {
 		if err := r.Verify(ctx, len(list) > 0); err != nil { // ctx has ended
 			return
@@ -163,7 +163,7 @@ func (r *runner) clear(ctx context.Context) {
 	}
 }
 
-// pending reports whether the last clear has left something that is tried again.
+// pending reports whether a removal that the last clear did not complete is retried.
 func (r *runner) pending() bool {
 	for _, again := range r.left {
 		if again {
@@ -188,7 +188,7 @@ func (r *runner) remove(ctx context.Context, l *Leftover) {
 	}
 }
 
-// drain lets in no new connections, and reports whether to wait for open ones.
+// drain admits no new connections, and reports whether to wait for open ones.
 func (r *runner) drain(ctx context.Context, l *Leftover, by time.Time) (wait bool) {
 	n, err := l.retire(ctx)
 	switch {
@@ -204,12 +204,12 @@ func (r *runner) drain(ctx context.Context, l *Leftover, by time.Time) (wait boo
 	return err != nil || n > 0
 }
 
-// calm is how many looks a place must have been clean for that what comes back counts as the first time again.
+// calm is the number of checks for which a place must have been clean before rules that come back count as the first time again.
 const calm = 60
 
 // watch removes what comes back once, because a stale dump of rules may have been restored (k3s#7261). If it comes back again a proxy runs, and
 // its rules are left: to remove them again and again would leave a gap each time. What a kube-proxy writes into the place where the
-// agent itself writes is not looked for here: the engine finds it.
+// agent itself writes is not checked here: the engine finds it as drift.
 func (r *runner) watch(ctx context.Context) error {
 	again := returns{p: &r.Params}
 	for i := 0; ; i++ {
@@ -251,17 +251,17 @@ func (r *runner) cameBack(i int, now map[Place]bool) (remove bool) {
 	return remove
 }
 
-// report passes on where a proxy writes its rules again.
+// report reports the places where a proxy writes its rules again.
 func (r *runner) report() {
 	if r.Report != nil {
 		r.Report(slices.Sorted(maps.Keys(r.warned)))
 	}
 }
 
-// returns looks cheaply whether rules are there again.
+// returns is a cheap check whether rules came back.
 type returns struct {
 	p      *Params
-	legacy kernel.Stamp // that held nothing of kube-proxy's
+	legacy kernel.Stamp // of the last state without objects of kube-proxy
 }
 
 func (r *returns) look(ctx context.Context) map[Place]bool {

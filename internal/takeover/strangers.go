@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// Stranger is a rule, or a policy, of somebody else's table that can end a packet's way.
+// Stranger is a rule, or a policy, in a foreign table that can end a packet's way.
 type Stranger struct {
 	Where  string // "table inet calico, chain forward (filter, forward, priority 0)"
 	Effect nft.Effect
@@ -22,12 +22,12 @@ const (
 	maxDepth     = 8
 )
 
-// passBy is what a rule does that stands before our jump and ends the way through the chain.
+// passBy is the effect of a rule that stands before the agent's jump and ends the traversal of the chain.
 const passBy = "pass by our rules"
 
-// Strangers returns what can end a packet's way, or lead it past our rules, in tables of nftables that are not ours,
-// those of iptables' nft backend included, and in x_tables where its programs are among IPTables. Verdict maps are not
-// followed. With an error it gives what could be read.
+// Strangers returns the foreign rules that can end a packet's way, or let it bypass the agent's rules. It reads the tables of
+// nftables that the agent does not own, those of iptables' nft backend included, and x_tables where its programs are among
+// IPTables. Verdict maps are not followed. With an error it returns what could be read.
 func (k Kernels) Strangers(ctx context.Context) ([]Stranger, error) {
 	out, err := k.inNFT(ctx)
 	for _, from := range k.IPTables {
@@ -74,15 +74,15 @@ func (k Kernels) inNFT(ctx context.Context) ([]Stranger, error) {
 	return out, nil
 }
 
-// walk goes through one table.
+// walk is a traversal of one table.
 type walk struct {
 	rules map[string][]nft.Effect
 	table string
 	at    Place
 	ours  func(at Place, table, chain string) bool
 	where string
-	nat   bool // the chain translates: who leaves it early is not translated by us
-	ahead bool // our jump comes later in the base chain
+	nat   bool // the chain translates: the agent does not translate a packet that leaves it early
+	ahead bool // the agent's jump comes later in the base chain
 	found []Stranger
 }
 
@@ -99,9 +99,9 @@ func (w *walk) base(c *nft.Chain) {
 	w.begin(c.Ref.Name, c.Hook.Policy == nft.PolicyDrop)
 }
 
-// begin goes through a base chain.
+// begin traverses a base chain.
 func (w *walk) begin(name string, drops bool) {
-	last := -1 // our last jump
+	last := -1 // index of the agent's last jump
 	for i, e := range w.rules[name] {
 		if slices.ContainsFunc(e.Jumps, w.isOurs) {
 			last = i
@@ -118,7 +118,7 @@ func (w *walk) begin(name string, drops bool) {
 
 func (w *walk) isOurs(chain string) bool { return w.ours != nil && w.ours(w.at, w.table, chain) }
 
-// rule looks at one and follows its jumps; what the jump was limited to holds for all that comes of it. A return leaves
+// rule records a rule's effect and follows its jumps. The limits of a jump hold for all rules that it reaches. A return leaves
 // the base chain only if it stands there.
 func (w *walk) rule(e nft.Effect, depth int) {
 	switch {
@@ -140,7 +140,7 @@ func (w *walk) rule(e nft.Effect, depth int) {
 	}
 }
 
-// narrowed is a rule with the limits of the one that led to it.
+// narrowed returns a rule's effect with the limits of the rule that jumped to it.
 func narrowed(e, by nft.Effect) nft.Effect {
 	if e.Daddr == nil {
 		e.Daddr = by.Daddr
