@@ -27,7 +27,7 @@ import (
 	"github.com/fairlead/fairlead/internal/source/k8s"
 )
 
-// agent is the whole graph, built and not yet running.
+// agent is the graph of all components, built and not yet running.
 type agent struct {
 	cfg        *config.Config
 	log        logger
@@ -67,12 +67,12 @@ type agent struct {
 type task struct {
 	name string
 	run  func(context.Context) error
-	// late: it listens where the agent before it does, and begins when that has ended.
+	// late: the task listens at the predecessor's addresses, and begins when the predecessor has ended.
 	late bool
 }
 
-// newAgent builds the graph. A SIGTERM that comes meanwhile ends ctx, and with it the
-// attempts to find out what the kernel can do.
+// newAgent builds the graph. A SIGTERM during that ends ctx, and with it the retries of
+// the probe of the kernel.
 func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*agent, error) {
 	a := &agent{cfg: cfg, log: log, mail: mailbox.New(), memory: newMemory()}
 	plane, err := openDriver(ctx, cfg)
@@ -134,8 +134,8 @@ func newAgent(ctx context.Context, cfg *config.Config, log logger, l *launch) (*
 	return a, nil
 }
 
-// addBeside adds what works beside the data plane: in the kernel, or what userspace
-// mode has instead.
+// addBeside adds the tasks that work next to the data plane: those that use the kernel, or
+// what userspace mode has instead.
 func (a *agent) addBeside(plane *opened) error {
 	if a.rootless != nil {
 		a.addLeftovers()
@@ -153,7 +153,7 @@ func (a *agent) addBeside(plane *opened) error {
 	return nil
 }
 
-// probeLimit bounds how long the agent asks what the kernel can do.
+// probeLimit bounds how long the agent retries the probe of the kernel.
 const probeLimit = time.Minute
 
 // probe retries for as long as ctx lasts when the failure may pass: the kernel was busy
@@ -206,7 +206,7 @@ func (a *agent) put(ev model.Event) {
 }
 
 // run works until ctx ends (SIGTERM) or a task fails. The rules stay in place:
-// Services go on working, and the next start writes only what changed meanwhile.
+// Services continue to work, and the next start writes only what has changed since.
 func (a *agent) run(ctx context.Context) error {
 	logSysctls(a.log.Logger, a.prepareKernel())
 	a.log.Info("starting", "mode", a.cfg.Mode, "node", a.cfg.NodeName, "families", fmt.Sprint(a.caps.Families))
@@ -240,13 +240,13 @@ func (a *agent) run(ctx context.Context) error {
 // prepareKernel sets the sysctls that kube-proxy sets (features.md 2f).
 func (a *agent) prepareKernel() []sysctl.Change {
 	if a.rootless != nil {
-		return nil // not ours to set
+		return nil // this mode may not set them
 	}
 	setOOMScore(a.cfg.OOMScoreAdj, a.log.Logger)
 	return applySysctls(a.cfg)
 }
 
-// sliceFamily is that of an EndpointSlice; 0 where it may be both.
+// sliceFamily returns the family of an EndpointSlice; 0 if it may be both.
 func sliceFamily(ev *model.Event) model.Family {
 	if ev.Slice == nil || ev.Slice.Value == nil {
 		return 0
@@ -254,7 +254,7 @@ func sliceFamily(ev *model.Event) model.Family {
 	return ev.Slice.Value.Family
 }
 
-// commit is what the binary was built from, by the Go command's own note.
+// commit returns the commit that the binary was built from, as recorded by the Go command.
 func commit(info *debug.BuildInfo, ok bool) string {
 	if !ok {
 		return "unknown"
@@ -271,8 +271,8 @@ func commit(info *debug.BuildInfo, ok bool) string {
 	return revision + dirty
 }
 
-// auditPeriod: a comparison with the kernel, even without an alarm, happens at
-// least each hour, or each sync period when that is longer than the default.
+// auditPeriod returns the period of audits: an audit, even without a notification of drift, happens
+// at least each hour, or each sync period when that is longer.
 func auditPeriod(cfg *config.Config) time.Duration {
 	return max(cfg.SyncPeriod, time.Hour)
 }

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// lookLimit bounds the look at one Service's objects.
+	// lookLimit bounds the audit of one Service's objects.
 	lookLimit = 3 * time.Second
-	// lookTries is how often it is repeated because the engine wrote meanwhile.
+	// lookTries is how often it is tried when the engine writes concurrently.
 	lookTries = 3
 )
 
-// explanation answers one question, the look at the data plane included.
+// explanation returns the answer to one question, with an audit of the Service's objects in the data plane.
 func (i *inspection) explanation(ctx context.Context, ask inspect.Question) (*inspect.Explanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, engineLimit)
 	defer cancel()
@@ -36,10 +36,10 @@ func (i *inspection) explanation(ctx context.Context, ask inspect.Question) (*in
 	return &out, err
 }
 
-// agreement compares a Service's objects with the data plane, on the goroutine of who
-// asks: the engine works on. So what differs may be what it has just written: then what
-// is wanted differs, too, and it is compared again. Where a look is dear the driver
-// says what it knows instead.
+// agreement compares a Service's objects with the data plane, on the caller's goroutine,
+// concurrently with the engine. A difference may be an object that the engine has just
+// written. Then the desired state has changed, too, and it is compared again. Where a
+// read is expensive the driver returns its recorded evidence instead.
 func (i *inspection) agreement(ctx context.Context, svc model.ServiceKey, objs inspect.Objects) *inspect.Agreement {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// auditShare bounds what audits on demand cost, for each reads everything: the next of its sort comes after so many
-	// times what the last took, within the bounds below. Until then the last one's answer is given again.
+	// auditShare bounds the cost of audits on demand, because each reads everything. The pause before the next audit of the same
+	// kind is the duration of the last times auditShare, within the bounds below. Until then the last answer is returned from the cache.
 	auditShare    = 20
 	shortestPause = time.Second
 	longestPause  = time.Minute
-	// auditLimit is how long one may take, changes go first.
+	// auditLimit bounds one audit; changes have priority over it.
 	auditLimit = 90 * time.Second
 )
 
-// auditor does audits on demand, one at a time.
+// auditor runs audits on demand, one at a time, and caches the last of each kind.
 type auditor struct {
 	mu   sync.Mutex
-	last map[bool]*inspect.Audit // that repaired, and that did not
+	last map[bool]*inspect.Audit // by whether it repaired
 }
 
-// recent returns the last one of its sort while it is too early for another.
+// recent returns the last audit of its kind while it is too early for another.
 func (a *auditor) recent(repair bool, now time.Time) (inspect.Audit, bool) {
 	last := a.last[repair]
 	if last == nil || !now.Before(last.Next) {
@@ -40,7 +40,7 @@ func (a *auditor) recent(repair bool, now time.Time) (inspect.Audit, bool) {
 	return again, true
 }
 
-// keep keeps one, and notes in it when the next may come.
+// keep caches an audit, and sets the time in it when the next may run.
 func (a *auditor) keep(repair bool, last *inspect.Audit) {
 	last.Next = last.At.Add(min(max(auditShare*last.Took, shortestPause), longestPause))
 	a.last[repair] = last
@@ -73,7 +73,7 @@ func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 	control.Answer(w, &out)
 }
 
-// comparison audits, or gives the last one of its sort if it is too early for another.
+// comparison audits, or returns the last audit of its kind if it is too early for another.
 func (i *inspection) comparison(ctx context.Context, repair bool) (inspect.Audit, error) {
 	i.audits.mu.Lock()
 	defer i.audits.mu.Unlock()
@@ -92,7 +92,7 @@ func (i *inspection) comparison(ctx context.Context, repair bool) (inspect.Audit
 		if err != nil {
 			return inspect.Audit{}, err
 		}
-		if again.Missing+again.Different+again.Foreign > 0 { // else it has been repaired meanwhile
+		if again.Missing+again.Different+again.Foreign > 0 { // else the drift has been repaired since
 			a = again
 		}
 	}
@@ -101,7 +101,7 @@ func (i *inspection) comparison(ctx context.Context, repair bool) (inspect.Audit
 	return out, nil
 }
 
-// foreign reads the rules of others that can end a packet's way; unread says which could not be.
+// foreign returns the rules of other programs that can end a packet's way; unread reports which could not be read.
 func (i *inspection) foreign(ctx context.Context) (out []inspect.Rule, unread string, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -21,8 +21,8 @@ const auto = "auto"
 // modesAndAuto are the values of --proxy-mode.
 func modesAndAuto() []string { return append(modes(), auto) }
 
-// choice finds out the facts and has the package choose decide. backend is the one of
-// iptables that was asked for; "" is the one that the host uses.
+// choice collects the facts and returns the decision of the package choose. backend is the
+// configured backend of iptables; "" is the one that the host uses.
 func choice(ctx context.Context, t *trial, backend string) (choose.Choice, error) {
 	q, err := facts(ctx, backend)
 	if err != nil {
@@ -32,7 +32,7 @@ func choice(ctx context.Context, t *trial, backend string) (choose.Choice, error
 	return choose.Mode(q)
 }
 
-// facts are all but what a try tells.
+// facts returns all facts for the choice except the results of trying modes.
 func facts(ctx context.Context, backend string) (choose.Question, error) {
 	q := choose.Question{Backend: backend}
 	if backend == "" {

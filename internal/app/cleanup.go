@@ -21,7 +21,7 @@ import (
 // cleanupFlags are those of the command cleanup.
 type cleanupFlags struct {
 	force     bool // also under a running agent
-	kubeProxy bool // remove kube-proxy's leftovers, not ours
+	kubeProxy bool // remove kube-proxy's leftovers, not fairlead's
 }
 
 func cleanupCommand() *cobra.Command {
@@ -68,7 +68,7 @@ func cleanupKubeProxy(ctx context.Context, log *slog.Logger) error {
 	ours, unread := k.Find(ctx, takeover.Fairlead)
 	alone := len(ours) == 0 && unread == nil
 	if !alone {
-		k.Planes.RemoveCounters = nil // our own rules may feed them
+		k.Planes.RemoveCounters = nil // the agent's own rules may feed them
 	}
 	if _, err := (cleaning{log, k, takeover.KubeProxy, alone}).run(ctx); err != nil {
 		return err
@@ -131,7 +131,7 @@ func cleanupRoutes() (int, error) {
 	return n + rules + taken, errors.Join(err, e, e2)
 }
 
-// cleaning removes all that an owner has. last says that no other proxy is here.
+// cleaning removes everything that an owner has. last reports that no other proxy is here.
 type cleaning struct {
 	log     *slog.Logger
 	kernels takeover.Kernels
@@ -139,7 +139,7 @@ type cleaning struct {
 	last    bool
 }
 
-// run says in one line each what was removed. If no other proxy is left then, packets
+// run logs each removal in one line. If no other proxy is left then, packets
 // from outside for 127.0.0.0/8 must not be let in any longer: the rule that stops
 // them goes with the others.
 func (c cleaning) run(ctx context.Context) (found bool, err error) {

@@ -91,7 +91,7 @@ func serve(ctx context.Context, cfg *config.Config, log logger, l *launch) error
 	if err != nil {
 		return err
 	}
-	var socket *control.Socket // an heir gets it when the agent before it has given it back
+	var socket *control.Socket // a successor takes it when its predecessor has released it
 	if !heir {
 		if socket, err = takeNamespace(ctx, cfg, l.version, log.Logger); err != nil {
 			return err
@@ -102,7 +102,7 @@ func serve(ctx context.Context, cfg *config.Config, log logger, l *launch) error
 		defer func() { _ = socket.Close() }()
 	}
 	a, err := newAgent(ctx, cfg, log, l)
-	if err != nil && ctx.Err() != nil { // told to end before it began: nothing failed
+	if err != nil && ctx.Err() != nil { // ended before it began: nothing failed
 		log.Info("stopped before anything was written")
 		return nil
 	}

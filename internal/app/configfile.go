@@ -15,11 +15,11 @@ import (
 	"github.com/fairlead/fairlead/internal/config"
 )
 
-// configLook is how often the config file is looked at without notification: of a
-// link to elsewhere nothing tells.
+// configLook is how often the config file is read without a notification: the kernel does
+// not notify of changes behind a symbolic link to another folder.
 const configLook = 10 * time.Second
 
-// configSettle is how long a new content must stay before it counts: a file that
+// configSettle is how long new content must be unchanged before it counts: a file that
 // is written in place is empty first.
 const configSettle = 100 * time.Millisecond
 

@@ -32,8 +32,8 @@ func (a *agent) onConntrackPass(p conntrack.Pass) {
 	}
 }
 
-// aboutToWrite is engine.Params.BeforeWrite: flows may begin by it before the turn
-// is told.
+// aboutToWrite is engine.Params.BeforeWrite: flows may begin because of the write before
+// the sync is reported.
 func (f *follower) aboutToWrite(decided []engine.Decided) {
 	all := frontends(decided)
 	if f.a.conntrack != nil {
@@ -47,7 +47,7 @@ func (f *follower) aboutToWrite(decided []engine.Decided) {
 	}
 }
 
-// cleanFlows names to the cleaner what a committed turn changed.
+// cleanFlows passes the changes of a committed sync to the cleaner.
 func (f *follower) cleanFlows(t *engine.Turn) {
 	c := f.a.conntrack
 	if c == nil {
@@ -65,7 +65,7 @@ func (f *follower) cleanFlows(t *engine.Turn) {
 	}
 }
 
-// frontends of all decisions.
+// frontends returns the Frontends of all decisions.
 func frontends(decided []engine.Decided) (out []model.Frontend) {
 	for i := range decided {
 		out = append(out, decided[i].Result.Frontends...)

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// resolvConf says where names outside the cluster are asked, unless --dns-upstream does.
+// resolvConf is the file with the upstream servers for names outside the cluster, unless --dns-upstream sets them.
 const resolvConf = "/etc/resolv.conf"
 
 // addDNS adds the node-local DNS server, if there is to be one. It has a mailbox
@@ -69,8 +69,8 @@ func (a *agent) addDNS(source string) error {
 	return nil
 }
 
-// dnsStoreConfig says what the names are made of, and what is known of the pods'
-// addresses.
+// dnsStoreConfig returns the configuration of the store of names, with what is known of
+// the pods' addresses.
 func dnsStoreConfig(cfg *config.Config, source string, dm *dns.Metrics) dns.StoreConfig {
 	c := dns.StoreConfig{Sources: []string{source}, NodeName: cfg.NodeName, PodRanges: cfg.DetectLocal.ClusterCIDRs, Metrics: dm}
 	switch cfg.DetectLocal.Mode {
@@ -82,7 +82,7 @@ func dnsStoreConfig(cfg *config.Config, source string, dm *dns.Metrics) dns.Stor
 	return c
 }
 
-// dnsConfig makes the server's configuration.
+// dnsConfig returns the server's configuration.
 func (a *agent) dnsConfig(store *dns.Store, dm *dns.Metrics) dns.Config {
 	cfg := a.cfg.DNS
 	ns, name, _ := strings.Cut(cfg.ClusterService, "/")
@@ -124,8 +124,8 @@ func clusterDNS(ips []netip.Addr, configured []netip.AddrPort) []netip.AddrPort 
 	return out
 }
 
-// interceptConfig leads pods' queries for the cluster DNS Service to our server,
-// for as long as it is fit. Its tables are its own: they work beside every mode.
+// interceptConfig returns the configuration that redirects pods' queries for the cluster DNS Service
+// to the agent's server while that is fit. The interception owns its tables: it works with every mode.
 func (a *agent) interceptConfig(srv *dns.Server, dc dns.Config, k nft.Kernel) intercept.Config {
 	return intercept.Config{Kernel: k, Servers: dc.Intercepted, Known: dc.Store.Synced, Fit: srv.Fit, Active: dc.Metrics.Intercepted,
 		VIPs:     func() []netip.Addr { return dc.Store.ClusterIPs(dc.ClusterService) },

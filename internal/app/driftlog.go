@@ -22,7 +22,7 @@ type driftLog struct {
 
 const driftWindow = time.Minute
 
-// say takes in a turn that repaired something; first names the first object.
+// say records a sync that repaired drift; first is the name of the first object.
 func (d *driftLog) say(t *engine.Turn, first string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -40,7 +40,7 @@ func (d *driftLog) say(t *engine.Turn, first string) {
 		"operations", t.Operations, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
 }
 
-// sumUp ends a minute, and begins the next one if there was anything to count.
+// sumUp ends a minute, logs its repairs, and begins the next one if there were any.
 func (d *driftLog) sumUp() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

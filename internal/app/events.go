@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// emptyFor is how long a Service has nothing behind it before an Event says so: a rollout or a new Service may be
+	// emptyFor is how long a Service has no endpoint before an Event reports it: a rollout or a new Service may be
 	// without endpoints for some seconds.
 	emptyFor = time.Minute
-	// emptyLook is how often that is looked at.
+	// emptyLook is how often that is checked.
 	emptyLook = 5 * time.Second
-	// requestsLook is how often the kernel is asked whether clients have asked for Services that are empty.
+	// requestsLook is how often the kernel's counters are read for requests to empty Services.
 	requestsLook = time.Minute
 )
 
-// serviceEvents finds what users should read in "kubectl describe service". What it finds every node sees alike; the
-// recorder sees to it that few of them say it.
+// serviceEvents finds what users should read in "kubectl describe service". Every node finds the same; the
+// recorder ensures that few nodes report it.
 type serviceEvents struct {
 	warn func(svc model.ServiceKey, reason, message string)
 	// unsupported is dataplane.Caps.Unsupported; nil: all is served.
 	unsupported func(*model.Frontend) string
-	// requests, if this node counts them, is who knows which Services were asked for here, and here says what this node has seen.
+	// requests, if this node counts them, reports which Services had requests on this node, and here reports what this node has seen.
 	requests requests
 	here     func(svc model.ServiceKey, reason, message string)
 	asked    time.Time // when requests was asked last
@@ -36,13 +36,13 @@ type serviceEvents struct {
 	mu      sync.Mutex // the engine's goroutine writes, a timer's reads
 	begun   bool       // the Services that an agent finds at its start have been seen
 	empty   map[model.ServiceKey]emptiness
-	claimed map[model.ServiceKey]string // what was said of its claims
+	claimed map[model.ServiceKey]string // what was reported of its claims
 	lacking map[model.ServiceKey]string // and of what is not served of it
 }
 
 // requests reports which Services clients have asked for in vain.
 type requests interface {
-	readRefusals() // takes in what has been refused until now
+	readRefusals() // updates the counts of refusals
 	refusedAt(svc model.ServiceKey) time.Time
 }
 
@@ -57,8 +57,8 @@ func newServiceEvents(warn func(model.ServiceKey, string, string), unsupported f
 	return &serviceEvents{warn: warn, unsupported: unsupported, empty: map[model.ServiceKey]emptiness{}, claimed: map[model.ServiceKey]string{}, lacking: map[model.ServiceKey]string{}}
 }
 
-// decided takes in a turn's decisions. Services that are empty when an agent starts are nothing new: it may be the hundredth
-// restart of an agent, and the Service may be empty on purpose. If it is known that clients ask for them they are told.
+// decided handles the decisions of a sync. Services that are empty when an agent starts are not reported: it may be the hundredth
+// restart of an agent, and the Service may be empty on purpose. If requests are counted, those that clients use are reported.
 func (s *serviceEvents) decided(list []engine.Decided, complete bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *serviceEvents) decided(list []engine.Decided, complete bool, now time.T
 	s.begun = s.begun || complete
 }
 
-// sayNew says of a Service what has not been said of it yet; "" is nothing.
+// sayNew reports text about a Service unless it is the text that was reported last; "" clears it.
 func (s *serviceEvents) sayNew(said map[model.ServiceKey]string, svc model.ServiceKey, reason, text string) {
 	if text == "" {
 		delete(said, svc)
@@ -89,7 +89,7 @@ func (s *serviceEvents) sayNew(said map[model.ServiceKey]string, svc model.Servi
 	}
 }
 
-// lostClaim says which address or port a Service lost to another; "" if none.
+// lostClaim returns which address or port a Service lost to another; "" if none.
 func lostClaim(res *policy.Result) string {
 	for i := range res.Notes {
 		if n := &res.Notes[i]; n.Kind == policy.ClaimLost {
@@ -99,7 +99,7 @@ func lostClaim(res *policy.Result) string {
 	return ""
 }
 
-// unserved says why the data plane does not serve a part of a Service; "" if it serves all.
+// unserved returns why the data plane does not serve a part of a Service; "" if it serves all.
 func (s *serviceEvents) unserved(res *policy.Result) string {
 	if s.unsupported == nil {
 		return ""
@@ -113,7 +113,7 @@ func (s *serviceEvents) unserved(res *policy.Result) string {
 	return ""
 }
 
-// whyEmpty says why no connection to a Service can be answered; "" if one can, or if the Service has nothing to answer at.
+// whyEmpty returns why no connection to a Service can be answered; "" if one can, or if the Service has nothing to answer at.
 func whyEmpty(res *policy.Result) string {
 	for i := range res.Frontends {
 		if f := &res.Frontends[i]; len(f.Backends)+len(f.LocalBackends) > 0 {
@@ -128,8 +128,8 @@ func whyEmpty(res *policy.Result) string {
 	return ""
 }
 
-// look says which Services have been empty for long, each time that they become so once. If requests are counted, it says those
-// that a client has asked for since, and asks the kernel about them once a minute.
+// look reports the Services that have been empty for emptyFor, once each time that they become empty. If requests are counted, it
+// reports only those with requests since then, and reads the kernel's counters once a minute.
 func (s *serviceEvents) look(now time.Time) {
 	late := s.late(now)
 	if len(late) == 0 {
@@ -151,7 +151,7 @@ func (s *serviceEvents) look(now time.Time) {
 	}
 }
 
-// late returns the Services that have been empty for long, which nobody has said.
+// late returns the Services that have been empty for emptyFor and are not reported yet.
 func (s *serviceEvents) late(now time.Time) map[model.ServiceKey]emptiness {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *serviceEvents) late(now time.Time) map[model.ServiceKey]emptiness {
 	return late
 }
 
-// toSay marks a Service as said, unless it has got an endpoint meanwhile.
+// toSay marks a Service as reported, and returns true, unless it has got an endpoint since.
 func (s *serviceEvents) toSay(svc model.ServiceKey, since time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *serviceEvents) toSay(svc model.ServiceKey, since time.Time) bool {
 	return true
 }
 
-// run looks until ctx ends.
+// run calls look every emptyLook until ctx ends.
 func (s *serviceEvents) run(ctx context.Context) error {
 	tick := time.NewTicker(emptyLook)
 	defer tick.Stop()

@@ -21,13 +21,13 @@ const (
 	flowsLimit = 5 * time.Second
 )
 
-// flowLooks lets one look at the table happen at a time.
+// flowLooks admits one walk through the table at a time.
 type flowLooks struct {
 	mu   sync.Mutex
 	last time.Time
 }
 
-// begin waits for the turn. If it gives no error, end must be called.
+// begin waits until a walk may begin. If it returns no error, end must be called.
 func (l *flowLooks) begin(ctx context.Context) error {
 	if !l.mu.TryLock() {
 		return errors.New("another look at the table of connections is under way: ask again")
@@ -46,8 +46,8 @@ func (l *flowLooks) end() {
 	l.mu.Unlock()
 }
 
-// countFlows adds the open connections to an explanation. It works on the goroutine of
-// who asks, on a socket of its own.
+// countFlows adds the open connections to an explanation. It runs on the caller's goroutine,
+// with its own socket.
 func (i *inspection) countFlows(ctx context.Context, out *inspect.Explanation) {
 	ctx, cancel := context.WithTimeout(ctx, flowsLimit)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// follower notifies the observers of what each turn of the engine did. It runs on the
+// follower notifies the observers of the result of each sync of the engine. It runs on the
 // engine's goroutine and never blocks, but before the first write (unanswered).
 type follower struct {
 	a         *agent
@@ -24,9 +24,9 @@ type follower struct {
 	problems  *problemLog
 	noted     noteLog
 	drift     driftLog
-	reads     int // of the kernel, told to metrics so far
+	reads     int // of the kernel, reported to metrics so far
 	hadNode   bool
-	synced    bool          // everything that should exist has been in the kernel once
+	synced    bool          // the whole desired state has been in the kernel once
 	inKernel  chan struct{} // closed then
 	nodePorts string        // the last line of tellNodePorts
 	swept     bool          // conntrack was compared with everything once
@@ -85,8 +85,8 @@ func (f *follower) metrics(t *engine.Turn) {
 	}
 }
 
-// families are those that a turn was about: one, if it was about EndpointSlices of one
-// family and nothing else; none means all.
+// families returns the families of a sync's changes: one, if only EndpointSlices of one
+// family changed; none means all.
 func families(t *engine.Turn) []model.Family {
 	if t.Full || t.ServiceEvents > 0 || t.View != nil || len(t.Triggers) == 0 || len(t.Triggers) < t.SliceEvents || t.Triggers[0].Family == 0 {
 		return nil
@@ -114,10 +114,10 @@ func (f *follower) tellHealth(t *engine.Turn) {
 	if t.Node != nil {
 		f.hadNode = true
 		h.NodeEligible(!t.Node.Leaving)
-	} else if t.View != nil && f.hadNode { // our Node was deleted (KEP-3836)
+	} else if t.View != nil && f.hadNode { // the Node of this agent was deleted (KEP-3836)
 		h.NodeEligible(false)
 	}
-	if !t.Complete { // nothing is late, and nothing is in sync, before all that can be read is known
+	if !t.Complete { // before all sources have been read nothing is late, and nothing is in sync
 		return
 	}
 	h.NodeUnknown(t.NodeUnknown)
@@ -137,7 +137,7 @@ func (f *follower) tellHealth(t *engine.Turn) {
 	}
 }
 
-// committed reports those who serve what is now in the kernel.
+// committed notifies the observers of a committed sync: of what is now in the kernel.
 func (f *follower) committed(t *engine.Turn) {
 	changed := false
 	for i := range t.Decided {
@@ -219,7 +219,7 @@ func (n *noLocal) set(key model.ServiceKey, now [2]bool) bool {
 	return true
 }
 
-// tellDrift says in one line what somebody else changed and we put right.
+// tellDrift logs in one line the drift that another program caused and the agent repaired.
 func (f *follower) tellDrift(t *engine.Turn) {
 	if len(t.Drift) == 0 {
 		return
@@ -234,7 +234,7 @@ func (f *follower) tellDrift(t *engine.Turn) {
 	f.drift.say(t, f.name(t.Drift[0].Key))
 }
 
-// tellRebuilt says which families were made anew as a whole, and why.
+// tellRebuilt logs which families were rebuilt as a whole, and why.
 func (f *follower) tellRebuilt(list []engine.Rebuilt) {
 	for _, r := range list {
 		f.a.log.Warn("the rules of a family were made anew in one transaction", "family", r.Family, "reason", r.Why)
@@ -242,14 +242,14 @@ func (f *follower) tellRebuilt(list []engine.Rebuilt) {
 	}
 }
 
-// rebuildReason sums up, for metrics, why a family was made anew.
+// rebuildReason returns, for metrics, the class of the reason why a family was rebuilt.
 func rebuildReason(why string) string {
 	switch {
 	case strings.HasSuffix(why, "is full"):
 		return "full"
 	case strings.HasSuffix(why, "layout"):
 		return "layout"
-	case strings.HasPrefix(why, "the "): // declaration, hook or table that is not as we make it
+	case strings.HasPrefix(why, "the "): // a declaration, hook or table that differs from the desired one
 		return "declaration"
 	}
 	return why
@@ -257,7 +257,7 @@ func rebuildReason(why string) string {
 
 func (f *follower) name(k dataplane.Key) string { return f.a.driver.KeyString(k) }
 
-// kind tells, by an object's name, what it is in words that fit every data plane:
+// kind returns an object's kind, derived from its name, in words that fit every data plane:
 // names begin with "table", "chain", "set" or "rule", elements with their set.
 func (f *follower) kind(k dataplane.Key) string {
 	switch word, _, _ := strings.Cut(f.name(k), " "); word {

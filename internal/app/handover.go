@@ -15,21 +15,21 @@ import (
 	"github.com/fairlead/fairlead/internal/handover"
 )
 
-// errHandedOver ends the agent's tasks: another process goes on with its sockets.
+// errHandedOver ends the agent's tasks: the successor owns its sockets.
 var errHandedOver = errors.New("handed over to the next agent")
 
-// shelfLimit is how long sockets of DNS, health and metrics that were handed over wait
-// for who asks for them; with other flags than before, nobody does.
+// shelfLimit is how long inherited sockets of DNS, health and metrics are kept for servers
+// that reopen them; with other flags than before, no server does.
 const shelfLimit = 10 * time.Second
 
 const (
-	// becoming is how often an heir tries to be the agent, once it has the sockets.
+	// becoming is the pause between a successor's attempts to become the agent, once it has the sockets.
 	becoming = 100 * time.Millisecond
-	// askLimit is how long it asks whom it can not ask yet.
+	// askLimit bounds the retries while the predecessor cannot be asked yet.
 	askLimit = 20 * time.Second
 )
 
-// estate is all that passes: what the driver has, and the sockets of the other servers.
+// estate is the state that is handed over: the driver's, and the sockets of the other servers.
 type estate struct {
 	*userspace.Driver
 	shelf *handover.Shelf
@@ -43,9 +43,9 @@ func (e estate) Estate(emit func(handover.Item) error) error {
 	return e.shelf.Estate(emit)
 }
 
-// queueUp has those who want to take over come one after the other: who looks whether there
-// is an agent must not look between the end of one and the beginning of the next. What it
-// gives says that this process has become the agent.
+// queueUp serialises the processes that want to take over: none may check for a running agent
+// between the end of one and the beginning of the next. The function that it returns reports
+// that this process has become the agent.
 func queueUp(ctx context.Context, cfg *config.Config, log logger) (become func()) {
 	if !cfg.Userspace.Takeover || cfg.Mode != userspace.Name {
 		return func() {}
@@ -57,7 +57,7 @@ func queueUp(ctx context.Context, cfg *config.Config, log logger) (become func()
 	return leave
 }
 
-// heirOf reports whether this process is to go on in the place of an agent that runs.
+// heirOf reports whether this process is the successor of a running agent.
 func heirOf(ctx context.Context, cfg *config.Config) (bool, error) {
 	if !cfg.Userspace.Takeover || cfg.Mode != userspace.Name {
 		return false, nil
@@ -66,7 +66,7 @@ func heirOf(ctx context.Context, cfg *config.Config) (bool, error) {
 	var squatted *control.SquattedError
 	switch {
 	case errors.Is(err, control.ErrNoAgent), errors.Is(err, control.ErrHeld), errors.As(err, &squatted):
-		return false, nil // a start like any other: takeNamespace has more to say of it
+		return false, nil // a normal start: takeNamespace handles it
 	case err != nil:
 		return false, err
 	case who.Mode != userspace.Name:
@@ -75,14 +75,14 @@ func heirOf(ctx context.Context, cfg *config.Config) (bool, error) {
 	return true, nil
 }
 
-// becomeHeir has the agent open no socket before it takes over.
+// becomeHeir makes the agent a successor: it opens no socket before it takes over.
 func (a *agent) becomeHeir(become func()) {
 	a.rootless.heir, a.rootless.become = true, become
 	a.rootless.driver.Hold()
 }
 
-// addHandover takes over, if the agent is an heir, and then gives what it has to the
-// next process that asks.
+// addHandover adds the task that takes over, if the agent is a successor, and then hands
+// the state over to the next process that requests it.
 func (a *agent) addHandover() {
 	r := a.rootless
 	a.add("handover", func(ctx context.Context) error {
@@ -105,8 +105,8 @@ func (a *agent) addHandover() {
 	})
 }
 
-// mayListen waits until the agent before this one is out of the way; false: ctx has
-// ended before.
+// mayListen waits until the predecessor has freed its addresses; it returns false if ctx
+// ends before.
 func (a *agent) mayListen(ctx context.Context) bool {
 	if a.rootless == nil {
 		return true
@@ -128,7 +128,7 @@ func (a *agent) inherit(ctx context.Context) error {
 	}
 	d := a.rootless.driver
 	t, err := askPatiently(ctx, func(items []handover.Item) error { return errors.Join(d.Inherit(items), a.shelf.Inherit(items)) })
-	if errors.Is(err, handover.ErrNobody) { // it has ended meanwhile
+	if errors.Is(err, handover.ErrNobody) { // the predecessor has ended since
 		a.log.Info("there is nobody left to take over from")
 		d.Begin()
 		return nil
@@ -172,8 +172,8 @@ func askPatiently(ctx context.Context, usable func([]handover.Item) error) (*han
 	}
 }
 
-// control makes an heir the agent of its network namespace, as soon as the one before
-// it is gone.
+// control makes a successor the agent of its network namespace, as soon as its predecessor
+// has ended.
 func (a *agent) control(ctx context.Context) {
 	for told := false; ; {
 		socket, err := takeNamespace(ctx, a.cfg, a.inspection.version, a.log.Logger)
@@ -197,10 +197,10 @@ func (a *agent) control(ctx context.Context) {
 	}
 }
 
-// drain carries the connections of an agent that has handed over to their end.
+// drain relays the open connections of an agent that has handed over until they end.
 func (a *agent) drain(ctx context.Context) {
 	r := a.rootless
-	r.given.Close() // whatever was in the next one's way is closed
+	r.given.Close() // the sockets at the successor's addresses are closed
 	left := r.relay.Drain(ctx, a.cfg.Userspace.DrainGrace)
 	if left > 0 {
 		a.log.Warn("stopped; connections were ended that had not", "connections", left, "grace", a.cfg.Userspace.DrainGrace)

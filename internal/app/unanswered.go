@@ -9,16 +9,16 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// unanswered ends what clients began while no rule translated it: before the first rules come in, which would refuse it, and once more
-// when all are in, for what began meanwhile.
+// unanswered ends flows that clients began while no rule translated them: before the first rules come in, which would refuse them, and once
+// more when all rules are in, for flows that began in between.
 type unanswered struct {
 	table kernel.Table
 	log   logger
-	// mine are the addresses of Frontends. They are the engine's goroutine's until everything is in the kernel, and then the task's.
+	// mine are the addresses of Frontends. The engine's goroutine owns the map until everything is in the kernel, and then the task.
 	mine map[netip.Addr]struct{}
 }
 
-// addUnanswered adds the second look as a task; the first is the follower's.
+// addUnanswered adds the second pass as a task; the follower does the first.
 func (a *agent) addUnanswered() {
 	table, err := kernel.Open(kernel.Config{})
 	if err != nil {
@@ -36,7 +36,7 @@ func (a *agent) addUnanswered() {
 	})
 }
 
-// aboutToWrite is told of everything before the first write, which it holds up for one look at what nobody has answered.
+// aboutToWrite is notified of all Frontends before the first write. It delays that write for one pass over the unanswered flows.
 func (u *unanswered) aboutToWrite(decided []model.Frontend) {
 	for i := range decided {
 		if addr := decided[i].Key.Addr; addr.IsValid() {
