@@ -52,14 +52,14 @@ func openIPVS(_ context.Context, cfg *config.Config) (opened, error) {
 	return out, nil
 }
 
-// socketsBeside are further sockets of the same sorts, for answers beside the engine.
+// socketsBeside are further sockets of the same kinds, for reads concurrent with the engine.
 type socketsBeside struct {
 	NFT       *nft.Conn
 	IPVS      *kernelipvs.Conn
 	Addresses *kernelipvs.Link
 }
 
-// openBeside opens them; gentle ones are for who reads much and may take his time. What was opened before an error is closed with the rest.
+// openBeside opens them; gentle ones are for callers that read much and are not urgent. What was opened before an error is closed with the rest.
 func (o *opened) openBeside(gentle bool) (s socketsBeside, err error) {
 	if s.NFT, err = nft.Open(gently(gentle)); err != nil {
 		return s, fmt.Errorf("open a netlink socket to look at nftables: %w", err)
@@ -114,7 +114,7 @@ func (r removal) nodePorts(do func(ipvs.Theirs) error) error {
 	return err
 }
 
-// serverPlanes reports takeover how what ipvs modes made is removed.
+// serverPlanes sets the functions with which takeover removes objects of ipvs modes.
 func serverPlanes(p *takeover.Planes, r removal) {
 	p.RetireServers = func(ctx context.Context) (n int, err error) {
 		err = r.servers(func(d *ipvs.Driver) error { n, err = d.Retire(ctx); return err })

@@ -13,10 +13,10 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane/iptables"
 )
 
-// errNotChosen says that --proxy-mode auto came to no mode.
+// errNotChosen reports that --proxy-mode auto found no mode.
 var errNotChosen = errors.New("--proxy-mode auto")
 
-// launch is what a start knows beside its settings: how to read them, and whether this
+// launch is the state of a start next to its settings: how to read them, and whether this
 // process was an agent in another mode before.
 type launch struct {
 	ctx     context.Context
@@ -24,12 +24,12 @@ type launch struct {
 	version string
 	told    *modeChange     // nil: the mode was not changed
 	asked   string          // the mode of the settings
-	made    choose.Choice   // what --proxy-mode auto came to; zero if nobody asked
+	made    choose.Choice   // the choice of --proxy-mode auto; zero without auto
 	done    <-chan struct{} // closed once the rules of the agent are verified; nil: there was none
 }
 
-// load reads the settings for a mode in the words of the package choose; "" is the mode
-// that this process was told, or that of the settings.
+// load returns the settings for a mode as the package choose names it; "" is the mode
+// that this process was started with, or that of the settings.
 func (l *launch) load(mode string) (*config.Config, error) {
 	pick := func(asked, backend string) (string, error) {
 		l.asked = asked
@@ -45,7 +45,7 @@ func (l *launch) load(mode string) (*config.Config, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case mode != "" || l.told != nil: // not the settings' any more, and the status tells of the change
+	case mode != "" || l.told != nil: // the mode is not that of the settings any more, and the status reports the change
 		cfg.ModeBy = ""
 	case l.made.Mode != "":
 		cfg.ModeBy = auto
@@ -68,7 +68,7 @@ func (l *launch) choose(asked, backend string) (string, error) {
 	return made.Mode, nil
 }
 
-// tell logs how the mode came about, where the settings do not say it.
+// tell logs how the mode was chosen, if the settings do not determine it.
 func (l *launch) tell(log *slog.Logger) {
 	switch c := l.told; {
 	case c == nil && l.made.Mode != "":
@@ -83,8 +83,8 @@ func (l *launch) tell(log *slog.Logger) {
 	}
 }
 
-// next says what the process becomes when serve has ended with err; nil: nothing. A mode
-// that has not come to work goes back to the one before; the end of ctx is no failure.
+// next returns the change of mode to make after serve has ended with err; nil: none. If the
+// new mode failed, the process goes back to the old one; the end of ctx is no failure.
 func (l *launch) next(ctx context.Context, err error) *modeChange {
 	var c *modeChange
 	switch {

@@ -18,15 +18,15 @@ import (
 const (
 	// maxLive bounds how long one trace may mark packets.
 	maxLive = time.Minute
-	// liveQuiet after the last word of a packet, it has gone on.
+	// liveQuiet is how long after its last event a packet counts as gone.
 	liveQuiet = 300 * time.Millisecond
 )
 
 // tracing follows real packets, one question at a time.
 type tracing struct{ mu sync.Mutex }
 
-// follow adds to a simulated trace what a real packet met. It writes one small table of
-// its own, which goes with the answer, and at the latest with this process.
+// follow adds to a simulated trace the rules that a real packet met. It writes one small table,
+// which is removed with the answer, and at the latest with the end of this process.
 func (i *inspection) follow(ctx context.Context, ask inspect.Question, wait time.Duration, t *inspect.Trace) error {
 	if !i.live.mu.TryLock() {
 		return errors.New("another trace of live packets runs: ask again")
@@ -36,7 +36,7 @@ func (i *inspection) follow(ctx context.Context, ask inspect.Question, wait time
 	if err != nil {
 		return err
 	}
-	if !ask.Subject.ByName() { // in userspace mode the trace speaks of the Service's own address, and packets go where the agent answers
+	if !ask.Subject.ByName() { // in userspace mode the trace shows the Service's own address, and packets go where the agent answers
 		to.To = ask.Subject.To
 	}
 	k, err := nft.Open(nft.Config{})
@@ -60,7 +60,7 @@ func (i *inspection) follow(ctx context.Context, ask inspect.Question, wait time
 	return nil
 }
 
-// blindness says what a trace by nftables does not show; lost: the kernel told more than was read.
+// blindness returns what a trace by nftables does not show; lost: the kernel reported more events than were read.
 func blindness(mode, place string, lost bool) string {
 	var all []string
 	switch {
@@ -69,7 +69,7 @@ func blindness(mode, place string, lost bool) string {
 	case place == "iptables-legacy":
 		all = append(all, "rules of iptables-legacy tell nobody which packets they meet: only tables of nftables show here")
 	}
-	if lost { // somebody else traces very many packets
+	if lost { // another program traces very many packets
 		all = append(all, "the kernel told of more packets than could be read, so something may be missing here, the end too: ask again")
 	}
 	return strings.Join(all, "; ")
@@ -79,7 +79,7 @@ func blindness(mode, place string, lost bool) string {
 type packet struct {
 	mode   string
 	id     uint32
-	lost   bool // something that was told was not read
+	lost   bool // events of the kernel were lost
 	list   []inspect.Met
 	enough context.CancelFunc
 	quiet  *time.Timer

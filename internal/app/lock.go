@@ -13,8 +13,8 @@ import (
 )
 
 // takeNamespace makes this process the agent of its network namespace: two of them
-// would repair each other's rules without end. It gives nil, without an error, if
-// a program that cannot be an agent holds the socket: whoever may run a process in
+// would repair each other's rules without end. It returns nil, without an error, if
+// a program that cannot be an agent holds the socket: a user that may run a process in
 // the node's network must not be able to keep its Services from working.
 func takeNamespace(ctx context.Context, cfg *config.Config, version string, log *slog.Logger) (*control.Socket, error) {
 	who := control.Who{PID: os.Getpid(), Version: version, Mode: cfg.Mode, Node: cfg.NodeName, Since: time.Now()}

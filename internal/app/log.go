@@ -13,7 +13,7 @@ import (
 )
 
 // logger writes to standard error: warnings and the few lines of start and stop
-// at -v=0, what each turn did at -v=2, every decision at -v=4.
+// at -v=0, the result of each sync at -v=2, every decision at -v=4.
 type logger struct {
 	*slog.Logger
 	level *slog.LevelVar
@@ -33,7 +33,7 @@ func newLoggerTo(w io.Writer, cfg config.Logging) logger {
 	return l
 }
 
-// printable escapes what encoding/json leaves as it is and a terminal obeys: DEL, C1 control characters and marks of direction. The text handler quotes all
+// printable escapes what encoding/json does not escape and a terminal obeys: DEL, C1 control characters and marks of direction. The text handler quotes all
 // of them. Outside of strings JSON holds none.
 type printable struct{ w io.Writer }
 
@@ -60,5 +60,5 @@ func (p printable) Write(line []byte) (int, error) {
 // units through below Info.
 func (l logger) setVerbosity(v int) { l.level.Set(slog.LevelInfo - slog.Level(v)) }
 
-// levelTurn is the level of one line a turn: shown from -v=2.
+// levelTurn is the level of the one line for each sync: shown from -v=2.
 const levelTurn = slog.LevelInfo - 2

@@ -27,7 +27,7 @@ const (
 // migration changes the mode of a running agent.
 type migration struct {
 	a *agent
-	// load reads the settings anew for another mode.
+	// load reads the settings again for another mode.
 	load  func(place string) (*config.Config, error)
 	asked string // the mode of the settings
 	told  *modeChange
@@ -43,7 +43,7 @@ func newMigration(a *agent, l *launch) *migration {
 	return &migration{a: a, load: l.load, asked: l.asked, told: l.told, order: make(chan *modeChange, 1), done: make(chan struct{})}
 }
 
-// serve lets the control socket answer.
+// serve registers the handlers with the control socket.
 func (m *migration) serve(s *control.Socket) {
 	s.Handle("GET /migrate", http.HandlerFunc(m.answer))
 	s.Handle("POST /migrate", http.HandlerFunc(m.answer))
@@ -69,7 +69,7 @@ func (m *migration) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	control.Answer(w, plan)
-	_ = http.NewResponseController(w).Flush() // whoever asked has the answer before the agent, and with it the socket, ends
+	_ = http.NewResponseController(w).Flush() // the caller has the answer before the agent, and with it the socket, ends
 	select {
 	case m.order <- &modeChange{To: plan.To, From: plan.From, At: time.Now()}:
 	default:
@@ -87,7 +87,7 @@ func (m *migration) wait(ctx context.Context) error {
 	}
 }
 
-// watch ends an agent whose new mode does not come to work.
+// watch ends an agent whose new mode is not verified within verifyLimit.
 func (m *migration) watch(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -107,7 +107,7 @@ func orNothing(s string) string {
 }
 
 // verify compares the rules with the kernel until nothing is missing: only then
-// may those of others go, at the start and later. What is found missing is put in by the engine itself. A start
+// may rules of other proxies and modes be removed, at the start and later. The engine itself repairs what is missing. A start
 // that has nothing to remove needs no comparison.
 func (m *migration) verify(ctx context.Context, toRemove bool) error {
 	return m.compare(ctx, toRemove, m.a.engine.Audit)
@@ -134,7 +134,7 @@ func (m *migration) compare(ctx context.Context, toRemove bool, audit func(conte
 	return nil
 }
 
-// changed is for status.
+// changed returns the change of mode for status; nil if there was none.
 func (m *migration) changed() *inspect.Changed {
 	if m.told == nil {
 		return nil
@@ -148,7 +148,7 @@ func (m *migration) changed() *inspect.Changed {
 	return &c
 }
 
-// plan says what a change would do. The error is about the question.
+// plan returns what a change would do. An error means that the request is invalid.
 func (m *migration) plan(ctx context.Context, to string) (*inspect.Migration, error) {
 	t := &trial{cfg: m.a.cfg}
 	if to == auto {
@@ -177,7 +177,7 @@ func (m *migration) plan(ctx context.Context, to string) (*inspect.Migration, er
 	return p, nil
 }
 
-// obstacle says why a change cannot be done, "" if a try may tell.
+// obstacle returns why a change cannot be done; "" if only trying the mode can show it.
 func (m *migration) obstacle(ctx context.Context, p *inspect.Migration, settings error) string {
 	switch {
 	case p.To == p.From:
@@ -192,7 +192,7 @@ func (m *migration) obstacle(ctx context.Context, p *inspect.Migration, settings
 	return ""
 }
 
-// fill says what would be done.
+// fill adds to the plan what would be done.
 func (m *migration) fill(ctx context.Context, p *inspect.Migration, cfg *config.Config) error {
 	kernels, err := openKernels()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// say puts a change into words. affinity is how many Services keep a client with one
-// endpoint.
+// say describes a change in words. affinity is the number of Services with session
+// affinity.
 func (m *migration) say(p *inspect.Migration, cfg *config.Config, affinity int) {
 	p.Steps = []string{
 		fmt.Sprintf("the agent ends its tasks and starts anew in %s mode, in the same process; the rules of %s go on serving", p.To, p.From),
@@ -37,7 +37,7 @@ func (m *migration) say(p *inspect.Migration, cfg *config.Config, affinity int) 
 	}
 }
 
-// fates says what becomes of open connections.
+// fates adds what happens to open connections.
 func (m *migration) fates(p *inspect.Migration) {
 	switch p.From {
 	case choose.IPVS:

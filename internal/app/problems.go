@@ -19,8 +19,8 @@ const (
 	linesWindow = time.Minute
 )
 
-// problemLog says each problem once, and of those that ask for it, that they
-// are over.
+// problemLog logs each problem once, and for those that request it, their
+// end.
 type problemLog struct {
 	log  *slog.Logger
 	now  func() time.Time
@@ -41,8 +41,8 @@ func newProblemLog(log *slog.Logger, now func() time.Time) *problemLog {
 	return &problemLog{log: log, now: now, told: map[string]toldProblem{}}
 }
 
-// tell takes in all problems of the objects in list, and which objects have none
-// any more. Of an object with several problems only the new ones are said.
+// tell updates the problems of the objects in list, and removes the objects that have none
+// any more. Of an object with several problems only the new ones are logged.
 func (p *problemLog) tell(list []model.Problem, well []string) {
 	for _, object := range well {
 		if t, ok := p.told[object]; ok && t.well != "" {
@@ -92,7 +92,7 @@ func prefixOf(k model.ProblemKind) string {
 	return ""
 }
 
-// tellProblems logs what is new and counts what stands.
+// tellProblems logs new problems and counts the current ones.
 func (f *follower) tellProblems(list []model.Problem, well []string) {
 	f.problems.tell(list, well)
 	if len(list)+len(well) > 0 {
@@ -110,7 +110,7 @@ func (f *follower) tellProblems(list []model.Problem, well []string) {
 	}
 }
 
-// tellQuarantine says which Services the kernel refused, in the log and as an
+// tellQuarantine reports the Services that the kernel refused, in the log and as an
 // Event on the Service.
 func (f *follower) tellQuarantine(list []engine.Quarantined) {
 	for _, q := range list {

@@ -42,7 +42,7 @@ func (a *agent) serve(name string, addr netip.AddrPort, h http.Handler) {
 	a.addLate(name+" server", func(ctx context.Context) error { return s.Run(ctx) })
 }
 
-// listen opens a socket of ours, the one that an agent before this one has handed over
+// listen opens a listening socket, or returns the one that the predecessor has handed over
 // if there is one.
 func (a *agent) listen(ctx context.Context, network, addr string) (net.Listener, error) {
 	return a.shelf.Listen(ctx, net.ListenConfig{}, network, addr)

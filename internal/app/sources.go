@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/internal/source/k8s"
 )
 
-// addExclusions adds the file of those who are never accelerated, and gives its name among the sources.
+// addExclusions adds the file of the addresses that are never accelerated as a source, and returns the source's name.
 func (a *agent) addExclusions() []string {
 	if a.cfg.Offload.ExcludeFile == "" || a.offload == nil {
 		return nil
@@ -23,8 +23,8 @@ func (a *agent) addExclusions() []string {
 	return []string{exclusions.Name}
 }
 
-// addSource adds the folder or the API server, and gives the names of the
-// sources that must be in before anything is written.
+// addSource adds the folder or the API server, and returns the names of the
+// sources that must be read before anything is written.
 func (a *agent) addSource(version string) ([]string, error) {
 	cfg := a.cfg
 	headless := a.readsHeadless()
@@ -56,17 +56,17 @@ func (a *agent) addSource(version string) ([]string, error) {
 	return append([]string{k8s.Name, node.Name}, a.addExclusions()...), nil
 }
 
-// readsHeadless reports whether headless Services and those of other proxies are read: only DNS wants them.
+// readsHeadless reports whether headless Services and those of other proxies are read: only DNS needs them.
 func (a *agent) readsHeadless() bool { return len(a.cfg.DNS.Addrs) > 0 }
 
-// reportFolder reports metrics whether the folder of manifests, if there is one, can be read.
+// reportFolder updates the metric of whether the folder of manifests, if there is one, can be read.
 func (a *agent) reportFolder() {
 	if a.cfg.Manifests != "" {
 		a.metrics.Watch("manifests", a.memory.unreadable() == "", time.Time{})
 	}
 }
 
-// reportWatch reports metrics how fresh the watch is, each second.
+// reportWatch updates the metrics of the state of the watch, each second.
 func (a *agent) reportWatch(ctx context.Context, s *k8s.Source) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -82,7 +82,7 @@ func (a *agent) reportWatch(ctx context.Context, s *k8s.Source) error {
 	}
 }
 
-// viewInputs is what the configuration says about the node, and what was found out.
+// viewInputs returns what the configuration and the probes say about the node.
 func (a *agent) viewInputs() policy.ViewInputs {
 	in := viewInputs(a.cfg)
 	if a.rootless != nil {
@@ -91,7 +91,7 @@ func (a *agent) viewInputs() policy.ViewInputs {
 	return in
 }
 
-// viewInputs is what the configuration says about the node.
+// viewInputs returns what the configuration says about the node.
 func viewInputs(cfg *config.Config) policy.ViewInputs {
 	iface := cfg.DetectLocal.Bridge
 	if cfg.DetectLocal.Mode == config.InterfaceNamePrefix {

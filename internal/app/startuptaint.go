@@ -11,8 +11,8 @@ const (
 	taintLongest = 30 * time.Second
 )
 
-// untaint takes the start-up taint from our own Node once everything that should exist has been in the kernel: pods
-// that are kept away by it then find Services that work (#75890). It is done once: who taints a node later means it.
+// untaint removes the start-up taint from the agent's Node once the whole desired state has been in the kernel: pods
+// that are kept away by it then find Services that work (#75890). It is done once: a taint that is set later is intended.
 type untaint struct {
 	key    string
 	synced <-chan struct{}

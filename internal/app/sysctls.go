@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/sysctl"
 )
 
-// applySysctls sets conntrack's limits. Failures are for the log: in a user
-// namespace most of them are not ours to set (#92863).
+// applySysctls sets conntrack's limits. Failures are only logged: in a user
+// namespace the agent may not set most of them (#92863).
 func applySysctls(cfg *config.Config) []sysctl.Change {
 	c := cfg.Conntrack
 	changes := sysctl.ApplyConntrack(sysctl.New(), sysctl.Conntrack{
@@ -33,7 +33,7 @@ func applySysctls(cfg *config.Config) []sysctl.Change {
 	return changes
 }
 
-// newerThan58 reports whether the kernel is Linux 5.9 or later. One that does not say so is.
+// newerThan58 reports whether the kernel is Linux 5.9 or later; true if the release is unknown.
 func newerThan58() bool {
 	var name unix.Utsname
 	var major, minor int
@@ -58,8 +58,8 @@ func initSysctls(cfg *config.Config, log *slog.Logger) error {
 	return errors.Join(errs...)
 }
 
-// logSysctls says what was set. What the kernel does not let us set is said once,
-// in one line, and as no fault: in a container /proc/sys is mostly read-only, and
+// logSysctls logs what was set. Sysctls that the agent may not set are logged once,
+// in one line, at level Info: in a container /proc/sys is usually read-only, and
 // then the host's values hold.
 func logSysctls(log *slog.Logger, changes []sysctl.Change) {
 	var left []string

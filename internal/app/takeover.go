@@ -15,8 +15,9 @@ import (
 	"github.com/fairlead/fairlead/internal/takeover"
 )
 
-// addTakeover removes what others left here, once our rules are in. It has sockets
-// of its own, so that it may work beside the engine.
+// addTakeover adds the task that removes stale rules of other proxies and modes, once the
+// agent's rules are in the kernel. It owns its sockets, so that it works concurrently with
+// the engine.
 func (a *agent) addTakeover(own takeover.Place) {
 	a.add("takeover", func(ctx context.Context) error {
 		kernels, err := openKernels(a.cfg.IPVS.ExcludeCIDRs...)
@@ -25,14 +26,14 @@ func (a *agent) addTakeover(own takeover.Place) {
 			return nil
 		}
 		if own != takeover.NFTables {
-			kernels.Planes.RemoveCounters = nil // our own rules feed them
+			kernels.Planes.RemoveCounters = nil // the agent's own rules feed them
 		}
 		return takeover.Run(ctx, takeover.Params{Kernels: kernels, Own: own, Leave: a.cfg.NoTakeover, Drain: a.cfg.IPVS.DrainGrace, InKernel: a.follow.inKernel, Verify: a.migration.verify, Live: liveKubeProxy, Report: a.memory.rewrites, Log: a.log.Logger})
 	})
 }
 
-// addLeftovers says what others left here, for userspace mode, which removes nobody's rules: such rules catch connections before they
-// reach our listeners, and nobody keeps them up to date. Without the right to look nothing is found, and nothing of ours could be there.
+// addLeftovers adds the task that logs stale rules of other proxies and modes. Userspace mode removes no rules. Stale rules catch
+// connections before they reach the agent's listeners. Without the right to read them nothing is found, and the agent cannot have written any.
 func (a *agent) addLeftovers() {
 	a.add("leftovers", func(ctx context.Context) error {
 		kernels, err := openKernels()
@@ -54,8 +55,8 @@ func (a *agent) addLeftovers() {
 }
 
 // openKernels opens every place where a proxy may have left rules. Where the
-// programs of iptables are not installed nothing can be done about its chains. Virtual
-// servers of IPVS in exclude are nobody's that we know.
+// programs of iptables are not installed its chains cannot be removed. Virtual servers of
+// IPVS in exclude have an unknown owner.
 func openKernels(exclude ...netip.Prefix) (takeover.Kernels, error) {
 	k := takeover.Kernels{Planes: planes()}
 	tables, err := nft.Open(nft.Config{})
@@ -77,7 +78,7 @@ func openKernels(exclude ...netip.Prefix) (takeover.Kernels, error) {
 	return k, nil
 }
 
-// planes reports takeover what the data planes know of names.
+// planes returns the data planes' functions that recognise and remove their objects.
 func planes() takeover.Planes {
 	who := func(owner string) iptables.Owner {
 		if owner == takeover.KubeProxy {

@@ -23,8 +23,8 @@ import (
 	"github.com/fairlead/fairlead/internal/relay"
 )
 
-// rootless is what userspace mode has besides its driver. A mode that has one writes
-// nothing to the kernel: no sysctl, no conntrack, nobody's rules are removed.
+// rootless is the state of userspace mode next to its driver. A mode that has one writes
+// nothing to the kernel: it sets no sysctl, changes no conntrack entry and removes no rules.
 type rootless struct {
 	plan   addressplan.Plan
 	relay  *relay.Relay
@@ -32,9 +32,9 @@ type rootless struct {
 	table  *placeTable // nil without --userspace-map
 	warn   func(svc model.ServiceKey, reason, text string)
 
-	become func()        // says that an heir is the agent now
-	heir   bool          // it goes on in the place of an agent that runs
-	begun  chan struct{} // closed when it listens, and nobody else does any more
+	become func()        // reports that a successor is the agent now
+	heir   bool          // this process is the successor of a running agent
+	begun  chan struct{} // closed when this process listens, and its predecessor does not any more
 	given  *handover.Given
 
 	noSource string // why no client's address can be kept; "" if it can
@@ -70,7 +70,7 @@ func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
 	return opened{driver: r.driver, reads: func() int { return 0 }, rootless: r}, nil
 }
 
-// talks are the way to find out which connections there are; nil if the kernel has none.
+// talks returns the function that lists the open connections; nil if the kernel does not support that.
 func talks(log *slog.Logger) func() ([]link.Talk, error) {
 	if _, err := link.Talks(); err != nil {
 		log.Warn("this kernel does not tell which connections there are: what those of Services and endpoints that are gone need stays for --userspace-endpoint-grace", "error", err)
@@ -79,7 +79,7 @@ func talks(log *slog.Logger) func() ([]link.Talk, error) {
 	return link.Talks
 }
 
-// addresses finds out where Services can be answered.
+// addresses returns the plan of the addresses at which Services can be answered.
 func addresses(ctx context.Context, asked string) (addressplan.Plan, userspace.Routes, error) {
 	plan := addressplan.Plan{FirstPort: firstPort(ctx)}
 	if asked == "loopback" || asked == "" && !ownNamespace() {
@@ -87,7 +87,7 @@ func addresses(ctx context.Context, asked string) (addressplan.Plan, userspace.R
 	}
 	routes, err := link.OpenLocals()
 	if err == nil {
-		probe := netip.AddrFrom4([4]byte{192, 0, 0, 8}) // nobody's (RFC 7600)
+		probe := netip.AddrFrom4([4]byte{192, 0, 0, 8}) // reserved: no host has it (RFC 7600)
 		if err = routes.Add(probe); err == nil {
 			err = routes.Delete(probe)
 		}
@@ -102,14 +102,14 @@ func addresses(ctx context.Context, asked string) (addressplan.Plan, userspace.R
 	return plan, routes, nil
 }
 
-// ownNamespace reports whether this process is in a user namespace: what it may do
-// there, it may do to nobody else's network.
+// ownNamespace reports whether this process is in a user namespace: there it can change
+// only the network of its own namespace.
 func ownNamespace() bool {
 	ids, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(ids)), " ") != "0 0 4294967295"
 }
 
-// firstPort is the lowest port that may be bound, found out by trying.
+// firstPort returns the lowest port that may be bound. It tries to bind port 1 first.
 func firstPort(ctx context.Context) uint16 {
 	l, err := new(net.ListenConfig).ListenPacket(ctx, "udp", "127.0.0.1:1")
 	if err == nil {
@@ -128,7 +128,7 @@ func firstPort(ctx context.Context) uint16 {
 	return uint16(n)
 }
 
-// notes are what the operator should know.
+// notes returns what the operator should know.
 func notes(p addressplan.Plan, cfg *config.Config) (out []string) {
 	if !p.Own {
 		out = append(out, "userspace mode: Services are answered on addresses in 127.0.0.0/8, NodePorts on localhost; --userspace-map FILE lists them")
@@ -142,7 +142,7 @@ func notes(p addressplan.Plan, cfg *config.Config) (out []string) {
 	return out
 }
 
-// addUserspace reports metrics, and Events, of what only this mode has.
+// addUserspace adds the metrics and Events that only this mode has.
 func (a *agent) addUserspace() error {
 	r := a.rootless
 	if a.recorder != nil {
@@ -151,8 +151,8 @@ func (a *agent) addUserspace() error {
 	return a.metrics.Registerer().Register(&relayCollector{r})
 }
 
-// forNames returns an event as the DNS server must see it: names lead to where Services
-// are answered.
+// forNames returns an event for the DNS server: names resolve to the addresses at which
+// Services are answered.
 func (a *agent) forNames(ev model.Event) model.Event {
 	if a.rootless == nil || ev.Service == nil {
 		return ev
@@ -161,7 +161,7 @@ func (a *agent) forNames(ev model.Event) model.Event {
 	return ev
 }
 
-// mapAddresses keeps --userspace-map as the turn has left things.
+// mapAddresses updates the file of --userspace-map after a sync.
 func (f *follower) mapAddresses(t *engine.Turn) {
 	r := f.a.rootless
 	if r == nil || r.table == nil {

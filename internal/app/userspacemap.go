@@ -13,17 +13,17 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// placeTable is the file of --userspace-map: where each Service is answered. It is
-// used by the engine's goroutine.
+// placeTable is the file of --userspace-map: where each Service is answered. The engine's
+// goroutine owns it.
 type placeTable struct {
 	file  string
 	plan  addressplan.Plan
 	rows  map[model.FrontendKey]string
-	stale bool // the file is not what rows say
+	stale bool // the file differs from rows
 	wrote bool
 }
 
-// update takes in a turn and writes the file if anything changed.
+// update applies the changes of a sync, and writes the file if anything changed.
 func (p *placeTable) update(decided []model.Frontend, gone []model.FrontendKey) error {
 	for _, k := range gone {
 		if _, had := p.rows[k]; had {

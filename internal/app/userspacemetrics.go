@@ -13,7 +13,7 @@ type relayRow struct {
 	reason     string
 }
 
-// rows are the metrics of userspace mode, those of one name together.
+// rows returns the metrics of userspace mode, those of one name together.
 func (c *relayCollector) rows() []relayRow {
 	n := c.r.relay.Counts()
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue

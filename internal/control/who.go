@@ -82,7 +82,7 @@ func Ask(ctx context.Context) (Who, error) {
 	if body, err := put(ctx, c, http.MethodGet, "/who"); err != nil || json.Unmarshal(body, &who) != nil {
 		who = Who{}
 	}
-	if cred.Pid != 0 { // 0: it lives where we have no number for it, and its own is all there is
+	if cred.Pid != 0 { // 0: the agent's PID namespace is not visible here, and only the number that it reports is known
 		who.PID = int(cred.Pid)
 	}
 	return who, nil
