@@ -23,11 +23,11 @@ const configLook = 10 * time.Second
 // is written in place is empty first.
 const configSettle = 100 * time.Millisecond
 
-// configWatch says which file is watched, and what was read at the start.
+// configWatch is the file that is watched, with the digest of what was read at the start.
 type configWatch struct {
 	path  string
 	read  [sha256.Size]byte
-	check func(ctx context.Context, path string) error // whether an agent would start with the file as it is now
+	check func(ctx context.Context, path string) error // returns an error if an agent would not start with the file's current content
 	log   *slog.Logger
 }
 

@@ -59,7 +59,7 @@ func (f *follower) cleanFlows(t *engine.Turn) {
 	if decided := frontends(t.Decided); len(decided)+len(t.Gone) > 0 {
 		c.Update(decided, t.Gone)
 	}
-	if t.Complete && !f.swept { // never before: a Service whose slices have not come looks as if it had no endpoints
+	if t.Complete && !f.swept { // never before: a Service whose slices have not been read appears to have no endpoints
 		f.swept = true
 		c.Sweep()
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/fairlead/fairlead/internal/takeover"
 )
 
-// detectLimit bounds the look at what the host uses.
+// detectLimit bounds the detection of the backend that the host uses.
 const detectLimit = 30 * time.Second
 
-// openIPTables opens the backend that was asked for or that the host uses.
+// openIPTables opens the configured backend, or the one that the host uses.
 func openIPTables(ctx context.Context, cfg *config.Config) (opened, error) {
 	backend := kernel.Backend(cfg.IPTablesBackend)
 	if backend == "" {

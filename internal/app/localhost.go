@@ -35,7 +35,7 @@ func (a *agent) onLocalhostError(svc model.ServiceKey, _ uint16, err error) {
 	}
 }
 
-// answerLocally names to the listeners what a committed turn changed.
+// answerLocally updates the listeners with the changes of a committed sync.
 func (f *follower) answerLocally(t *engine.Turn) {
 	var decided []model.Frontend
 	for i := range t.Decided {

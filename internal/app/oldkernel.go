@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane/nftables"
 )
 
-// lacks says in one line what a kernel release (uname -r) lacks that the nftables mode goes without; "" if it lacks nothing.
+// lacks returns in one line the features that a kernel release (uname -r) lacks and the nftables mode works without; "" if it lacks nothing.
 func lacks(release string) string {
 	var major, minor int
 	if n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor); n != 2 {
@@ -29,7 +29,7 @@ func lacks(release string) string {
 	return strings.Join(all, "; ")
 }
 
-// tellLacks logs it, where it matters.
+// tellLacks logs the features that the kernel lacks, in nftables mode.
 func (a *agent) tellLacks() {
 	if a.cfg.Mode != nftables.Name {
 		return

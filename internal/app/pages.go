@@ -16,7 +16,7 @@ import (
 // maxFound is how many Services a search on the page names.
 const maxFound = 50
 
-// pages are the ones for people on the metrics address.
+// pages returns the handlers of the pages for people on the metrics address.
 func (i *inspection) pages() map[string]http.Handler {
 	status := page.New()
 	text := func(w http.ResponseWriter, write func(*bytes.Buffer)) {

@@ -21,8 +21,8 @@ type sources struct {
 	why      string // there is none
 }
 
-// keepSources finds out by trying, with packets. routes are nil where the agent has no
-// network namespace of its own.
+// keepSources returns the ways that work in a test with packets. routes are nil where the
+// agent does not own its network namespace.
 func keepSources(routes userspace.Routes) (s sources) {
 	if routes == nil {
 		s.why = "this takes a network namespace of the agent's own, with CAP_NET_ADMIN in it (--userspace-addresses service)"
@@ -34,7 +34,7 @@ func keepSources(routes userspace.Routes) (s sources) {
 		return s
 	}
 	var problems []error
-	// Addresses that nobody has: RFC 7600, 2544 and 6666.
+	// Reserved addresses, which no host has: RFC 7600, 2544 and 6666.
 	for _, p := range []struct{ server, client string }{{"192.0.0.8", "198.18.0.1"}, {"100::1", "100::2"}} {
 		server := netip.MustParseAddr(p.server)
 		if err := trySource(routes, returns, server, netip.MustParseAddr(p.client)); err != nil {

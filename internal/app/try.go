@@ -35,9 +35,9 @@ type trial struct {
 	where string // of the last try that was not about userspace mode
 }
 
-// try opens a mode and has its driver probe, and gives everything back. It is done in a
-// new network namespace, so that not even tables that iptables makes by being asked, or
-// virtual servers of IPVS, come near the node's traffic.
+// try opens a mode, runs its driver's probe, and closes everything. It does this in a
+// new network namespace, so that not even tables that iptables creates on a read, or
+// virtual servers of IPVS, affect the node's traffic.
 func (t *trial) try(ctx context.Context, mode string) choose.Try {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
@@ -76,7 +76,7 @@ func (t *trial) inside(f func() error) error {
 	return <-done
 }
 
-// withMode is cfg with another mode, given in the words of the package choose.
+// withMode returns a copy of cfg with another mode, as the package choose names it.
 func withMode(cfg *config.Config, mode string) *config.Config {
 	c := *cfg
 	c.Mode, c.IPTablesBackend, _ = strings.Cut(mode, "-")
@@ -107,8 +107,8 @@ func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 }
 
-// accelerate tries what would take open connections past the rules: a flowtable and a
-// rule that fills it, made and deleted in one transaction.
+// accelerate tries what would let open connections bypass the rules: a flowtable and a
+// rule that fills it, created and deleted in one transaction.
 func (t *trial) accelerate(ctx context.Context) choose.Try {
 	err := t.inside(func() error {
 		k, err := nft.Open(nft.Config{})
@@ -139,7 +139,7 @@ func (t *trial) accelerate(ctx context.Context) choose.Try {
 	return out
 }
 
-// noFlowtables says what the error of the attempt to make a flowtable means.
+// noFlowtables returns what the error of the attempt to create a flowtable means.
 func noFlowtables(err error) string {
 	if errors.Is(err, unix.EPERM) {
 		return "whether the kernel has flowtables cannot be tried here: " + oneLine(err)

@@ -34,7 +34,7 @@ func groupedUsage(cmd *cobra.Command) error {
 	if cmd.HasExample() {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
 	}
-	if !strings.Contains(cmd.Long, "Exit code") { // a command with codes of its own has told them
+	if !strings.Contains(cmd.Long, "Exit code") { // a command with its own codes has listed them
 		b.WriteString("\nExit code 0: well. 1: failed. 2: wrong usage.\n")
 	}
 	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())

@@ -100,7 +100,7 @@ func Answer(w http.ResponseWriter, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // so that an answer is whole as soon as it is flushed
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // so that an answer is complete once it is flushed
 	_, _ = w.Write(body)
 }
 

@@ -54,7 +54,7 @@ func (k Kernels) holdChains(ctx context.Context, b kernel.Backend) (out []nft.Ta
 
 // dropEmpty deletes those of the tables which a removal of chains has emptied: they hold nothing but built-in chains of iptables, without a rule and
 // with the policy accept. iptables makes them with its first rule and never removes them. An empty table that held no chains before may be an
-// administrator's, and stays. If another program writes at the same time it tries again, and gives up after some tries: an empty table does no harm.
+// administrator's, and stays. If another program writes concurrently it retries, and stops after some attempts: an empty table does no harm.
 func (k Kernels) dropEmpty(ctx context.Context, held []nft.TableRef) error {
 	if len(held) == 0 {
 		return nil
