@@ -44,7 +44,7 @@ func facts(ctx context.Context, backend string) (choose.Question, error) {
 	}
 	k, err := openKernels()
 	if err != nil {
-		return q, nil //nolint:nilerr // without the right to read the kernel, the agent cannot have written anything here
+		return q, nil //nolint:nilerr // without the right to look, nothing of ours can be here either
 	}
 	defer closeKernels(k)
 	found, err := k.Find(ctx, takeover.Fairlead)

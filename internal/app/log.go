@@ -33,8 +33,8 @@ func newLoggerTo(w io.Writer, cfg config.Logging) logger {
 	return l
 }
 
-// printable escapes what encoding/json does not escape and a terminal obeys: DEL, C1 control characters and marks of direction. The text handler quotes all
-// of them. Outside of strings JSON holds none.
+// printable escapes what encoding/json does not escape and a terminal obeys: DEL, C1 control characters and marks of direction. The text
+// handler quotes all of them. Outside of strings JSON holds none.
 type printable struct{ w io.Writer }
 
 func (p printable) Write(line []byte) (int, error) {

@@ -43,7 +43,7 @@ type Given struct {
 // Close notifies the successor that this process has freed its addresses.
 func (g *Given) Close() { _ = g.conn.Close() }
 
-// Give waits until a successor has taken the whole state. It returns nil when ctx ends.
+// Give accepts requests until a successor has taken the whole state. It returns nil when ctx ends.
 // A failed handover is logged, and changes nothing.
 func Give(ctx context.Context, p Params) *Given {
 	if p.Limit == 0 {
