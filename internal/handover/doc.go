@@ -6,6 +6,6 @@
 // in batches. It acknowledges each batch, and confirms at the end that it owns the state.
 // Ownership passes only with that confirmation. Until then the sender is paused, and it
 // resumes if the successor fails, does not answer in time or has exited (Give). So
-// exactly one of the two serves at each moment. The sender closes the connection once it
+// exactly one of the two owns the state at each moment. The sender closes the connection once it
 // has freed its addresses.
 package handover
