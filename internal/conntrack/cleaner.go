@@ -20,13 +20,13 @@ type Params struct {
 	// ResetGone ends TCP connections too, to endpoints that exist no more
 	// (--reset-gone-endpoints): the client's next packet is answered by a reset.
 	ResetGone bool
-	// Foreign are translations of others for addresses of ours, such as the
-	// node-local DNS server: flows to them stay.
+	// Foreign are translations that other programs have for addresses of Services, such as
+	// the node-local DNS server. Flows to them are kept.
 	Foreign []netip.AddrPort
 
 	MaxFiltered int           // filtered dumps up to which they are cheaper than one of everything (4)
-	MaxSuspects int           // what to look for, until everything is compared instead (10 000)
-	MaxStale    int           // flows that one look remembers; then they are deleted, and it looks again (50 000)
+	MaxSuspects int           // suspects up to which a pass uses filters; above it, everything is compared (10 000)
+	MaxStale    int           // stale flows that one read remembers; they are deleted before the next read (50 000)
 	SweepEvery  time.Duration // comparison of everything (15 min)
 	Pause       time.Duration // between the deletions of a sweep (10 ms)
 	Retry       time.Duration // first pause after a failure, doubling to a minute (1 s)
@@ -35,14 +35,14 @@ type Params struct {
 	OnPass      func(Pass) // called on the Cleaner's goroutine
 }
 
-// Pass tells what one look at the table did.
+// Pass is the result of one pass over the table.
 type Pass struct {
 	Took    time.Duration
 	Sweep   bool
 	Dumps   int
-	Looked  map[model.Family]time.Duration // time for each family that was looked at
+	Looked  map[model.Family]time.Duration // time for each family that was read
 	Deleted map[model.Family]int
-	Err     error // the rest is tried again
+	Err     error // the rest is retried
 }
 
 // Cleaner removes stale flows. Its methods may be called from any goroutine and
@@ -57,26 +57,26 @@ type Cleaner struct {
 	addrs map[netip.Addr]struct{} // the NodePort addresses of the last SetNodePortAddrs
 
 	// The rest belongs to Run's goroutine.
-	known     endpoints                           // by key that somebody holds: where its flows may go
-	maybe     endpoints                           // where they may go too: a write says so of which nothing is known yet
-	lost      map[model.FrontendKey]lostEndpoints // by key, held or not, since the last pass
+	known     endpoints                           // by held key: where its flows may go
+	maybe     endpoints                           // where they may go too: endpoints of pending writes whose result is not known yet
+	lost      map[model.FrontendKey]lostEndpoints // by key, held or not: endpoints lost since the last pass
 	ranges    ranges                              // keys of many ports, of all of these
 	nodePorts map[netip.Addr]struct{}
-	moved     map[netip.Addr]int // NodePort addresses that came or went since the last successful pass: passes begun by then
+	moved     map[netip.Addr]int // NodePort addresses added or removed since the last successful pass: value of rounds at that time
 	suspects  suspects
 	inSync    bool
 	rounds    int // passes begun
 	failures  int
 	notBefore time.Time // of the next pass
-	rested    time.Time // when the pauses are over that passes have asked for
+	rested    time.Time // end of the pauses requested by earlier passes
 	sweepAt   time.Time
 }
 
 // endpoints are sorted lists by key.
 type endpoints map[model.FrontendKey][]netip.AddrPort
 
-// lostEndpoints are where the flows of a key went, and should not any more. Once
-// nobody holds the key, they tell which flows are stale.
+// lostEndpoints are endpoints to which the flows of a key went and should not go any
+// more. Once no Service holds the key, they decide which flows are stale.
 type lostEndpoints struct {
 	at    []netip.AddrPort // sorted
 	round int              // passes begun when the last one was lost: the next pass ends their flows
@@ -97,8 +97,9 @@ func New(p Params) *Cleaner {
 		lost: map[model.FrontendKey]lostEndpoints{}, moved: map[netip.Addr]int{}, ranges: ranges{}, suspects: newSuspects()}
 }
 
-// Update reports what was committed: Frontends decided, and keys that no longer
-// belong to the Service that had them. A key that is in both has a new holder.
+// Update records what was committed: the Frontends that were decided, and the keys that
+// no longer belong to the Service that owned them. A key that is in both has a new
+// owner.
 func (c *Cleaner) Update(decided []model.Frontend, gone []model.FrontendKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,9 +118,9 @@ func (c *Cleaner) Update(decided []model.Frontend, gone []model.FrontendKey) {
 	}
 }
 
-// Perhaps reports what is about to be committed, before the write: from then on
-// flows may begin by it, and a look at the table that is under way must not take
-// them for stale. The next Update of a key says what became of it.
+// Perhaps records a pending write before it is committed. From then on flows may begin
+// by it, and a read of the table that is under way must not handle them as stale. The
+// next Update of a key reports the result.
 func (c *Cleaner) Perhaps(decided []model.Frontend) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,9 +136,9 @@ func (c *Cleaner) Perhaps(decided []model.Frontend) {
 
 // SetNodePortAddrs sets the addresses on which NodePorts are served. It is called after
 // the data plane has committed them. Flows to an address that was added began without
-// translation if they are older than the rules; flows to an address that was removed
-// belong to the host that has it now. Both end. Flows to a NodePort of any other
-// address are not the agent's.
+// translation if they are older than the rules. Flows to an address that was removed
+// belong to the host that owns it now. Both are deleted. Flows to a NodePort of any
+// other address are not the agent's.
 func (c *Cleaner) SetNodePortAddrs(addrs []netip.Addr) {
 	now := make(map[netip.Addr]struct{}, len(addrs))
 	for _, a := range addrs {
@@ -153,9 +154,9 @@ func (c *Cleaner) SetNodePortAddrs(addrs []netip.Addr) {
 	c.ring()
 }
 
-// Sweep compares all flows with what is known. Before the first Sweep nothing is
-// removed: call it when everything is in sync, for a Service whose slices have
-// not come yet looks as if it had no endpoints.
+// Sweep compares all flows with the known state. Before the first Sweep no flow is
+// removed. The caller calls it when everything is in sync, because a Service whose
+// slices have not been received yet seems to have no endpoints.
 func (c *Cleaner) Sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +171,7 @@ func (c *Cleaner) ring() {
 	}
 }
 
-// Run works until ctx ends.
+// Run handles updates until ctx ends.
 func (c *Cleaner) Run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -186,7 +187,7 @@ func (c *Cleaner) Run(ctx context.Context) {
 	}
 }
 
-// turn takes the inbox and looks at the table if anything may be stale.
+// turn takes the inbox and reads the table if any flow may be stale.
 func (c *Cleaner) turn(ctx context.Context) {
 	c.learn()
 	now := time.Now()

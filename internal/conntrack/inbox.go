@@ -7,22 +7,22 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// inbox is what was told since the Cleaner last looked. It is bounded by the
+// inbox holds the updates received since the Cleaner last took it. It is bounded by the
 // number of keys.
 type inbox struct {
 	words     map[model.FrontendKey]word
-	nodePorts map[netip.Addr]struct{} // nil: as before
+	nodePorts map[netip.Addr]struct{} // nil: unchanged
 	moved     map[netip.Addr]struct{} // addresses that were added to the NodePort addresses or removed from them
 	sweep     bool
 }
 
-// word is what was told of one key.
+// word holds the updates of one key.
 type word struct {
 	change
-	changed bool             // an Update came, which change holds
-	between bool             // nobody held the key in between
-	earlier []netip.AddrPort // what was told before that Update: flows may have begun by it, and none begins any more
-	maybe   []netip.AddrPort // what was told since as about to be committed
+	changed bool             // an Update was received, which change holds
+	between bool             // no Service held the key for some time in between
+	earlier []netip.AddrPort // pending endpoints before that Update: flows may have begun by them, and none begins any more
+	maybe   []netip.AddrPort // endpoints of writes that have been pending since
 }
 
 // change is where the flows of a key may go from now on.

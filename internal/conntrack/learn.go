@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// maxLost bounds the memory of where flows went while the table cannot be read:
-// so many keys, so many endpoints of each.
+// maxLost bounds the memory for lost endpoints while the table cannot be read: the
+// number of keys, and the number of endpoints of each.
 const maxLost = 65_536
 
 func (c *Cleaner) concerns(k model.FrontendKey) bool {
@@ -18,10 +18,10 @@ func (c *Cleaner) concerns(k model.FrontendKey) bool {
 	return k.Protocol != model.TCP || c.p.ResetGone
 }
 
-// stay returns where the flows of a Frontend may go on to. Both lists count: a flow
-// does not tell whether its client is a pod, which may use Backends, or an
-// outsider under policy Local. A datagram to an endpoint that does not serve is
-// lost, so UDP leaves it; a connection (SCTP, TCP) is left to finish as long as
+// stay returns the endpoints that existing flows of a Frontend may keep. Both lists
+// count: a flow does not show whether its client is a pod, which may use Backends, or
+// an external client under policy Local. A datagram to an endpoint that does not serve
+// is lost, so UDP flows to it are stale. A connection (SCTP, TCP) may finish as long as
 // the endpoint exists.
 func stay(f *model.Frontend) []netip.AddrPort {
 	backends := func(list []model.Backend) []netip.AddrPort {
@@ -40,7 +40,8 @@ func stay(f *model.Frontend) []netip.AddrPort {
 	return union(union(backends(f.Backends), backends(f.LocalBackends)), others) // each is sorted
 }
 
-// learn takes the inbox, and notes what may be stale by the difference.
+// learn takes the inbox and records as suspects the flows that the updates may have
+// made stale.
 func (c *Cleaner) learn() {
 	c.mu.Lock()
 	in := c.in
@@ -74,7 +75,7 @@ func (c *Cleaner) learn() {
 	}
 }
 
-// learnKey takes the word on one key, and notes which flows it makes stale.
+// learnKey handles the updates of one key and records which flows they make stale.
 func (c *Cleaner) learnKey(k model.FrontendKey, w *word) {
 	stayed := c.known[k]
 	before := union(union(stayed, c.maybe[k]), w.earlier)
@@ -85,8 +86,8 @@ func (c *Cleaner) learnKey(k model.FrontendKey, w *word) {
 		delete(c.known, k)
 	} else {
 		c.known[k] = w.stay
-		// Flows that began while nobody held the key have no translation, for good
-		// (#48370). Until the first endpoint comes they are where they should be.
+		// Flows that began while no Service held the key are never translated (#48370). Until
+		// the first endpoint is known their state is the desired one.
 		if k.Protocol != model.TCP && (len(stayed) == 0 || w.between) && len(w.stay) > 0 {
 			c.suspects.keys[k] = struct{}{}
 		}

@@ -12,20 +12,20 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// sweepChunk is how many deletions a sweep makes without a pause. maxLooks bounds
-// how often a pass reads the flows of one filter because there were more stale
-// ones than it may remember.
+// sweepChunk is how many deletions a sweep makes without a pause. maxLooks bounds how
+// often a pass reads the flows of one filter, when there are more stale flows than it
+// may remember.
 const (
 	sweepChunk = 1_000
 	maxLooks   = 100
 )
 
-// pass looks at the suspects once and removes what is stale. After a failure they
-// are suspects still.
+// pass reads the suspects once and removes the stale flows. After a failure the
+// suspects are kept for the retry.
 func (c *Cleaner) pass(ctx context.Context) Pass {
 	start := time.Now()
 	what := c.suspects
-	c.suspects = newSuspects() // what is learned meanwhile waits for the next pass
+	c.suspects = newSuspects() // what is learned during this pass waits for the next one
 	c.rounds++
 	p := Pass{Sweep: what.all, Looked: map[model.Family]time.Duration{}, Deleted: map[model.Family]int{}}
 	for _, f := range c.filters(&what) {
@@ -56,7 +56,7 @@ func (c *Cleaner) pass(ctx context.Context) Pass {
 	return p
 }
 
-// clean removes the stale ones among the flows of one filter.
+// clean removes the stale flows that match one filter.
 func (c *Cleaner) clean(ctx context.Context, f conntrack.Filter, p *Pass) error {
 	for range maxLooks {
 		more, err := c.look(ctx, f, p)
@@ -67,8 +67,8 @@ func (c *Cleaner) clean(ctx context.Context, f conntrack.Filter, p *Pass) error 
 	return errors.New("there is no end of stale flows")
 }
 
-// look reads the flows of one filter once and removes the stale ones, as many as
-// it may remember. There may be more then.
+// look reads the flows that match one filter once and removes the stale ones, as many
+// as it may remember. It returns whether there may be more.
 func (c *Cleaner) look(ctx context.Context, f conntrack.Filter, p *Pass) (more bool, err error) {
 	var stale []conntrack.Flow
 	p.Dumps++
@@ -81,17 +81,17 @@ func (c *Cleaner) look(ctx context.Context, f conntrack.Filter, p *Pass) (more b
 		return false, interrupted
 	}
 	more = len(stale) == c.p.MaxStale
-	// Flows may have begun by what was committed while the table was read. That is
-	// in the inbox, for it was told before it was committed.
+	// Flows may have begun by what was committed while the table was read. That is in the
+	// inbox, because updates are recorded there before they are committed.
 	c.learn()
 	stale = slices.DeleteFunc(stale, func(x conntrack.Flow) bool { return !c.stale(&x) })
-	n, err := c.remove(ctx, stale, p.Sweep) // of a broken dump what came is still true
+	n, err := c.remove(ctx, stale, p.Sweep) // after a partial dump the flows that were returned are still valid
 	p.Deleted[modelFamily(f.Family)] += n
 	return more, errors.Join(interrupted, err)
 }
 
-// remove deletes flows; a sweep takes its time, for nobody waits for it and every
-// deletion takes a lock that packets want.
+// remove deletes flows. A sweep pauses between deletions, because no caller waits for
+// it and every deletion takes a lock that the packet path needs.
 func (c *Cleaner) remove(ctx context.Context, stale []conntrack.Flow, sweep bool) (int, error) {
 	done := 0
 	for i, chunk := range slices.Collect(slices.Chunk(stale, sweepChunk)) {
@@ -111,7 +111,7 @@ func (c *Cleaner) remove(ctx context.Context, stale []conntrack.Flow, sweep bool
 	return done, nil
 }
 
-// stale reports whether a flow goes where it should not.
+// stale reports whether a flow goes to a destination that is not desired.
 func (c *Cleaner) stale(x *conntrack.Flow) bool {
 	key := model.FrontendKey{Family: model.FamilyOf(x.Orig.Dst.Addr()), Protocol: model.Protocol(x.Protocol),
 		Addr: x.Orig.Dst.Addr(), Port: x.Orig.Dst.Port()}
@@ -121,21 +121,21 @@ func (c *Cleaner) stale(x *conntrack.Flow) bool {
 		return true
 	case c.goesTo(x, key, func(k model.FrontendKey) []netip.AddrPort { return c.maybe[k] }):
 		return false
-	case !ours: // a key that was ours: flows that we sent on, and no others
+	case !ours: // a key that a Service owned before: only flows that the agent's rules translated
 		return x.Translated() && c.goesTo(x, key, func(k model.FrontendKey) []netip.AddrPort { return c.lost[k].at })
 	case contains(c.known[mine], endOf(x, mine)): // even untranslated: an endpoint on this node may have the very address of a Frontend
 		return false
 	case x.Translated():
 		return !slices.Contains(c.p.Foreign, x.Reply.Src)
 	}
-	// Not translated, although it should be: it began before the Service was
-	// known. Zones other than 0 belong to virtual switches, which may well track
-	// the same packet before us, untranslated.
+	// Not translated, although it should be: it began before the Service was known. Zones
+	// other than 0 belong to virtual switches, which may track the same packet earlier,
+	// untranslated.
 	return key.Protocol != model.TCP && x.Zone == 0
 }
 
-// holder returns the known key that answers for a destination: of one port, else a
-// NodePort, else the range around it, as the data planes look them up.
+// holder returns the known key that owns a destination: the key of one port, else a
+// NodePort, else the range around it. The data planes use the same lookup order.
 func (c *Cleaner) holder(key model.FrontendKey) (mine model.FrontendKey, ours bool) {
 	if _, ours = c.known[key]; ours {
 		return key, true
@@ -156,8 +156,9 @@ func (c *Cleaner) holder(key model.FrontendKey) (mine model.FrontendKey, ours bo
 }
 
 // toRemoved reports whether a flow was translated for a NodePort on an address on which
-// the node serves no NodePorts any more. A TCP connection stays: an address that goes with its
-// link mostly comes back with it, and where it does not the client notices.
+// the node serves no NodePorts any more. A TCP connection is kept: an address that is
+// removed with its link usually returns with it, and otherwise the client detects the
+// loss.
 func (c *Cleaner) toRemoved(x *conntrack.Flow, key model.FrontendKey) bool {
 	if key.Protocol == model.TCP {
 		return false

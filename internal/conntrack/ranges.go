@@ -24,7 +24,7 @@ func (r ranges) add(k model.FrontendKey) {
 	}
 }
 
-// keep forgets all but those that are wanted.
+// keep removes all keys for which wanted returns false.
 func (r ranges) keep(wanted func(model.FrontendKey) bool) {
 	for at, list := range r {
 		list = slices.DeleteFunc(list, func(k model.FrontendKey) bool { return !wanted(k) })

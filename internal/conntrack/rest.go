@@ -5,8 +5,9 @@ import "time"
 // maxRest is the longest pause after a pass.
 const maxRest = time.Second
 
-// rest notes a pass and the pause that it asks for. Who was quiet has that time to his
-// credit, up to maxRest: of endpoints that go one after the other, say one of each
+// rest records a pass and the pause after it. Idle time is credited, up to maxRest: if
+// two endpoints are removed one after the other, say one of each family, the second
+// does not wait. The Cleaner begins without credit.
 // family, the second does not wait. The Cleaner begins without any.
 func (c *Cleaner) rest(begun time.Time, took time.Duration) {
 	if c.p.Rest < 0 {

@@ -33,7 +33,7 @@ func (s *suspects) none() bool { return !s.all && s.count() == 0 }
 
 func (s *suspects) count() int { return len(s.ends) + len(s.keys) + len(s.addrs) }
 
-// add takes back what another has.
+// add merges the suspects of other into s.
 func (s *suspects) add(other *suspects) {
 	maps.Copy(s.ends, other.ends)
 	maps.Copy(s.lost, other.lost)

@@ -15,10 +15,10 @@ type ServicePort struct {
 	Port    string // its name; "" if it has none
 }
 
-// Counts are what has happened.
+// Counts are the numbers of events.
 type Counts struct {
 	Connections uint64 // that were sent to an endpoint
-	Unanswered  uint64 // of these, ended without one packet of the endpoint
+	Unanswered  uint64 // of these, ended without one packet from the endpoint
 	Refused     uint64 // first packets that were answered with a refusal
 	Dropped     uint64 // first packets that were dropped
 	// Sent and Received are the bytes of clients and of endpoints, of connections that have ended.
@@ -39,7 +39,7 @@ func (c *Counts) events() uint64 { return c.Connections + c.Refused + c.Dropped 
 // EndpointsPerService is how many rows of endpoints there are for each row of a Service port, on average.
 const EndpointsPerService = 10
 
-// place is what a packet was sent to. A NodePort has no address.
+// place is the destination of a packet. A NodePort has no address.
 type place struct {
 	protocol model.Protocol
 	at       netip.AddrPort
@@ -47,23 +47,23 @@ type place struct {
 
 // Counter counts. The zero Counter is not usable: New makes one.
 type Counter struct {
-	newest atomic.Pointer[news] // what was decided and is not taken in yet; nil: nothing
-	bell   chan struct{}        // size 1: there is some
+	newest atomic.Pointer[news] // updates that are pending; nil: none
+	bell   chan struct{}        // size 1: notified when updates are pending
 
-	mu     sync.RWMutex // guards what says whose a place is, which events only read; taken before counting
+	mu     sync.RWMutex // guards which port owns a place, which events only read; taken before counting
 	most   int          // rows of Service ports
 	places map[place]*port
 	ranges map[place]*span // by address, with port 0
 	of     map[model.ServiceKey][]model.FrontendKey
 	ports  map[ServicePort]*port
-	nodes  map[netip.Addr]struct{} // addresses on which NodePorts answer; nil: nobody has told, and all do
+	nodes  map[netip.Addr]struct{} // addresses on which NodePorts are served; nil: not set yet, all are served
 
 	counting  sync.Mutex // guards what follows, and what a port has counted
 	shown     int        // ports that have rows
 	endpoints int        // rows of endpoints
 	others    Counts     // of ports without a row
 	lost      uint64
-	dealt     time.Time // when the rows were dealt last
+	dealt     time.Time // when the rows were last assigned
 	refused   map[model.ServiceKey]time.Time
 }
 
@@ -76,22 +76,22 @@ type span struct {
 // port is one Service port.
 type port struct {
 	name ServicePort
-	keys int // Frontends that lead to it
+	keys int // Frontends that it owns
 
 	shown    bool
-	counts   Counts // since it has its row
-	lately   uint64 // connections, refusals and drops since the rows were dealt last
+	counts   Counts // since it received its row
+	lately   uint64 // connections, refusals and drops since the rows were last assigned
 	to       map[netip.AddrPort]*Counts
 	notNamed Counts // of endpoints without a row
 }
 
-// New makes a Counter that gives at most so many rows of Service ports.
+// New returns a Counter with at most so many rows of Service ports.
 func New(most int) *Counter {
 	return &Counter{most: most, places: map[place]*port{}, ranges: map[place]*span{}, of: map[model.ServiceKey][]model.FrontendKey{},
 		refused: map[model.ServiceKey]time.Time{}, ports: map[ServicePort]*port{}, bell: make(chan struct{}, 1)}
 }
 
-// Happened counts d for what was sent to a place and, if it is valid, on to an endpoint. What is no place of a Service is not
+// Happened counts d for the destination of a packet and, if it is valid, for an endpoint. A destination that no Service owns is not
 // counted: other programs translate packets, too.
 func (c *Counter) Happened(protocol model.Protocol, to, endpoint netip.AddrPort, d Counts) {
 	c.Settle()
@@ -104,7 +104,7 @@ func (c *Counter) Happened(protocol model.Protocol, to, endpoint netip.AddrPort,
 	c.add(p, endpoint, d)
 }
 
-// HappenedTo counts d for a Service port that is known.
+// HappenedTo counts d for a known Service port.
 func (c *Counter) HappenedTo(name ServicePort, d Counts) {
 	c.Settle()
 	c.mu.RLock()
@@ -163,7 +163,7 @@ func (c *Counter) endpoint(p *port, at netip.AddrPort) *Counts {
 	return e
 }
 
-// Lost counts one loss: some events did not come.
+// Lost counts one loss: some events were not received.
 func (c *Counter) Lost() {
 	c.counting.Lock()
 	defer c.counting.Unlock()

@@ -7,26 +7,26 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// What is decided comes as messages, which no lock holds up: who decides is the engine, and must not wait for a scrape or for an
-// event that is being counted. They are taken in by whoever counts or reads next, or by a goroutine that does nothing else.
+// Updates are queued as messages without a lock: the engine sends them, and must not wait for a scrape or for an event that is
+// being counted. The next caller that counts or reads handles them, or a goroutine that calls Settle.
 
-// news is one message. Later ones lead to earlier ones.
+// news is one update. Each points to the one before.
 type news struct {
 	before *news
 	svc    model.ServiceKey
 	list   []told
-	nodes  map[netip.Addr]struct{} // not nil: it is about these
+	nodes  map[netip.Addr]struct{} // not nil: the update sets these
 }
 
-// told is what the Counter needs of a Frontend.
+// told is the part of a Frontend that the Counter needs.
 type told struct {
 	key       model.FrontendKey
 	name      ServicePort
-	endpoints []netip.AddrPort // whatever they get; those of a range of ports have no port
+	endpoints []netip.AddrPort // whatever their weight; those of a range of ports have no port
 }
 
-// Decided says which Frontends a Service has now: none if it is gone. What its connections do after that is not counted.
-// It waits for nothing, and keeps nothing of the list.
+// Decided updates the Frontends that a Service owns: none if it is gone. What its connections do after that is not counted. It does
+// not block, and does not keep the list.
 func (c *Counter) Decided(svc model.ServiceKey, list []model.Frontend) {
 	n := &news{svc: svc, list: make([]told, 0, len(list))}
 	for i := range list {
@@ -45,7 +45,7 @@ func (c *Counter) Decided(svc model.ServiceKey, list []model.Frontend) {
 	c.tell(n)
 }
 
-// NodePorts says on which addresses NodePorts answer. It waits for nothing.
+// NodePorts updates the addresses on which NodePorts are served. It does not block.
 func (c *Counter) NodePorts(list []netip.Addr) {
 	n := &news{nodes: make(map[netip.Addr]struct{}, len(list))}
 	for _, a := range list {
@@ -64,11 +64,11 @@ func (c *Counter) tell(n *news) {
 	}
 }
 
-// News rings when there is something for Settle to take in.
+// News returns a channel that is notified when there are pending updates for Settle.
 func (c *Counter) News() <-chan struct{} { return c.bell }
 
-// Settle takes in what was decided. Whoever counts or reads does so, too: it is for a goroutine that sees to it that messages do
-// not pile up where nothing happens.
+// Settle handles the pending updates. Counting and reading handle them too. It is for a goroutine that keeps updates from piling up
+// when there is no traffic.
 func (c *Counter) Settle() {
 	if c.newest.Load() == nil {
 		return

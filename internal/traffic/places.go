@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// decided takes in which places lead to a Service now. Both locks are held.
+// decided updates which places belong to a Service. Both locks are held.
 func (c *Counter) decided(svc model.ServiceKey, list []told) {
 	before := c.of[svc]
 	touched := map[*port]bool{}
@@ -50,7 +50,7 @@ func placeOf(k model.FrontendKey) place {
 	return place{k.Protocol, netip.AddrPortFrom(k.Addr, k.Port)}
 }
 
-// held returns the Service port that a place leads to.
+// held returns the Service port that owns a place.
 func (c *Counter) held(k model.FrontendKey) *port {
 	if !k.Range() {
 		return c.places[placeOf(k)]
@@ -61,7 +61,7 @@ func (c *Counter) held(k model.FrontendKey) *port {
 	return nil
 }
 
-// lead has a place lead to a Service port, and gives whose it was before.
+// lead makes a Service port the owner of a place, and returns the new and the previous owner.
 func (c *Counter) lead(f *told) (now, before *port) {
 	if before = c.held(f.key); before != nil {
 		before.keys--
@@ -80,7 +80,7 @@ func (c *Counter) lead(f *told) (now, before *port) {
 	return p, before
 }
 
-// leave takes a place away, unless another Service has it already, and gives the port of this one.
+// leave removes a place of a Service, unless another Service owns it already, and returns the Service port that owned it.
 func (c *Counter) leave(k model.FrontendKey, svc model.ServiceKey) *port {
 	p := c.held(k)
 	if p == nil || p.name.Service != svc {
@@ -95,13 +95,13 @@ func (c *Counter) leave(k model.FrontendKey, svc model.ServiceKey) *port {
 	return p
 }
 
-// forget ends a Service port: nothing leads to it.
+// forget removes a Service port that owns no place.
 func (c *Counter) forget(p *port) {
 	delete(c.ports, p.name)
 	c.hide(p)
 }
 
-// hide ends the rows of a Service port.
+// hide removes the rows of a Service port.
 func (c *Counter) hide(p *port) {
 	if !p.shown {
 		return
@@ -111,7 +111,7 @@ func (c *Counter) hide(p *port) {
 	p.shown, p.counts, p.notNamed, p.to = false, Counts{}, Counts{}, nil
 }
 
-// prune ends the rows of endpoints that a Service port has no more.
+// prune removes the rows of endpoints that a Service port does not have any more.
 func (c *Counter) prune(p *port, list []told) {
 	for at := range p.to {
 		if !slices.ContainsFunc(list, func(t told) bool { return t.name == p.name && t.knows(at) }) {
@@ -121,7 +121,7 @@ func (c *Counter) prune(p *port, list []told) {
 	}
 }
 
-// knows reports whether an endpoint is one of a Frontend's.
+// knows reports whether an endpoint belongs to a Frontend.
 func (t *told) knows(at netip.AddrPort) bool {
 	if t.key.Range() {
 		at = netip.AddrPortFrom(at.Addr(), 0)

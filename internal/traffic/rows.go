@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Row is what was counted of one Service port, and by endpoint.
+// Row holds the counts of one Service port, and by endpoint.
 type Row struct {
 	ServicePort
 	Counts
@@ -15,13 +15,13 @@ type Row struct {
 	NotNamed  Counts // of its endpoints without a row
 }
 
-// EndpointRow is what was counted of one endpoint for one Service port.
+// EndpointRow holds the counts of one endpoint for one Service port.
 type EndpointRow struct {
 	At netip.AddrPort
 	Counts
 }
 
-// Rows are everything that was counted.
+// Rows is a snapshot of all counts.
 type Rows struct {
 	Services []Row
 	Others   Counts // of Service ports without a row, when they had none
@@ -31,10 +31,10 @@ type Rows struct {
 // dealEvery is how often Service ports may change rows.
 const dealEvery = time.Minute
 
-// Rows returns what was counted. now decides whether the busiest Service ports are to be chosen anew.
+// Rows returns a snapshot of all counts. now decides whether the busiest Service ports are chosen again.
 func (c *Counter) Rows(now time.Time) Rows {
 	c.Settle()
-	c.mu.RLock() // no Service comes or goes meanwhile
+	c.mu.RLock() // no Service is added or removed during this
 	defer c.mu.RUnlock()
 	c.counting.Lock()
 	defer c.counting.Unlock()
@@ -56,8 +56,8 @@ func (c *Counter) Rows(now time.Time) Rows {
 	return out
 }
 
-// deal returns the rows of idle Service ports to busy ones. One that asks for a row must have been at least twice as busy, so
-// that two equally busy ones do not take turns.
+// deal reassigns the rows of idle Service ports to busy ones. A port without a row must have been at least twice as busy, so that
+// two equally busy ones do not alternate.
 func (c *Counter) deal() {
 	var in, out []*port
 	for _, p := range c.ports {
