@@ -8,9 +8,10 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Admit returns the Service without the addresses that it must not take on this
-// node, and a Problem for each of them; the Service itself if there are none.
-// Who serves it, and who claims its addresses, must go by what Admit gives.
+// Admit returns the Service without the addresses that it must not take on this node,
+// and a Problem for each of them. It returns the Service itself if there are none.
+// Every decision about who serves the Service, or claims its addresses, must use the
+// Service that Admit returns.
 //
 // An external IP is written by each tenant who may write a Service, so it must not
 // take a connection that is meant for another Service (CVE-2020-8554). It may be an
@@ -49,8 +50,8 @@ func (r *refusals) complain(field, format string, args ...any) {
 	r.problems = append(r.problems, model.Problem{Object: "Service " + r.svc.Key.String(), Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
-// filter returns the addresses against which why says nothing, and complains of the
-// others. What the source refused already is the zero Addr.
+// filter returns the addresses for which why returns "", and records a Problem for the
+// others. An address that the source refused already is the zero Addr.
 func (r *refusals) filter(field func(int) string, list []netip.Addr, why func(netip.Addr) string) (out []netip.Addr) {
 	for i, a := range list {
 		if !a.IsValid() {
@@ -71,7 +72,8 @@ func (r *refusals) noExternalIPs() {
 	}
 }
 
-// notExternal says why an address may not be an external IP; "" if it may.
+// notExternal returns the reason why an address may not be an external IP; "" if it
+// may.
 func (r *refusals) notExternal(a netip.Addr) string {
 	if why := neverServed(a); why != "" {
 		return why
@@ -101,8 +103,8 @@ func ofNode(served *model.Service, node *Self) (out []netip.Addr) {
 	return out
 }
 
-// neverServed says why an address can be no Service's from outside the cluster,
-// whoever wrote it; "" if it can.
+// neverServed returns the reason why an address cannot be served for any Service from
+// outside the cluster, whatever field it is in; "" if it can.
 func neverServed(a netip.Addr) string {
 	switch {
 	case a.IsUnspecified():

@@ -20,7 +20,7 @@ type choice struct {
 	// The same for a Frontend that uses one list only.
 	notCluster, notLocal []model.Other
 	any                  bool // some endpoint somewhere is ready, or serving while terminating
-	cut                  int  // so many were too many for a list; 0 mostly
+	cut                  int  // number of endpoints over the limit of a list; usually 0
 	notes                []Note
 
 	clusterTable, localTable model.HashTable // of consistent hash
@@ -30,7 +30,7 @@ type choice struct {
 type candidate struct {
 	ep     *model.Endpoint
 	v4     uint32 // its address, if that is IPv4; 0: ask ep
-	nth    uint32 // as the slices have it
+	nth    uint32 // its place in the slices
 	port   uint16
 	traits traits
 }
@@ -95,8 +95,8 @@ func (in *Inputs) choose(p *servicePort) choice {
 	return ch
 }
 
-// keepNear marks the ready candidates that the hints allow, and tells whether
-// there are any.
+// keepNear marks the ready candidates that the hints allow, and reports whether there
+// are any.
 func (t *topo) keepNear(all []candidate) (some bool) {
 	for i := range all {
 		if all[i].has(isReady) && t.allows(all[i].ep) {
@@ -127,8 +127,8 @@ func (in *Inputs) traits(e *model.Endpoint) (t traits) {
 
 func (in *Inputs) isHere(e *model.Endpoint) bool { return e.Node != "" && e.Node == in.Node.Name }
 
-// usesCluster reports whether anybody may use the cluster list: under internal
-// policy Local only who comes by an external way does.
+// usesCluster reports whether any client may use the cluster list. Under internal
+// policy Local only external traffic does.
 func (in *Inputs) usesCluster(p *model.ServicePort) bool {
 	s := in.Service
 	return !s.InternalLocal || p.NodePort != 0 || len(s.ExternalIPs) > 0 || len(s.LoadBalancerIPs) > 0
@@ -168,7 +168,7 @@ func (in *Inputs) candidates(p *portFinder) []candidate {
 	return eachOnce(out)
 }
 
-// eachOnce keeps the first of those that have the same address and port.
+// eachOnce returns the first of the candidates that have the same address and port.
 func eachOnce(sorted []candidate) []candidate {
 	kept := 0
 	for i := range sorted {
@@ -183,8 +183,8 @@ func eachOnce(sorted []candidate) []candidate {
 	return sorted[:kept]
 }
 
-// addr is the endpoint's address. The endpoints of a large Service are megabytes: to
-// look at each of them again for it would cost more than all else.
+// addr returns the endpoint's address. The endpoints of a large Service are megabytes:
+// reading each of them again for it would cost more than all other steps.
 func (c *candidate) addr() netip.Addr {
 	if c.v4 == 0 {
 		return c.ep.Addr
@@ -221,7 +221,7 @@ func rank(e *model.Endpoint) int {
 		return 0
 	case !e.Terminating:
 		return 1
-	case e.Ready || e.Serving: // of two ending ones, the one that may still be used
+	case e.Ready || e.Serving: // of two terminating ones, the one that may still be used
 		return 2
 	}
 	return 3
@@ -245,7 +245,7 @@ func (ch *choice) backends(all []candidate, want, mark traits, weights map[strin
 			continue
 		}
 		weight := weightOf(c.ep, weights)
-		if weight == 0 { // asked to get nothing
+		if weight == 0 { // must receive no traffic
 			continue
 		}
 		if len(out) == MaxBackends {
@@ -255,7 +255,7 @@ func (ch *choice) backends(all []candidate, want, mark traits, weights map[strin
 		c.traits |= mark
 		out = append(out, model.Backend{Addr: c.addr(), Port: c.port, Weight: weight, Local: c.has(isHere)})
 	}
-	if len(out) == 0 { // every endpoint has weight 0: serving beats the wish
+	if len(out) == 0 { // every endpoint has weight 0: serving takes precedence over the weights
 		ch.note(WeightsIgnored, "weights not used: every usable endpoint has weight 0")
 		return ch.backends(all, want, mark, nil)
 	}

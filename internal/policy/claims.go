@@ -8,15 +8,15 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Claims knows which Service holds which FrontendKey when several ask for one:
-// who has the address as its ClusterIP, else who has it as its load balancer's,
-// else who wrote it into its external IPs (CVE-2020-8554); of two of one sort the
-// older Service, then the lower name. It must be told of Services as Admit gives
+// Claims records which Service owns which FrontendKey when several claim it: the
+// Service that has the address as its ClusterIP, else as its load balancer's address,
+// else as an external IP (CVE-2020-8554). Of two claims of one kind the older Service
+// owns the key, then the lower name. Its callers must pass Services as Admit returns
 // them.
 //
-// Of ranges an address has one for each protocol, however disjoint two may be:
-// that is all a data plane can look up by address and protocol alone, since the
-// port of a packet does not tell where its range begins.
+// An address has one owner of ranges for each protocol, even if two ranges are
+// disjoint: a data plane can do the lookup by address and protocol alone, since the
+// port of a packet does not show where its range begins.
 type Claims struct {
 	holder    map[model.FrontendKey]claim
 	contested map[model.FrontendKey][]claim // all claimants, best first; only where there are several
@@ -28,13 +28,13 @@ type claim struct {
 	kind    model.FrontendKind
 }
 
-// NewClaims makes an empty table.
+// NewClaims returns an empty table.
 func NewClaims() *Claims {
 	return &Claims{holder: map[model.FrontendKey]claim{}, contested: map[model.FrontendKey][]claim{}}
 }
 
-// Replace takes a Service from old to now (either may be nil) and gives the
-// other Services whose holdings changed by that.
+// Replace updates a Service from old to now (either may be nil) and returns the other
+// Services whose owned keys changed by that.
 func (c *Claims) Replace(old, now *model.Service) (affected []model.ServiceKey) {
 	if sameClaims(old, now) {
 		return nil
@@ -62,7 +62,7 @@ func (c *Claims) Owns(key model.FrontendKey, svc model.ServiceKey) bool {
 	return c.holder[claimed(key)].service == svc
 }
 
-// Holder returns the Service that holds a key, and the others that ask for it, best first.
+// Holder returns the Service that owns a key, and the others that claim it, best first.
 func (c *Claims) Holder(key model.FrontendKey) (holder model.ServiceKey, losers []model.ServiceKey, held bool) {
 	k := claimed(key)
 	h, held := c.holder[k]
@@ -74,7 +74,7 @@ func (c *Claims) Holder(key model.FrontendKey) (holder model.ServiceKey, losers 
 	return h.service, losers, held
 }
 
-// claimed is what is contested when a Service asks for a key.
+// claimed returns the contested key for a key that a Service claims.
 func claimed(k model.FrontendKey) model.FrontendKey {
 	if k.Range() {
 		k.Port, k.LastPort = 0, 1
@@ -113,7 +113,7 @@ func (c *Claims) add(k model.FrontendKey, mine claim) (touched []model.ServiceKe
 		c.holder[k] = mine
 		return nil
 	}
-	if cur.service == mine.service { // named twice by one Service: eachKey gives the better kind first
+	if cur.service == mine.service { // named twice by one Service: eachKey returns the better kind first
 		return nil
 	}
 	list := c.contested[k]
@@ -131,8 +131,8 @@ func (c *Claims) add(k model.FrontendKey, mine claim) (touched []model.ServiceKe
 	return c.hold(k, list)
 }
 
-// hold lets the first of the claimants have a key. If it is another than before,
-// all of them are touched: the others are told who has it.
+// hold makes the first claimant the owner of a key. If the owner changes, it returns
+// all claimants, because the others report who owns it.
 func (c *Claims) hold(k model.FrontendKey, list []claim) (touched []model.ServiceKey) {
 	before := c.holder[k].service
 	c.holder[k] = list[0]
@@ -172,8 +172,8 @@ func (a claim) better(b claim) bool {
 	return a.service.Compare(b.service) < 0
 }
 
-// claimRank orders kinds by who wrote the address: the API server's allocator, a
-// controller, or whoever may write a Service.
+// claimRank orders kinds by the writer of the address: the API server's allocator, a
+// controller, or any user who may write a Service.
 func claimRank(kind model.FrontendKind) int {
 	switch kind {
 	case model.ClusterIP:
@@ -184,7 +184,7 @@ func claimRank(kind model.FrontendKind) int {
 	return 2
 }
 
-// eachKey returns every FrontendKey that a Service asks for.
+// eachKey returns every FrontendKey that a Service claims.
 func eachKey(svc *model.Service, yield func(model.FrontendKey, model.FrontendKind)) {
 	if svc == nil || !svc.Proxied {
 		return
@@ -221,8 +221,8 @@ func eachKey(svc *model.Service, yield func(model.FrontendKey, model.FrontendKin
 	}
 }
 
-// sameClaims reports that going from one Service to the other moves no claim; most
-// updates are of this sort.
+// sameClaims reports whether an update from one Service to the other changes no claim.
+// Most updates are of this kind.
 func sameClaims(a, b *model.Service) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -232,7 +232,7 @@ func sameClaims(a, b *model.Service) bool {
 		slices.Equal(a.Ports, b.Ports) && a.Extras.PortRange == b.Extras.PortRange
 }
 
-// LostKeys returns the keys that a Service asked for before and does not ask for now.
+// LostKeys returns the keys that a Service claimed before and does not claim now.
 func LostKeys(old, now *model.Service) (out []model.FrontendKey) {
 	if old == nil || sameClaims(old, now) {
 		return nil

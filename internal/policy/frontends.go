@@ -22,7 +22,7 @@ type Inputs struct {
 	scratch *scratch // nil: the decision uses memory of its own
 }
 
-// Self is what policy must know of this node to choose endpoints.
+// Self is the state of this node that policy needs to choose endpoints.
 type Self struct {
 	Name  string
 	Zone  string
@@ -38,7 +38,7 @@ type Self struct {
 	// Relayed: this node's data plane carries connections itself, as only that of
 	// userspace mode does. Set once.
 	Relayed bool
-	// NoSource says why that data plane cannot keep the clients' addresses; "" if it can.
+	// NoSource is the reason why that data plane cannot keep the clients' addresses; "" if it can.
 	// Set once.
 	NoSource string
 }
@@ -46,7 +46,7 @@ type Self struct {
 // Result is the whole decision for one Service.
 type Result struct {
 	Frontends []model.Frontend
-	Problems  []model.Problem // what of the Service's wishes beyond the contract cannot be
+	Problems  []model.Problem // requests of the Service beyond the contract that cannot be fulfilled
 	Health    *HealthCheck    // nil unless the Service asks for a health check node port
 	Notes     []Note          // why endpoints were left out, for explanations
 	// NoLocal reports that a Local policy holds but no endpoint is here although
@@ -124,7 +124,7 @@ type vip struct {
 // Frontends; each of them once.
 type serviceAddrs [2][]vip
 
-// addressesOf returns what is valid until the next decision.
+// addressesOf returns addresses that are valid until the next decision.
 func (s *scratch) addressesOf(svc *model.Service) *serviceAddrs {
 	out := &s.addrs
 	out[0], out[1] = out[0][:0], out[1][:0]
@@ -147,7 +147,7 @@ func (a *serviceAddrs) add(kind model.FrontendKind, list []netip.Addr) {
 	}
 }
 
-// frontends is how many there will be at most.
+// frontends returns an upper bound for the number of Frontends.
 func (a *serviceAddrs) frontends(ports []model.ServicePort, ranges []portRange) int {
 	n := (len(a[0]) + len(a[1])) * (len(ports) + len(ranges))
 	for i := range ports {
@@ -199,7 +199,7 @@ func (in *Inputs) port(res *Result, p *servicePort, addrs []vip) {
 	}
 }
 
-// add appends one Frontend, unless the key is another Service's.
+// add appends one Frontend, unless another Service owns the key.
 func (in *Inputs) add(res *Result, f model.Frontend, ch *choice) {
 	svc := in.Service
 	if in.Owns != nil && !in.Owns(f.Key) || in.claims != nil && !in.claims.Owns(f.Key, svc.Key) {
@@ -265,7 +265,7 @@ func (ch *choice) verdict(list []model.Backend) model.Verdict {
 	return model.Reject
 }
 
-// noLocal notes that a port has endpoints in a family, and none of them here.
+// noLocal records that a port has endpoints in a family, and none of them here.
 func (res *Result) noLocal(svc *model.Service, f model.Family) {
 	res.NoLocalInternal = res.NoLocalInternal || svc.InternalLocal
 	res.NoLocalExternal = res.NoLocalExternal || svc.ExternalLocal

@@ -24,9 +24,9 @@ func (in *Inputs) guard(f *model.Frontend) {
 		return
 	}
 	mine := ofFamily(ranges, f.Key.Family)
-	// A range of /0 lifts the guard. Ranges of the other family only leave this
-	// one closed: kube-proxy leaves it open to the world, which nobody means who
-	// lists who may come.
+	// A range of /0 lifts the guard. If all ranges are of the other family, this family is
+	// closed. kube-proxy leaves it open to all clients, which is not what a user means who
+	// lists the allowed clients.
 	if everyone(mine) || len(mine) == 0 && everyone(ranges) {
 		return
 	}
@@ -91,7 +91,7 @@ func Minimal(list []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// MaxWeight is the highest weight that fairlead.dev/weights may give.
+// MaxWeight is the highest weight that fairlead.dev/weights may set.
 const MaxWeight = model.MaxWeight
 
 // weights reads fairlead.dev/weights, "10.0.0.1=3,web-0=0": endpoints by address

@@ -9,21 +9,22 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// A hash table is filled as Maglev fills it (Eisenbud et al., NSDI 2016): each
-// endpoint has its own order in which it would like the places of the table, and
-// all of them take what is still free, by turns. What an endpoint likes depends on
-// its address and port alone, so every node makes the same table from the same
-// endpoints, whatever came before.
+// A hash table is filled as Maglev fills it (Eisenbud et al., NSDI 2016): each endpoint
+// has its own order of preference for the places of the table, and the endpoints take
+// free places by turns. The preference of an endpoint depends on its address and port
+// alone, so every node makes the same table from the same endpoints, whatever its
+// previous state.
 //
-// Two things differ. Maglev gives all endpoints the same number of places to the
-// last one, and pays for it: where an endpoint comes, a good many places move
-// between the others. Here an endpoint may take an eighth more than its share, or, where
-// that is more, what chance seldom gives: three times the square root of its share. So
-// hardly more moves than the new one gets (TestHashTableMovesLittle, TestHashTableGrows).
-// And a table grows by doubling each place, which moves nobody by itself; but what one
-// endpoint likes is then coarser, and beyond some 250 endpoints the bound moves places
-// between the others again: 1.8 times the ideal at 1 000. Only a table of 65 536 places
-// for everyone, 6 MB in the kernel, would not.
+// Two things differ. Maglev assigns all endpoints the same number of places, exactly,
+// at a cost: when an endpoint is added, many places move between the others. Here an
+// endpoint may take an eighth more than its share, or, where that is more, a bound that
+// chance seldom exceeds: three times the square root of its share. So hardly more
+// places move than the new endpoint takes (TestHashTableMovesLittle,
+// TestHashTableGrows). And a table grows by doubling each place, which moves no
+// endpoint by itself. But the preference of one endpoint is then coarser, and beyond
+// some 250 endpoints the bound moves places between the others again: 1.8 times the
+// ideal at 1 000. Only a table of 65 536 places for every Service, 6 MB in the kernel,
+// would avoid this.
 
 const (
 	// hashGroups is the least size of a table: 2048 elements of about 100 bytes in
@@ -36,7 +37,7 @@ const (
 	maxTable    = MaxBackends
 )
 
-// hashTable makes the table for a list of endpoints; nil if the list is empty.
+// hashTable returns the table for a list of endpoints; nil if the list is empty.
 func hashTable(list []model.Backend) model.HashTable {
 	if len(list) == 0 {
 		return nil
@@ -56,8 +57,9 @@ func hashTable(list []model.Backend) model.HashTable {
 	return f.table
 }
 
-// filling is a table on its way. Its places lie in groups of twins, which all
-// endpoints like alike; in a table of the least size a group is one place.
+// filling is the state of a table while it is filled. Its places are in groups of
+// twins, which have the same preference; in a table of the least size a group is one
+// place.
 type filling struct {
 	table    model.HashTable
 	twins    int
@@ -69,14 +71,14 @@ type filling struct {
 // bidder is an endpoint while the table is filled.
 type bidder struct {
 	place  uint16 // in the list
-	order  uint64 // among the endpoints, and the seed of what it likes
+	order  uint64 // among the endpoints, and the seed of its preference
 	weight uint64
 	room   int // how many places it may still take
-	next   int // how many groups it has asked for
+	next   int // how many groups it has tried
 	likes  likes
 }
 
-// bidders returns the endpoints in an order that depends on nothing but them.
+// bidders returns the endpoints in an order that depends on the endpoints alone.
 func (f *filling) bidders(list []model.Backend) []bidder {
 	out := make([]bidder, len(list))
 	total := 0
@@ -114,8 +116,8 @@ func root(x int) int {
 	return r
 }
 
-// turn lets an endpoint ask for the groups that are due in a round: one for the
-// heaviest, for the others fewer.
+// turn handles the groups that are due for an endpoint in a round: one for the
+// heaviest, fewer for the others.
 func (f *filling) turn(b *bidder, due *[hashGroups]uint64, round int) {
 	limit := uint64(math.MaxUint64)
 	if round < hashGroups {
@@ -133,10 +135,9 @@ func (f *filling) turn(b *bidder, due *[hashGroups]uint64, round int) {
 	}
 }
 
-// dueTimes reports when an endpoint of weight 1 asks for its first, second, ...
-// group; one of weight w asks w times as early. That the pauses grow is what makes
-// shares proportional to weights: they are the gaps between hashGroups random
-// moments of equal chance.
+// dueTimes returns when an endpoint of weight 1 tries its first, second, ... group; one
+// of weight w tries w times as early. Growing pauses make shares proportional to
+// weights: they are the gaps between hashGroups random moments of equal chance.
 func dueTimes() (due [hashGroups]uint64) {
 	var now uint64
 	for i := range due {
@@ -162,7 +163,7 @@ func scramble(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// likes is an order of the groups: a random-looking permutation.
+// likes is an order of preference of the groups: a pseudo-random permutation.
 type likes [4]uint32
 
 func likesOf(seed uint64) likes {

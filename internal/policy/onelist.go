@@ -7,9 +7,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// OneList fits a decision to a data plane that has one list of backends, whoever the client is: under externalTrafficPolicy
-// Local pods and the node share the endpoints on this node if there are any, and have those of the whole cluster if not.
-// What that leaves out keeps its flows, as after any change of a traffic policy (contract.md 13).
+// OneList adapts a decision to a data plane that has one list of backends for all clients: under externalTrafficPolicy Local pods
+// and the node use the endpoints on this node if there are any, and otherwise those of the whole cluster. Endpoints that this
+// excludes keep their flows, as after any change of a traffic policy (contract.md 13).
 func (r *Result) OneList() {
 	for i := range r.Frontends {
 		f := &r.Frontends[i]

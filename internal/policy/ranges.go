@@ -14,10 +14,10 @@ import (
 // zero value is none.
 type portRange struct{ first, last uint16 }
 
-// portRanges reads fairlead.dev/port-range, "8000-8999" or "rtp=10000-19999,...":
-// one range for each of spec.ports, nil if there is none. A range without a name
-// is for the first port of each protocol. The source has checked the form; of
-// each protocol the first range counts (see Claims), the others are told.
+// portRanges reads fairlead.dev/port-range, "8000-8999" or "rtp=10000-19999,...": one
+// range for each of spec.ports, nil if there is none. A range without a name is for the
+// first port of each protocol. The source has checked the form. Of each protocol the
+// first range is used (see Claims), and the others are reported.
 func portRanges(svc *model.Service) ([]portRange, []model.Problem) {
 	if svc.Extras.PortRange == "" {
 		return nil, nil
@@ -45,10 +45,10 @@ func portRanges(svc *model.Service) ([]portRange, []model.Problem) {
 	return r.out, r.problems
 }
 
-// maxRangeProblems is how many are told of one annotation.
+// maxRangeProblems is how many Problems are reported for one annotation.
 const maxRangeProblems = 10
 
-// rangeReader gives ranges to the ports of a Service, item by item.
+// rangeReader assigns ranges to the ports of a Service, item by item.
 type rangeReader struct {
 	svc      *model.Service
 	byName   map[string][]int // places in spec.ports
@@ -100,7 +100,7 @@ type portSet struct {
 	many map[uint32]struct{}
 }
 
-// addAgain adds a port, and tells whether it was there.
+// addAgain adds a port, and reports whether it was there.
 func (s *portSet) addAgain(proto model.Protocol, port uint16) bool {
 	key := uint32(proto)<<16 | uint32(port)
 	if slices.Contains(s.few[:s.n], key) {
@@ -122,8 +122,8 @@ func (s *portSet) addAgain(proto model.Protocol, port uint16) bool {
 // hash makes the tables of consistent hash.
 func (ch *choice) hash() { ch.clusterTable, ch.localTable = hashTable(ch.cluster), hashTable(ch.local) }
 
-// ofRange returns the choice as a range has it: the port of an endpoint is the one
-// that the client asked for, so addresses count alone.
+// ofRange returns the choice for a range: the port of an endpoint is the one that the
+// client asked for, so only addresses matter.
 func (ch *choice) ofRange() choice {
 	out := choice{any: ch.any, cluster: anyPort(ch.cluster), local: anyPort(ch.local)}
 	out.others, out.notCluster, out.notLocal = anyPorts(ch.others), anyPorts(ch.notCluster), anyPorts(ch.notLocal)
@@ -138,8 +138,8 @@ func anyPorts(list []model.Other) (out []model.Other) {
 	return slices.CompactFunc(out, func(a, b model.Other) bool { return a.Addr == b.Addr })
 }
 
-// anyPort drops ports; the list is sorted by address, so what is then the same
-// lies side by side.
+// anyPort drops ports. The list is sorted by address, so equal entries are adjacent
+// afterwards.
 func anyPort(list []model.Backend) []model.Backend {
 	out := slices.Clone(list)
 	for i := range out {

@@ -11,11 +11,12 @@ import (
 // NoteKind sorts Notes, for counting.
 type NoteKind uint8
 
-// The kinds of Notes. All but HintsUsed say that something is not as somebody may think.
+// The kinds of Notes. All but HintsUsed report that something may differ from what the
+// user expects.
 const (
 	HintsUsed        NoteKind = iota + 1
 	HintsIgnored              // topology hints are there, and cannot be followed
-	NoEndpoints               // nothing is known that the port could lead to
+	NoEndpoints               // no endpoint of the port is known
 	NotReady                  // there are endpoints, and none of them may be used
 	NoneHere                  // a Local policy holds, and all usable endpoints are elsewhere
 	OnlyEnding                // only endpoints that are terminating are left, and used
@@ -46,7 +47,7 @@ func (ch *choice) note(kind NoteKind, text string) {
 	}
 }
 
-// explain notes what is special about a choice that has been made.
+// explain records what is special about a choice that has been made.
 func (ch *choice) explain(svc *model.Service, all []candidate, seen traits) {
 	switch {
 	case !ch.any && len(all) == 1:
@@ -71,7 +72,7 @@ func localPolicy(svc *model.Service) string {
 	return "internalTrafficPolicy and externalTrafficPolicy"
 }
 
-// whyNone says why a port has no endpoint at all in a family.
+// whyNone returns the reason why a port has no endpoint at all in a family.
 func (in *Inputs) whyNone(p *servicePort) string {
 	find := portFinder{p.ServicePort, p.nth, p.family}
 	var slicesHere, endpoints, named int
@@ -98,13 +99,13 @@ func (in *Inputs) whyNone(p *servicePort) string {
 	return "the EndpointSlices with this port are empty"
 }
 
-// unused says why candidates are in none of some lists.
+// unused returns the reasons why candidates are not in some lists.
 type unused struct {
 	weights map[string]uint16
 	near    bool // the topology hints were followed
 }
 
-// others lists the candidates that are in none of some lists; mostly there are none.
+// others returns the candidates that are not in some lists; usually there are none.
 func (u *unused) others(all []candidate, lists traits) (out []model.Other) {
 	for i := range all {
 		if c := &all[i]; c.traits&lists == 0 {

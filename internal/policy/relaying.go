@@ -2,8 +2,8 @@ package policy
 
 import "github.com/fairlead/fairlead/internal/model"
 
-// unfulfilled names the wishes of a Service that only who carries connections can fulfil,
-// and that this node's data plane cannot.
+// unfulfilled returns the requests of a Service that only a data plane that carries
+// connections can fulfil, and that this node's data plane cannot.
 func unfulfilled(svc *model.Service, node *Self) (out []model.Problem) {
 	add := func(asked bool, annotation, why string) {
 		if asked {

@@ -9,9 +9,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Services knows every Service and this node, and from that which addresses each
-// may have here (Admit) and who holds what several ask for (Claims). What one
-// Service's decision is depends on the others through it alone.
+// Services holds the state of every Service and of this node, and from that which
+// addresses each may have here (Admit) and which Service owns a key that several claim
+// (Claims). The decision for one Service depends on the others through it alone.
 type Services struct {
 	known  map[model.ServiceKey]admitted
 	claims *Claims
@@ -20,16 +20,16 @@ type Services struct {
 	scratch scratch
 }
 
-// admitted is a Service as it came, and as Admit gave it.
+// admitted is a Service as it was received, and as Admit returned it.
 type admitted struct{ asked, served *model.Service }
 
-// NewServices makes an empty table.
+// NewServices returns an empty table.
 func NewServices() *Services {
 	return &Services{known: map[model.ServiceKey]admitted{}, claims: NewClaims()}
 }
 
-// SetNode takes what is known of this node, and gives the Services that must be
-// updated and decided again for it. Those with hints are not among them: who keeps
+// SetNode updates what is known of this node, and returns the Services that must be
+// updated and decided again for it. Those with hints are not among them: the owner of
 // the slices knows them.
 func (s *Services) SetNode(node Self) (dirty []model.ServiceKey) {
 	same := slices.Equal(s.node.Addrs, node.Addrs) && slices.Equal(s.node.ServiceCIDRs, node.ServiceCIDRs) &&
@@ -41,7 +41,7 @@ func (s *Services) SetNode(node Self) (dirty []model.ServiceKey) {
 	}
 	for k, a := range s.known {
 		now, _ := Admit(a.asked, &s.node)
-		// Whether a guarded address lets the node itself in depends on its addresses.
+		// The node's addresses decide whether a guarded address admits the node itself.
 		if a.asked.SourceGuarded || !slices.Equal(now.ExternalIPs, a.served.ExternalIPs) || !slices.Equal(ofNode(now, &s.node), ofNode(now, &before)) {
 			dirty = append(dirty, k)
 		}
@@ -49,9 +49,9 @@ func (s *Services) SetNode(node Self) (dirty []model.ServiceKey) {
 	return dirty
 }
 
-// Update takes a Service as it is now, nil if it is gone. It gives the other
-// Services that must be decided again, because they gained or lost a key by that,
-// and the keys that this one does not ask for any more.
+// Update replaces the state of a Service, nil if it is gone. It returns the other
+// Services that must be decided again, because they gained or lost a key by that, and
+// the keys that this one does not claim any more.
 func (s *Services) Update(key model.ServiceKey, svc *model.Service) (affected []model.ServiceKey, gone []model.FrontendKey) {
 	old := s.known[key].served
 	served, _ := Admit(svc, &s.node)
@@ -66,15 +66,15 @@ func (s *Services) Update(key model.ServiceKey, svc *model.Service) (affected []
 	return s.claims.Replace(old, served), LostKeys(old, served)
 }
 
-// Served returns a Service as it was last updated, with the addresses that it may have
+// Served returns a Service as last updated, with the addresses that it may have
 // here; nil if it is unknown.
 func (s *Services) Served(key model.ServiceKey) *model.Service { return s.known[key].served }
 
 // Keys iterates over all Services, in no order.
 func (s *Services) Keys() iter.Seq[model.ServiceKey] { return maps.Keys(s.known) }
 
-// ClusterIPOf returns the Service that has Frontends and the address as its ClusterIP; of
-// several the lowest name. It looks at all Services.
+// ClusterIPOf returns the Service that has Frontends and the address as its ClusterIP;
+// of several the lowest name. It reads all Services.
 func (s *Services) ClusterIPOf(a netip.Addr) (owner model.ServiceKey, is bool) {
 	for k, x := range s.known {
 		if x.served == nil || !x.served.Proxied || !slices.Contains(x.served.ClusterIPs, a) {
@@ -87,7 +87,7 @@ func (s *Services) ClusterIPOf(a netip.Addr) (owner model.ServiceKey, is bool) {
 	return owner, is
 }
 
-// Decide returns the whole decision for one Service as it was last updated.
+// Decide returns the whole decision for one Service as last updated.
 func (s *Services) Decide(key model.ServiceKey, list []*model.Slice) Result {
 	a := s.known[key]
 	res := Frontends(Inputs{Service: a.asked, Slices: list, Node: s.node, scratch: &s.scratch, claims: s.claims})
@@ -100,7 +100,7 @@ func (s *Services) Decide(key model.ServiceKey, list []*model.Slice) Result {
 	return res
 }
 
-// Holder returns the Service that holds a key, and the others that ask for it too.
+// Holder returns the Service that owns a key, and the others that claim it too.
 func (s *Services) Holder(key model.FrontendKey) (holder model.ServiceKey, losers []model.ServiceKey, held bool) {
 	return s.claims.Holder(key)
 }

@@ -10,25 +10,25 @@ import (
 // fewCandidates is where sorting by comparison is as fast.
 const fewCandidates = 48
 
-// scratch is memory that one decision after the other may use: a Service of 50 000
-// endpoints would leave megabytes of garbage for each changed one otherwise. It
-// holds nothing that a decision depends on.
+// scratch is memory that successive decisions reuse. Without it a Service of 50 000
+// endpoints would leave megabytes of garbage for each changed one. It holds no state
+// that a decision depends on.
 type scratch struct {
 	list, spare     []candidate
 	keys, otherKeys []uint64
 	addrs           serviceAddrs
 }
 
-// release lets go of the endpoints of the last use.
+// release drops the references to the endpoints of the last use.
 func (s *scratch) release() {
 	clear(s.list)
 	clear(s.spare)
 	s.list, s.spare = s.list[:0], s.spare[:0]
 }
 
-// sorted returns candidates in the order of compareCandidates, and tells whether an
-// address may be there twice. Many are sorted by the bytes of their addresses, and
-// only by those that differ.
+// sorted returns candidates in the order of compareCandidates, and reports whether an
+// address may be there twice. Long lists are sorted by the bytes of their addresses,
+// and only by those that differ.
 func (s *scratch) sorted(list []candidate) (out []candidate, twice bool) {
 	if len(list) <= fewCandidates {
 		slices.SortFunc(list, compareCandidates)
@@ -54,8 +54,8 @@ func (s *scratch) sorted(list []candidate) (out []candidate, twice bool) {
 	return s.spare, s.sortEqualAddresses()
 }
 
-// keysOfIPv4 writes a key for each candidate, its address before its place, and tells
-// at which bits the bytes begin that differ; not ok if one is not of IPv4.
+// keysOfIPv4 writes a key for each candidate, its address before its place, and returns
+// the bits at which the bytes begin that differ; not ok if one is not of IPv4.
 func keysOfIPv4(keys []uint64, list []candidate) (bits []uint, ok bool) {
 	var varies uint32
 	for i := range list {
@@ -94,8 +94,8 @@ func keysOfAny(keys []uint64, list []candidate) (bits []uint, ok bool) {
 	return bits, true
 }
 
-// varyingBytes reports in which bytes addresses differ; not ok if those are too many
-// to be put into half a key.
+// varyingBytes returns in which bytes addresses differ; not ok if those are too many to
+// be put into half a key.
 func varyingBytes(list []candidate) (at []int, ok bool) {
 	if len(list) == 0 {
 		return nil, true
@@ -119,7 +119,7 @@ func varyingBytes(list []candidate) (at []int, ok bool) {
 	return at, len(at) <= 4
 }
 
-// resized returns a list of n, of no particular content.
+// resized returns a list of length n with unspecified content.
 func resized[T any](list []T, n int) []T {
 	if cap(list) < n {
 		return make([]T, n)
@@ -144,8 +144,8 @@ func byByte(keys, out []uint64, bit uint) {
 	}
 }
 
-// sortEqualAddresses puts those of one address into order, and tells whether there
-// are any.
+// sortEqualAddresses sorts the candidates of one address, and reports whether there are
+// any.
 func (s *scratch) sortEqualAddresses() (twice bool) {
 	for from, to := 0, 1; from < len(s.keys); from, to = to, to+1 {
 		for to < len(s.keys) && s.keys[to]>>32 == s.keys[from]>>32 {
@@ -162,7 +162,7 @@ func (s *scratch) sortEqualAddresses() (twice bool) {
 // portFinder finds the number that a slice has for a ServicePort.
 type portFinder struct {
 	port   *model.ServicePort
-	nth    int // its place in spec.ports, where the controller mostly puts it in slices too
+	nth    int // its place in spec.ports, usually also its place in slices
 	family model.Family
 }
 

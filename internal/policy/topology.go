@@ -24,9 +24,9 @@ func (t topo) allows(e *model.Endpoint) bool {
 	return true
 }
 
-// topology: node hints count if every ready endpoint has one and one of them
-// names this node; else zone hints by the same rule (KEP-2433, KEP-3015). One
-// endpoint without a hint turns the kind off; the note says which (#103888).
+// topology: node hints are used if every ready endpoint has one and one of them names
+// this node; else zone hints by the same rule (KEP-2433, KEP-3015). One endpoint
+// without a hint disables that kind of hint; the note reports which (#103888).
 func (in *Inputs) topology(all []candidate) topo {
 	nodes := hintCheck{want: in.Node.Name}
 	zones := hintCheck{want: in.Node.Zone}

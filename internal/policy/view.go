@@ -31,7 +31,7 @@ type ViewInputs struct {
 	// Cluster reports that the sources describe a cluster: an API server, or a folder that
 	// holds or held a Node. A machine without a cluster has no Node to name its addresses.
 	Cluster bool
-	Node    *model.Node // as last known; nil: there was never one
+	Node    *model.Node // last known state; nil: there was never one
 	Host    model.HostAddrs
 	CIDRs   model.ServiceCIDRs
 	// Exclusions are from acceleration.
@@ -119,8 +119,8 @@ func (in *ViewInputs) nodePortAddrs() []netip.Addr {
 	return sortedUnique(out)
 }
 
-// everyAddress reports whether the configured CIDRs choose every address of a family. CIDRs
-// of one family say nothing about the other, as in kube-proxy.
+// everyAddress reports whether the configured CIDRs choose every address of a family.
+// CIDRs of one family do not affect the other, as in kube-proxy.
 func (in *ViewInputs) everyAddress(fam model.Family) bool {
 	mine := ofFamily(in.NodePortCIDRs, fam)
 	return !in.NodePortPrimary && (len(mine) == 0 || everyone(mine))
@@ -182,7 +182,8 @@ func (in *ViewInputs) primaryOf(fam model.Family) (out []netip.Addr, by string) 
 	return out, "no Node object is known, so every address of this machine counts as its primary one"
 }
 
-// nodePortsBy says, for an operator, why NodePorts are on the addresses of nodePortAddrs and on no others.
+// nodePortsBy returns, for an operator, the reason why NodePorts are on the addresses
+// of nodePortAddrs and on no others.
 func (in *ViewInputs) nodePortsBy() string {
 	if !in.NodePortPrimary {
 		if len(in.NodePortCIDRs) == 0 {
