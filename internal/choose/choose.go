@@ -16,8 +16,8 @@ const (
 	Userspace      = "userspace"
 )
 
-// Modes are all of them, in the order in which they are taken on a node where nothing
-// of ours is yet; backend is that of iptables which the host uses.
+// Modes returns all modes, in the order in which they are tried on a node without rules
+// of the agent; backend is that of iptables which the host uses.
 func Modes(backend string) []string {
 	iptables := []string{IPTablesNFT, IPTablesLegacy}
 	if backend == "legacy" {
@@ -26,7 +26,7 @@ func Modes(backend string) []string {
 	return []string{NFTables, iptables[0], iptables[1], IPVS, Userspace}
 }
 
-// Try is what came of trying a mode here.
+// Try is the result of trying a mode here.
 type Try struct {
 	Mode  string `json:"mode"`
 	Works bool   `json:"works"`
@@ -36,23 +36,23 @@ type Try struct {
 	Notes  []string `json:"notes,omitempty"`
 }
 
-// Question is what the rule must know.
+// Question is the input of the rule.
 type Question struct {
-	// Left are the modes of which rules of ours are here.
+	// Left are the modes of which rules of the agent are here.
 	Left []string
 	// Backend is the one of iptables that the host uses, "" if none is installed.
 	Backend string
-	// Try tries a mode. The rule asks no more than it needs, since to try loads modules.
+	// Try tries a mode. The rule tries no more than it needs, since a trial loads modules.
 	Try func(mode string) Try
 }
 
-// Choice is what the rule says.
+// Choice is the result of the rule.
 type Choice struct {
 	Mode    string   `json:"mode"`
 	Because []string `json:"because"`
 }
 
-// ErrNone says that no mode works here.
+// ErrNone reports that no mode works here.
 var ErrNone = errors.New("no mode works here")
 
 // Mode returns the first mode that works: first of those whose rules are here, so that a

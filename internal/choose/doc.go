@@ -1,4 +1,4 @@
-// Package choose is the one rule by which a mode is chosen. `fairlead probe` shows what
-// it says and `--proxy-mode auto` takes it. It touches nothing: app tries the modes and
-// says what came of it.
+// Package choose is the one rule by which a mode is chosen. `fairlead probe` shows its
+// result and `--proxy-mode auto` uses it. It changes nothing: app tries the modes and
+// reports the results.
 package choose

@@ -11,7 +11,7 @@ type Report struct {
 	Kernel string `json:"kernel"`
 	// Where says where the modes were tried.
 	Where string `json:"where"`
-	// Services is how many there are; 0 if nobody could tell.
+	// Services is how many there are; 0 if unknown.
 	Services int   `json:"services,omitempty"`
 	Modes    []Try `json:"modes"`
 	// Acceleration is what the kernel could do to pass by the rules for open connections.
@@ -19,7 +19,7 @@ type Report struct {
 	// Running is the mode of the agent that runs here, "" if none does.
 	Running     string `json:"running,omitempty"`
 	Recommended Choice `json:"recommended"`
-	// Fresh is what the rule would say on a node without rules of ours.
+	// Fresh is the result of the rule for a node without rules of the agent.
 	Fresh string `json:"fresh,omitempty"`
 	// Failed is why there is no recommendation.
 	Failed string   `json:"failed,omitempty"`

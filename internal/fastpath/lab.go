@@ -53,7 +53,7 @@ func (l *lab) close() {
 	l.server.close()
 }
 
-// wire links the namespaces and gives them addresses and routes.
+// wire links the namespaces and sets their addresses and routes.
 func (l *lab) wire() error {
 	if err := l.node.do(func() error {
 		for name, to := range map[string]namespace{"c": l.client, "s": l.server} {

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UntestableError says that there can be no test here, which says nothing of the kernel.
+// UntestableError reports that no test is possible here. It does not say whether the
+// kernel works.
 type UntestableError struct{ Err error }
 
 // Error implements error.

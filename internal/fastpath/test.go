@@ -22,13 +22,14 @@ const (
 
 // Params are for tests.
 type Params struct {
-	Patience func(time.Duration) time.Duration // scales answerIn; nil: as it is
+	Patience func(time.Duration) time.Duration // scales answerIn; nil: unscaled
 	// Halfway is called on the node when half of the bytes are through; may be nil.
 	Halfway func() error
 }
 
-// Test lets a translated TCP connection of each family be taken over, and wants its bytes to go on. nil: they do. An
-// *UntestableError: nobody knows. It takes some milliseconds where all is well, and some seconds at most.
+// Test has a translated TCP connection of each family taken over, and checks that its
+// bytes still arrive. It returns nil if they do, and an *UntestableError if the result
+// is unknown. It takes some milliseconds if all is well, and some seconds at most.
 func Test(ctx context.Context, p Params) error {
 	if p.Patience == nil {
 		p.Patience = func(d time.Duration) time.Duration { return d }
@@ -107,13 +108,13 @@ func echo(l net.Listener) {
 		return
 	}
 	defer func() { _ = c.Close() }()
-	_, _ = io.Copy(c, c) // the client tells what goes wrong
+	_, _ = io.Copy(c, c) // the client reports errors
 }
 
 // exchange sends a piece and wants it back.
 func exchange(c net.Conn, fill byte, within time.Duration) error {
 	want, got := bytes.Repeat([]byte{fill}, piece), make([]byte, piece)
-	_ = c.SetDeadline(time.Now().Add(within)) // a closed connection tells so itself
+	_ = c.SetDeadline(time.Now().Add(within)) // an error on a closed connection is returned by Write
 	if _, err := c.Write(want); err != nil {
 		return err
 	}

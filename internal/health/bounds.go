@@ -32,8 +32,8 @@ type bounds struct {
 	remote, local int
 }
 
-// listener returns l with the bounds kept: what is over them is closed at once, for a
-// connection that waits would keep the next ones waiting.
+// listener returns l with the bounds applied: connections over them are closed at once,
+// because a connection that waits would block the next ones.
 func (b *bounds) listener(l net.Listener) net.Listener {
 	return &boundedListener{Listener: l, b: b, by: map[netip.Addr]int{}}
 }
@@ -90,7 +90,8 @@ func (l *boundedListener) give(from netip.Addr) {
 	}
 }
 
-// remoteAddr is the zero Addr for what is no TCP connection.
+// remoteAddr returns the remote address of a TCP connection, and the zero Addr for any
+// other.
 func remoteAddr(c net.Conn) netip.Addr {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr().Unmap()
@@ -108,8 +109,8 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// newHTTPServer makes a server that gives nobody more time than an honest client
-// needs. What clients do wrong is logged only for who looks for it.
+// newHTTPServer returns a server that limits each client to the time that a correct
+// client needs. Errors of clients are logged at debug level only.
 func newHTTPServer(h http.Handler, write time.Duration, log *slog.Logger) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: readLimit, ReadTimeout: readLimit, WriteTimeout: write, IdleTimeout: idleLimit,
 		MaxHeaderBytes: headerLimit, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}

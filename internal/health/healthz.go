@@ -71,8 +71,8 @@ func (s snapshot) answer(families []model.Family, withNode bool) answer {
 	return a
 }
 
-// reply writes the answer and gives its status. When all is well lastUpdated is
-// now, as in kube-proxy, where it once told when the loop last ran.
+// reply writes the answer and returns its status. If the state is healthy, lastUpdated
+// is now, as in kube-proxy, where it once was the time when the loop last ran.
 func reply(w http.ResponseWriter, a answer, ok bool) int {
 	code := http.StatusServiceUnavailable
 	if ok {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Mux says what the metrics server (10249) serves.
+// Mux configures what the metrics server (10249) serves.
 type Mux struct {
 	Mode         string       // /proxyMode
 	Metrics      http.Handler // /metrics

@@ -14,7 +14,7 @@ import (
 // retryAfter is how long a listener that could not bind waits, as in kube-proxy.
 const retryAfter = 5 * time.Second
 
-// ServerParams says what a Server needs to know.
+// ServerParams configures a Server.
 type ServerParams struct {
 	Name     string         // "healthz", for errors and logs
 	Addr     netip.AddrPort // invalid = off
@@ -44,7 +44,7 @@ type Server struct {
 	listen ListenFunc
 }
 
-// NewServer makes a Server.
+// NewServer returns a Server.
 func NewServer(p ServerParams) *Server {
 	if p.Listening == nil {
 		p.Listening = func(error) {}
@@ -52,8 +52,8 @@ func NewServer(p ServerParams) *Server {
 	return &Server{p: p, listen: p.Listen.orNet()}
 }
 
-// Run serves until ctx ends and then gives nil. An address that cannot be bound
-// is tried again every 5 s, or ends Run with an error if HardFail.
+// Run serves until ctx ends and then returns nil. If an address cannot be bound, Run
+// retries every 5 s, or returns an error if HardFail.
 func (s *Server) Run(ctx context.Context) error {
 	if !s.p.Addr.IsValid() {
 		<-ctx.Done()
@@ -96,7 +96,7 @@ func (s *Server) serve(ctx context.Context) error {
 
 // serveHTTP serves on l until ctx ends; then requests have a second to finish.
 func serveHTTP(ctx context.Context, l net.Listener, srv *http.Server) error {
-	done := make(chan error, 1) // size 1: Serve may end when nobody waits
+	done := make(chan error, 1) // size 1: Serve may end when no goroutine receives
 	go func() { done <- srv.Serve(l) }()
 	select {
 	case err := <-done:

@@ -15,18 +15,17 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// ServicePort is what a load balancer asks about one Service on this node.
+// ServicePort is the state of one Service on this node that a load balancer queries.
 type ServicePort struct {
 	Port       uint16 // healthCheckNodePort
 	LocalReady int    // distinct IPs of its ready endpoints on this node; terminating ones do not count
 }
 
-// ServiceHealthParams says what a ServiceHealth needs to know.
+// ServiceHealthParams configures a ServiceHealth.
 type ServiceHealthParams struct {
 	Families []model.Family
 	Healthy  func() bool // Tracker.Healthy
-	// OnBindError is called once for each Service and port that cannot be bound,
-	// on Run's goroutine; the bind is tried again every 5 s.
+	// OnBindError is called once for each Service and port that cannot be bound, on Run's goroutine. The bind is retried every 5 s.
 	OnBindError func(svc model.ServiceKey, port uint16, err error)
 	Listen      ListenFunc // nil = net's
 	Log         *slog.Logger
@@ -49,11 +48,11 @@ type ServiceHealth struct {
 	open     map[socket]*http.Server // Run's
 	closers  map[socket]net.Listener // Run's
 	bounds   bounds                  // of all these servers together
-	reported map[claim]bool          // Run's: bind errors that OnBindError has heard of
+	reported map[claim]bool          // Run's: bind errors that were reported to OnBindError
 	serving  sync.WaitGroup
 }
 
-// claim is a Service's wish for a port; socket is one address of it.
+// claim is a port that a Service desires; socket is one address of it.
 type claim struct {
 	svc  model.ServiceKey
 	port uint16
@@ -64,7 +63,7 @@ type socket struct {
 	addr netip.Addr
 }
 
-// NewServiceHealth makes a ServiceHealth that serves nothing yet.
+// NewServiceHealth returns a ServiceHealth that serves nothing yet.
 func NewServiceHealth(p ServiceHealthParams) *ServiceHealth {
 	return &ServiceHealth{
 		p: p, listen: p.Listen.orNet(), bell: make(chan struct{}, 1),
@@ -73,7 +72,7 @@ func NewServiceHealth(p ServiceHealthParams) *ServiceHealth {
 	}
 }
 
-// Set says which Services have a healthCheckNodePort, all of them.
+// Set replaces the desired state: all Services that have a healthCheckNodePort.
 func (h *ServiceHealth) Set(want map[model.ServiceKey]ServicePort) {
 	h.mu.Lock()
 	h.want = maps.Clone(want)
@@ -97,7 +96,7 @@ func (h *ServiceHealth) ring() {
 	}
 }
 
-// Run opens and closes sockets as told until ctx ends; then it closes them all.
+// Run opens and closes sockets to match the desired state until ctx ends; then it closes them all.
 func (h *ServiceHealth) Run(ctx context.Context) error {
 	defer h.serving.Wait()
 	defer func() {
@@ -119,8 +118,8 @@ func (h *ServiceHealth) Run(ctx context.Context) error {
 	}
 }
 
-// reconcile closes what is not wanted, then opens what is: a port may go from
-// one Service to another. It says false if a bind failed.
+// reconcile closes sockets that are not desired, then opens the desired ones, because a port may move from one Service to another.
+// It returns false if a bind failed.
 func (h *ServiceHealth) reconcile(ctx context.Context) bool {
 	want := h.wanted()
 	claims := map[claim]bool{}

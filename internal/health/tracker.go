@@ -7,36 +7,37 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// TrackerParams says what a Tracker needs to know.
+// TrackerParams configures a Tracker.
 type TrackerParams struct {
 	Families []model.Family
-	Timeout  time.Duration // a change that waits longer makes us unhealthy: 2 x syncPeriod
+	Timeout  time.Duration // a change that is pending longer makes the agent unhealthy: 2 x syncPeriod
 	// Waiting returns when the oldest change came in that is not in the kernel yet;
 	// zero if there is none (Mailbox.Waiting).
 	Waiting func() time.Time
 	Now     func() time.Time // time.Now
 }
 
-// Tracker knows whether the kernel keeps up with what the sources say. It may
-// be used from any goroutine.
+// Tracker tracks whether the kernel is in sync with the sources. It may be used from
+// any goroutine.
 type Tracker struct {
 	p TrackerParams
 
 	mu       sync.Mutex // the engine writes, HTTP handlers read; never held over a call
-	started  time.Time  // when everything was known and the engine could write for the first time; zero = not yet
+	started  time.Time  // when all sources were in sync and the engine could write for the first time; zero = not yet
 	updated  time.Time  // last commit; zero = none
-	troubled time.Time  // since when the kernel has not been seen to hold what it should; zero = it has
+	troubled time.Time  // since when the kernel has not been seen in the desired state; zero = it is
 	leaving  bool
 	unknown  bool // see NodeUnknown
 }
 
-// NewTracker makes a Tracker that is healthy and eligible, and not ready: an agent
-// that has not heard from the API server yet must not be killed for that.
+// NewTracker returns a Tracker that is healthy and eligible, and not ready: an agent
+// that has not received anything from the API server yet must not be restarted for
+// that.
 func NewTracker(p TrackerParams) *Tracker { return &Tracker{p: p} }
 
-// Started says that every source is in and the engine may write: from now on a
-// change that waits counts, also one that came before. Call it at the first such
-// turn whether that succeeds or not: a first sync that never does is unhealthy.
+// Started records that every source is in sync and the engine may write: from now on a
+// pending change counts, also an earlier one. The engine calls it at the first such
+// sync whether that succeeds or not: a first sync that never succeeds is unhealthy.
 func (t *Tracker) Started(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,16 +46,16 @@ func (t *Tracker) Started(now time.Time) {
 	}
 }
 
-// Synced says that the kernel holds everything that should exist, as of now.
+// Synced records that the kernel is in the desired state, as of now.
 func (t *Tracker) Synced(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.updated, t.troubled = now, time.Time{}
 }
 
-// AuditFailed says that it could not be found out whether the kernel holds what it
-// should, or that it could not be repaired. It counts as a change that waits since
-// the first such failure: one conflict is no reason to restart anything.
+// AuditFailed records that the actual state of the kernel could not be read, or could
+// not be repaired. It counts as a change that is pending since the first such failure:
+// one conflict is no reason to restart anything.
 func (t *Tracker) AuditFailed(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +64,7 @@ func (t *Tracker) AuditFailed(now time.Time) {
 	}
 }
 
-// NodeEligible says whether our Node may get traffic from load balancers: false
+// NodeEligible sets whether this Node may receive traffic from load balancers: false
 // once it is deleted, being deleted, or tainted for it (KEP-3836).
 func (t *Tracker) NodeEligible(eligible bool) {
 	t.mu.Lock()
@@ -71,18 +72,18 @@ func (t *Tracker) NodeEligible(eligible bool) {
 	t.leaving = !eligible
 }
 
-// NodeUnknown says whether the cluster has no Node of this node's name: then neither its
-// zone nor its addresses are known, and it is not ready.
+// NodeUnknown sets whether the cluster has no Node of this node's name: then neither
+// its zone nor its addresses are known, and it is not ready.
 func (t *Tracker) NodeUnknown(unknown bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.unknown = unknown
 }
 
-// Healthy reports whether the kernel keeps up.
+// Healthy reports whether the kernel is in sync with the sources, within Timeout.
 func (t *Tracker) Healthy() bool { return t.snapshot().healthy }
 
-// Eligible reports whether our Node may get traffic from load balancers.
+// Eligible reports whether this Node may receive traffic from load balancers.
 func (t *Tracker) Eligible() bool { return t.snapshot().eligible }
 
 // Ready reports whether this node serves Services: everything that should exist has been

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// builder makes the metrics of the table. A row that nobody asks for, or a name
-// that is no row, is a programmer's error found at start.
+// builder makes the metrics of the table. A row that no code requests, or a name that
+// is no row, is a programming error found at start.
 type builder struct {
 	reg   *prometheus.Registry
 	mode  string
@@ -63,13 +63,13 @@ func (b *builder) histogram(name string) *prometheus.HistogramVec {
 	return h
 }
 
-// gaugeFunc is a gauge without labels whose value is asked for at each scrape.
+// gaugeFunc is a gauge without labels whose value is read at each scrape.
 func (b *builder) gaugeFunc(name string, value func() int) {
 	r := b.row(name, gauge)
 	b.serve(r, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: r.name, Help: r.help}, func() float64 { return float64(value()) }))
 }
 
-// desc is for a metric whose value is worked out when it is read.
+// desc is for a metric whose value is computed when it is read.
 func (b *builder) desc(name string, k kind) *prometheus.Desc {
 	r := b.row(name, k)
 	return prometheus.NewDesc(r.name, r.help, r.labels, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// SyncDone records one turn of the engine.
+// SyncDone records one sync of the engine.
 func (m *Metrics) SyncDone(r *SyncReport) {
 	m.results[r.Result].Inc()
 	m.operations.Add(float64(r.Operations))
@@ -36,12 +36,12 @@ func (m *Metrics) SyncDone(r *SyncReport) {
 	}
 }
 
-// Programmed records that a change came into the kernel at done: changed is
-// when the API server recorded it, received when we saw it; zero = unknown. The family
-// is the EndpointSlice's; 0 = both.
+// Programmed records that a change was committed to the kernel at done: changed is when
+// the API server recorded it, received when the agent received it; zero = unknown. The
+// family is the EndpointSlice's; 0 = both.
 func (m *Metrics) Programmed(family model.Family, changed, received, done time.Time) {
 	if !changed.IsZero() {
-		took := max(done.Sub(changed), 0) // the API server's clock may be ahead of ours
+		took := max(done.Sub(changed), 0) // the API server's clock may be ahead of this node's
 		for _, f := range m.families {
 			if family == 0 || family == f {
 				observe(m.programming.of(f), took)
@@ -54,7 +54,7 @@ func (m *Metrics) Programmed(family model.Family, changed, received, done time.T
 	}
 }
 
-// Queued records that a sync was asked for, of one family or (0) of both.
+// Queued records that a sync was requested, of one family or (0) of both.
 func (m *Metrics) Queued(family model.Family, at time.Time) {
 	for _, f := range m.families {
 		if family != 0 && family != f {
@@ -64,7 +64,7 @@ func (m *Metrics) Queued(family model.Family, at time.Time) {
 	}
 }
 
-// ChangesSeen adds to the numbers of changes that came in.
+// ChangesSeen adds to the numbers of received changes.
 func (m *Metrics) ChangesSeen(services, endpointSlices int) {
 	m.serviceChanges.Add(float64(services))
 	m.endpointChanges.Add(float64(endpointSlices))
@@ -76,14 +76,14 @@ func (m *Metrics) Sizes(services, endpoints int) {
 	m.endpoints.Set(float64(endpoints))
 }
 
-// Pending sets how many kernel objects differ from what they should be.
+// Pending sets how many kernel objects differ from the desired state.
 func (m *Metrics) Pending(objects int) { m.pending.Set(float64(objects)) }
 
-// Quarantined sets how many Services are put aside.
+// Quarantined sets how many Services are quarantined.
 func (m *Metrics) Quarantined(services int) { m.quarantined.Set(float64(services)) }
 
-// DriftRepaired adds objects that somebody else had changed. A kind that is not
-// in the list counts as "other", so that the label stays bounded.
+// DriftRepaired adds objects whose drift, caused by another program, was repaired. A
+// kind that is not in the list counts as "other", so that the label stays bounded.
 func (m *Metrics) DriftRepaired(kind string, objects int) {
 	c, ok := m.drift[kind]
 	if !ok {
@@ -92,7 +92,7 @@ func (m *Metrics) DriftRepaired(kind string, objects int) {
 	c.Add(float64(objects))
 }
 
-// Rebuilt counts a family whose rules were made anew as a whole. A reason that is not in
+// Rebuilt counts a family whose rules were rebuilt as a whole. A reason that is not in
 // the list counts as "other".
 func (m *Metrics) Rebuilt(reason string) {
 	c, ok := m.rebuilds[reason]
@@ -117,7 +117,7 @@ func (m *Metrics) Problems(objects map[string]int) {
 	m.problems["other"].Add(float64(others))
 }
 
-// ServicesNoted sets of how many Services something is noted, by reason.
+// ServicesNoted sets how many Services have a Note, by reason.
 func (m *Metrics) ServicesNoted(services map[string]int) {
 	for reason, g := range m.noted {
 		g.Set(float64(services[reason]))
@@ -161,8 +161,8 @@ func (m *Metrics) RestoreFailed(f model.Family, partial bool) {
 	}
 }
 
-// IPTablesRules sets how many rules of a table (nat, filter, mangle) are ours
-// and how many the last sync wrote.
+// IPTablesRules sets how many rules of a table (nat, filter, mangle) the agent owns and
+// how many the last sync wrote.
 func (m *Metrics) IPTablesRules(table string, f model.Family, owned, written int) {
 	m.iptablesRules.WithLabelValues(table, f.String()).Set(float64(owned))
 	m.iptablesLast.WithLabelValues(table, f.String()).Set(float64(written))
@@ -185,17 +185,16 @@ func (m *Metrics) IPTablesCounters(invalidDropped, localhostAccepted func() (pac
 	m.localAccepted.read.Store(&localhostAccepted)
 }
 
-// AffinityCounters says how to count the clients that session affinity remembers, and
-// the Service ports that can remember no more. They are called at each scrape, on its
-// goroutine; with an error the metric has no row.
+// AffinityCounters sets the functions that count the clients that session affinity
+// remembers, and the Service ports that can remember no more. They are called at each
+// scrape, on its goroutine; with an error the metric has no row.
 func (m *Metrics) AffinityCounters(clients, full func() (uint64, error)) {
 	m.affinityClients.read.Store(&clients)
 	m.affinityFull.read.Store(&full)
 }
 
-// Watch records whether the source of a resource is connected and when it last
-// heard anything. The resource is a fixed word of the source, such as
-// "services".
+// Watch records whether the source of a resource is connected and when it last received
+// anything. The resource is a fixed word of the source, such as "services".
 func (m *Metrics) Watch(resource string, connected bool, last time.Time) {
 	m.watches.set(resource, watch{connected, last})
 }
@@ -206,7 +205,7 @@ func (m *Metrics) Healthz(code int) { m.healthz.WithLabelValues(strconv.Itoa(cod
 // Livez counts an answer of /livez.
 func (m *Metrics) Livez(code int) { m.livez.WithLabelValues(strconv.Itoa(code)).Inc() }
 
-// chosen is families, or all of ours if there are none.
+// chosen returns families, or all families in use if there are none.
 func (m *Metrics) chosen(families []model.Family) []model.Family {
 	if len(families) == 0 {
 		return m.families

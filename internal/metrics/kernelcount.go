@@ -6,12 +6,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// kernelCount is a number that the kernel keeps. It is read at each scrape: a
-// copy kept here would be behind, and wake the agent for nothing.
+// kernelCount is a number that the kernel keeps. It is read at each scrape: a cached
+// copy would be stale, and updating it would wake the agent for nothing.
 type kernelCount struct {
 	desc *prometheus.Desc
 	typ  prometheus.ValueType
-	read atomic.Pointer[func() (uint64, error)] // nil: nobody counts, so there is no row
+	read atomic.Pointer[func() (uint64, error)] // nil: not counted, so there is no row
 }
 
 var _ prometheus.Collector = (*kernelCount)(nil)

@@ -10,11 +10,11 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Params says what New needs to know.
+// Params configures New.
 type Params struct {
 	Mode     string // the proxy mode: rows of other modes are not served
 	Families []model.Family
-	Version  string // ours
+	Version  string // the agent's
 	Commit   string
 	Gates    map[string]bool  // feature gates with their values
 	Now      func() time.Time // time.Now
@@ -63,7 +63,7 @@ type Metrics struct {
 	traffic                          *trafficCollector
 }
 
-// New makes the metrics of one agent, in a registry of their own.
+// New returns the metrics of one agent, in a registry of their own.
 func New(p Params) *Metrics {
 	b := newBuilder(p.Mode)
 	m := &Metrics{reg: b.reg, now: p.Now, families: p.Families}
@@ -193,8 +193,9 @@ func servedGates() map[string]string {
 
 func driftKinds() []string { return []string{"table", "chain", "rule", "set", "element", "other"} }
 
-// rebuildReasons: a set of the kernel is full; another version's layout; a table, set or
-// chain is not declared as ours are; we do not believe ourselves after failure upon failure.
+// rebuildReasons: a set of the kernel is full; another version's layout; a table, set
+// or chain is not declared as the agent declares it; repeated failures make the synced
+// state uncertain.
 func rebuildReasons() []string { return []string{"full", "layout", "declaration", "distrust", "other"} }
 
 // problemKinds are the kinds of objects, "file" for a manifest that cannot be read, and

@@ -6,7 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// offloadRows are of the acceleration (KEP-4963), beside the modes that can have it. Without its gate they have no values.
+// offloadRows are of the acceleration (KEP-4963), next to the modes that can have it.
+// Without its gate they have no values.
 func offloadRows() []row {
 	modes := []string{"iptables", "nftables"}
 	return []row{
@@ -21,7 +22,7 @@ func offloadRows() []row {
 	}
 }
 
-// Offload is what the acceleration tells at a scrape.
+// Offload is the state that the acceleration reports at a scrape.
 type Offload struct {
 	Threshold, Devices int
 	Refused            map[string]uint64 // by reason
@@ -86,5 +87,6 @@ func (c *offloadCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Offload says how the acceleration is read. It is called only if that was asked for.
+// Offload sets the function that reads the state of the acceleration. It is called only
+// if that was requested.
 func (m *Metrics) Offload(read func() Offload) { m.offload.read.Store(&read) }

@@ -24,11 +24,11 @@ type Result uint8
 // The results.
 const (
 	OK      Result = iota // everything that was pending is in the kernel
-	Refused               // committed, but the kernel refused objects: they were put aside
-	Failed                // not committed; it will be tried again
+	Refused               // committed, but the kernel refused objects: they were quarantined
+	Failed                // not committed; it will be retried
 )
 
-// SyncReport is one turn of the engine, told in plain values.
+// SyncReport is one sync of the engine, reported in plain values.
 type SyncReport struct {
 	Families   []model.Family // that the turn was about; empty = all
 	Full       bool           // compared with a fresh Load (start, audit, after a conflict)
@@ -38,5 +38,5 @@ type SyncReport struct {
 	Phases     [NumPhases]time.Duration // 0 = the phase did not run
 	Operations int                      // kernel objects written
 	Reads      int                      // kernel dumps and queries made
-	Conflicts  int                      // batches refused because somebody else had written
+	Conflicts  int                      // batches refused because another program had written
 }

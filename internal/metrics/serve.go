@@ -27,8 +27,8 @@ func Names(mode string) (names []string) {
 	return names
 }
 
-// Registerer is where a package that keeps collectors of its own (DNS) has them
-// served with ours.
+// Registerer returns where a package that owns collectors (DNS) registers them, to be
+// served with the agent's.
 func (m *Metrics) Registerer() prometheus.Registerer { return m.reg }
 
 // SLIHandler serves /metrics/slis: Kubernetes' component health indicators.
@@ -36,7 +36,7 @@ func (m *Metrics) SLIHandler() http.Handler {
 	return promhttp.HandlerFor(m.slis, promhttp.HandlerOpts{})
 }
 
-// buildSLIs makes the rows of /metrics/slis, with the names that KEP-3466 gives
+// buildSLIs makes the rows of /metrics/slis, with the names that KEP-3466 defines for
 // every component. The only check is "ping": the process answers.
 func (m *Metrics) buildSLIs() {
 	m.slis = prometheus.NewRegistry()
@@ -77,7 +77,7 @@ func (r RESTResult) Increment(_ context.Context, code, method, host string) {
 	r.c.WithLabelValues(code, method, host).Inc()
 }
 
-// watches works out, when it is read, how stale each source is.
+// watches computes, when it is read, how stale each source is.
 type watches struct {
 	connected, staleness *prometheus.Desc
 	now                  func() time.Time

@@ -107,5 +107,5 @@ func (c *trafficCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// ByService says how the traffic of Services is read. It is called only if that was asked for.
+// ByService sets the function that reads the traffic of Services. It is called only if that was requested.
 func (m *Metrics) ByService(read func() Traffic) { m.traffic.read.Store(&read) }

@@ -84,8 +84,8 @@ func kubeProxyRest() []row {
 	}
 }
 
-// ownSync are our names for syncs: finer than kube-proxy's, because a sync here
-// takes less than their first bucket.
+// ownSync are the agent's own names for syncs: finer than kube-proxy's, because a sync
+// here takes less than their first bucket.
 func ownSync() []row {
 	fine := []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 30, 60}
 	return []row{
@@ -102,7 +102,7 @@ func ownSync() []row {
 	}
 }
 
-// ownState are our names for what is so right now.
+// ownState are the agent's own names for the current state.
 func ownState() []row {
 	return []row{
 		{"fairlead_services", gauge, "Services known.", nil, nil, nil},

@@ -35,9 +35,9 @@ var _ Links = (*link.Conn)(nil)
 // Config says how to watch.
 type Config struct {
 	Open   func() (Links, error) // nil = link.Open, in the namespace of the process
-	Up     func() bool           // whether to tell of the links that are up, too; nil = never
-	Again  <-chan struct{}       // rings when Up may say something else; may be nil
-	Relist time.Duration         // how often to look without having been told; 0 = 30 s
+	Up     func() bool           // whether to report the links that are up, too; nil = never
+	Again  <-chan struct{}       // notifies when Up may return something else; may be nil
+	Relist time.Duration         // how often to list without a notification; 0 = 30 s
 	Log    *slog.Logger          // nil = slog.Default
 }
 
@@ -66,9 +66,9 @@ func New(c Config) *Watcher {
 // origin is what Problems of the watching are about.
 const origin = "addresses of this machine"
 
-// Run delivers the addresses, then Synced, then every change, until ctx ends,
-// when it returns nil. What goes wrong is a Problem and tried again. The sink is
-// called from this goroutine alone.
+// Run delivers the addresses, then Synced, then every update, until ctx ends, when it
+// returns nil. An error is reported as a Problem and retried. The sink is called from
+// this goroutine alone.
 func (w *Watcher) Run(ctx context.Context, sink func(model.Event)) error {
 	for ctx.Err() == nil {
 		err := w.watch(ctx, sink)
@@ -88,7 +88,7 @@ func (w *Watcher) Run(ctx context.Context, sink func(model.Event)) error {
 	return nil
 }
 
-// watch is one subscription's life.
+// watch handles one subscription until it ends.
 func (w *Watcher) watch(ctx context.Context, sink func(model.Event)) error {
 	links, err := w.config.Open()
 	if err != nil {
@@ -121,7 +121,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// list delivers the addresses if they are not what was delivered last.
+// list delivers the addresses if they differ from those last delivered.
 func (w *Watcher) list(links Links, sink func(model.Event)) error {
 	list, err := links.Addrs()
 	if err != nil {
