@@ -19,7 +19,7 @@ type ServerParams struct {
 	Name     string         // "healthz", for errors and logs
 	Addr     netip.AddrPort // invalid = off
 	Handler  http.Handler
-	HardFail bool       // give up when the address cannot be bound
+	HardFail bool       // Run returns an error if the address cannot be bound
 	Profiles bool       // answers may take as long as a profile does
 	Listen   ListenFunc // nil = net's
 	// Listening is called with the error of each attempt to listen, and with nil once the

@@ -26,12 +26,13 @@ func offloadRows() []row {
 type Offload struct {
 	Threshold, Devices int
 	Refused            map[string]uint64 // by reason
-	// Taken counts connections; the error says that the kernel cannot be asked.
+	// Taken counts connections; the error is set if the kernel cannot be read.
 	Taken    uint64
 	TakenErr error
 	// Excluded and Impossible are packets that were not taken; they come with Taken.
 	Excluded, Impossible uint64
-	// Now counts connections, and what they have carried; the error says that they are not counted.
+	// Now counts connections, and what they have carried; the error is set if they are not
+	// counted.
 	Now            int
 	Packets, Bytes uint64
 	NowErr         error

@@ -26,7 +26,7 @@ type choice struct {
 	clusterTable, localTable model.HashTable // of consistent hash
 }
 
-// candidate is an endpoint joined with the port its slice gives it.
+// candidate is an endpoint joined with its port in its slice.
 type candidate struct {
 	ep     *model.Endpoint
 	v4     uint32 // its address, if that is IPv4; 0: ask ep

@@ -20,7 +20,7 @@ type Services struct {
 	scratch scratch
 }
 
-// admitted is a Service as it was received, and as Admit returned it.
+// admitted is a Service as received, and as returned by Admit.
 type admitted struct{ asked, served *model.Service }
 
 // NewServices returns an empty table.
