@@ -31,14 +31,19 @@ mapfile -t unit < <(go list ./internal/... ./cmd/... | grep -vE "$kernel")
 mapfile -t race < <(concurrent "${unit[@]}")
 # The packages that take longest begin first.
 slow='test/takeover$|test/scenarios$|internal/dataplane/iptables$|internal/dns/intercept$|internal/dataplane/nftables$|test/property$|test/rootless$'
-mapfile -t plain < <(go list ./... | grep -E "$slow"; go list ./... | grep -vE "$slow" | grep -vxF -f <(printf '%s\n' "${race[@]}"))
+own='^$' # a part of its own
+[ "$scope" = short ] || own='test/takeover$'
+rest() { go list ./... | grep -vE "$own" | grep -vxF -f <(printf '%s\n' "${race[@]}"); }
+mapfile -t plain < <(rest | grep -E "$slow"; rest | grep -vE "$slow")
 
 tests() { # PART, go test arguments...; part lint vets
 	go test -json -count=1 -vet=off -timeout 45m "${flags[@]}" "${@:2}" | "$root/bin/summary" -lists "$out/$1" "$1"
 }
-plain() { # with kube-proxy where its take-over is tested
-	[ "$scope" = short ] || bash test/cluster/build.sh kube-proxy || return 1
+plain() {
 	tests plain -p 4 "${plain[@]}"
+}
+takeover() { # with kube-proxy
+	bash test/cluster/build.sh kube-proxy && tests takeover ./test/takeover
 }
 race() {
 	CGO_ENABLED=1 tests race -race -p 2 "${race[@]}"
@@ -77,6 +82,7 @@ part apiserver apiserver
 part plain plain
 part race race
 part lint nice -n 10 bash scripts/lint.sh # its result is needed last
+[ "$scope" = short ] || part takeover takeover
 [ "$scope" = short ] || part deploy deploy
 
 finished() { # PART: how many packages, or lines of test/vm/tests.txt, have ended
@@ -115,6 +121,6 @@ echo
 [ "$scope" = all ] || echo "left to make test-all: all variants of each scenario, the other seeds of random histories, stock kernel 6.12 and the rest of test/vm/tests.txt,
 kube-proxy beside the agent, tests that wait for a minute, the container image, deploy/, the page in a browser"
 [ -z "${SKIP_VM:-}" ] || echo "SKIPPED, not run: the tests under stock kernels (SKIP_VM=$SKIP_VM)"
-cat "$out"/*.log | awk '/^(plain|race|apiserver|image|deploy|vm-[0-9.]+): [0-9]+ passed/ { p += $2; f += $4; s += $6 } END { printf "%d passed, %d failed, %d skipped", p, f, s }'
+cat "$out"/*.log | awk '/^(plain|race|takeover|apiserver|image|deploy|vm-[0-9.]+): [0-9]+ passed/ { p += $2; f += $4; s += $6 } END { printf "%d passed, %d failed, %d skipped", p, f, s }'
 printf ' in %d min %02d s\n' $((SECONDS / 60)) $((SECONDS % 60))
 exit $failed
