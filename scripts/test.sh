@@ -10,7 +10,7 @@ case $scope in short | all) ;; *) echo "test.sh: unknown scope '$scope': want sh
 root=$PWD out=$PWD/bin/test
 rm -rf "$out" && mkdir -p "$out"
 # Every build but that of the race detector has the agent's own settings, so that each package is compiled once.
-export CGO_ENABLED=0 GOFLAGS="$(go env GOFLAGS) -trimpath"
+export CGO_ENABLED=0 GOFLAGS="$(go env GOFLAGS) -trimpath" GOROOT="$(go env GOROOT)" # a trimmed test does not know its GOROOT
 go build -o bin/summary ./test/summary || exit 1
 if [ "$scope" = short ]; then
 	flags=(-short) kernels=(6.1) upstream=(etcd kube-apiserver)
