@@ -18,10 +18,10 @@ const Name = "iptables"
 // Params configure a Driver.
 type Params struct {
 	Kernel iptables.Kernel
-	// Counters are the kernel's, for what rules count; nil: they count nothing.
+	// Counters are the kernel's counters that rules update; nil: rules count nothing.
 	Counters nfacct.Table
-	// Families are those to serve, both if empty. Probe takes away what the
-	// kernel cannot do.
+	// Families are the families to serve, both if empty. Probe removes those that the
+	// kernel does not support.
 	Families []model.Family
 	// TCPBeLiberal: conntrack calls no packet invalid for its sequence numbers,
 	// so that there is nothing to drop (kube-proxy's tcpBeLiberal).
@@ -34,7 +34,7 @@ type Params struct {
 	Now       func() time.Time
 }
 
-// Observer is told what metrics are about. Its methods must not block.
+// Observer is notified of what metrics report. Its methods must not block.
 type Observer interface {
 	RestoreFailed(f model.Family, partial bool)
 	IPTablesRules(table string, f model.Family, owned, written int)
@@ -46,7 +46,7 @@ type Observer interface {
 	IPTablesCounters(invalidDropped, localhostAccepted func() (uint64, error))
 }
 
-// Driver is the iptables data plane. Its methods belong to one goroutine, but
+// Driver is the iptables data plane. Its methods must be called from one goroutine, except
 // for Watch, Compare, Recall and Survey.
 type Driver struct {
 	p        Params
@@ -56,19 +56,19 @@ type Driver struct {
 	counts   bool // rules count (Params.Counters, and the kernel can)
 	own      map[model.Family]ownReading
 	memory   memory
-	ensured  bool // the counters are there, as far as we know
+	ensured  bool // the counters exist, as far as is known
 	observer Observer
-	waited   uint64 // for the lock, as told to the observer
+	waited   uint64 // waits for the lock, as reported to the observer
 
 	there  mirror
-	stamp  iptables.Stamp // that stood after our last look; zero: never looked
-	unsure atomic.Bool    // what is there may not be what we believe: Changed says so until the next Load
-	credit credit         // for reading everything because others write
+	stamp  iptables.Stamp // the stamp after the last read or write; zero: none yet
+	unsure atomic.Bool    // the actual state may differ from the mirror: Changed reports it until the next Load
+	credit credit         // bounds full reads that other programs' writes cause
 	since  int            // Restores that succeeded since the last Load
 	audit  auditor
-	// toldUnreadable: it was said that a table is read by the programs.
+	// toldUnreadable: it has been logged that a table is read by the programs.
 	toldUnreadable atomic.Bool
-	// known is what Watch may compare with, and busy tells it to wait: we write.
+	// known is the stamp that Watch compares with. busy makes Watch wait during the driver's own writes.
 	known atomic.Pointer[iptables.Stamp]
 	busy  atomic.Bool
 	// readAt is when everything was last read; nil: never.
@@ -82,7 +82,7 @@ var (
 	_ dataplane.Recaller = (*Driver)(nil)
 )
 
-// New makes a Driver. It touches nothing.
+// New returns a Driver. It does not access the kernel.
 func New(p Params) *Driver {
 	if len(p.Families) == 0 {
 		p.Families = []model.Family{model.IPv4, model.IPv6}
@@ -98,7 +98,7 @@ func New(p Params) *Driver {
 	return d
 }
 
-// Observe names who is told of failures and sizes. It comes after Probe.
+// Observe sets the observer of failures and sizes. It must be called after Probe.
 func (d *Driver) Observe(o Observer) {
 	d.observer = o
 	if d.counts {
@@ -125,15 +125,15 @@ func (d *Driver) ViewChanged(old, now *model.NodeView) bool {
 
 func (d *Driver) serves(f model.Family) bool { return slices.Contains(d.families, f) }
 
-// saw records the state up to which we know everything.
+// saw records the stamp of the state that the mirror reflects.
 func (d *Driver) saw(s iptables.Stamp) {
 	d.stamp = s
 	d.known.Store(&s)
 }
 
-// Beside is told of a commit to nf_tables by another part of this process, which did
-// nothing in tables of iptables, and of the generation that it made. If it came right
-// after what we know we know that too; else somebody wrote between, and is found out.
+// Beside records a commit to nf_tables by another part of this process, which changed
+// nothing in tables of iptables, and the generation that it made. If that generation directly follows
+// the known one, it becomes known. Otherwise another program wrote in between, and Changed detects that.
 // Only the goroutine of Apply may call it.
 func (d *Driver) Beside(generation uint32) {
 	if d.stamp.Precedes(generation) {
@@ -141,5 +141,5 @@ func (d *Driver) Beside(generation uint32) {
 	}
 }
 
-// doubt asks for a Load, soon.
+// doubt makes Changed request a Load.
 func (d *Driver) doubt() { d.unsure.Store(true) }

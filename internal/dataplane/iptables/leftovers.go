@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Owner tells whose chains are meant.
+// Owner is the program that owns chains.
 type Owner uint8
 
 // The owners.
@@ -20,17 +20,17 @@ const (
 	KubeProxys
 )
 
-// holding is what one family of a backend holds: the rules of each chain.
+// holding is the actual state of one family of a backend: the rules of each chain.
 type holding struct {
 	family  model.Family
 	chains  map[chainRef][]string
-	serving Owner // whose rules the names are that we share with kube-proxy
+	serving Owner // the owner of the chains whose names the agent and kube-proxy share
 	kubelet bool
 }
 
-// Leftovers counts the chains that an owner has in a backend, of each family that can be read; the error is about the others. Whose the names are
-// that we share with kube-proxy is told by what KUBE-POSTROUTING leads to: who
-// writes last writes it.
+// Leftovers returns the number of chains of an owner in a backend, over the families that can be read; the error is about the others.
+// The jump target in KUBE-POSTROUTING identifies the owner of the names that the agent shares
+// with kube-proxy: the last writer writes it.
 func Leftovers(ctx context.Context, k iptables.Kernel, o Owner) (chains int, err error) {
 	for _, f := range bothFamilies {
 		h, failed := hold(ctx, k, f)
@@ -43,12 +43,12 @@ func Leftovers(ctx context.Context, k iptables.Kernel, o Owner) (chains int, err
 	return chains, err
 }
 
-// removeTries is how often a removal begins anew because others wrote meanwhile.
+// removeTries is the maximum number of attempts of a removal that fails because other programs write concurrently.
 const removeTries = 10
 
-// RemoveLeftovers deletes the chains of an owner and the rules that lead to them,
-// each table in one transaction. A chain to which somebody else's rule leads is
-// only emptied. A family without programs is left out, for Leftovers has reported it; another error in one family does not keep the other one.
+// RemoveLeftovers deletes the chains of an owner and the rules that jump to them,
+// each table in one transaction. A chain to which another program's rule jumps is
+// only flushed. A family without programs is skipped, because Leftovers has reported it; another error in one family does not stop the other one.
 func RemoveLeftovers(ctx context.Context, k iptables.Kernel, o Owner) error {
 	var problems []error
 	for _, f := range bothFamilies {
@@ -83,13 +83,13 @@ func removeOf(ctx context.Context, k iptables.Kernel, f model.Family, o Owner) e
 	return err
 }
 
-// removal writes the input that removes these chains.
+// removal returns the iptables-restore input that removes these chains.
 func (h *holding) removal(goes map[chainRef]bool) (text string, commits int) {
 	var b strings.Builder
 	refs := h.sorted()
 	for _, t := range tables {
 		var head, body, tail strings.Builder
-		kept := map[string]bool{} // somebody else leads there
+		kept := map[string]bool{} // another program's rule jumps there
 		for _, ref := range refs {
 			if ref.table != t || goes[ref] {
 				continue
@@ -130,8 +130,8 @@ func (h *holding) sorted() []chainRef {
 	return out
 }
 
-// theirJump reports whether a rule to a chain that goes was written by its owner: all
-// rules that we and kube-proxy write into the kernel's chains carry one of these
+// theirJump reports whether a rule that jumps to a chain to be removed was written by that chain's owner. All
+// rules that the agent and kube-proxy write into built-in chains carry one of these
 // comments, or none in kube-proxy's ipvs mode and kubelet's KUBE-FIREWALL.
 func theirJump(chain, rule string) bool {
 	if !builtIn(chain) {
@@ -141,7 +141,7 @@ func theirJump(chain, rule string) bool {
 		strings.HasPrefix(rule, "-j KUBE-")
 }
 
-// target is the chain that a rule leads to.
+// target returns the chain that a rule jumps to, or "".
 func target(rule string) string {
 	for _, flag := range [...]string{"-j ", "-g "} {
 		if i := strings.LastIndex(rule, flag); i >= 0 && !strings.Contains(rule[i+3:], " ") {
@@ -151,7 +151,7 @@ func target(rule string) string {
 	return ""
 }
 
-// hold reads a family.
+// hold reads the actual state of a family.
 func hold(ctx context.Context, k iptables.Kernel, f model.Family) (*holding, error) {
 	h := &holding{family: f, chains: map[chainRef][]string{}, serving: KubeProxys}
 	for _, t := range tables {
@@ -201,8 +201,8 @@ func (h *holding) ownerOf(ref chainRef, rules []string) (Owner, bool) {
 	return h.serving, true
 }
 
-// oursOnly reports whether a chain that Load would take for ours bears a name that no
-// kube-proxy gives.
+// oursOnly reports whether a chain that Load treats as owned has a name that no
+// kube-proxy uses.
 func oursOnly(ref chainRef) bool {
 	for _, own := range [...]string{markOutside, rejectChain, hairpinChain, localnet, probeChain, "KUBE-T-", "KUBE-N-", "KUBE-X-", "KUBE-W-", "KUBE-H-"} {
 		if strings.HasPrefix(ref.chain, own) {
@@ -212,7 +212,7 @@ func oursOnly(ref chainRef) bool {
 	return false
 }
 
-// kubeProxyOnly reports whether a chain that Load would not take for ours is one of
+// kubeProxyOnly reports whether a chain that Load does not treat as owned is one of
 // kube-proxy's: of its ipvs mode, of older releases, and the chain with its rule
 // against packets for 127.0.0.0/8, which kubelet makes too.
 func kubeProxyOnly(ref chainRef) bool {

@@ -8,12 +8,12 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Load implements dataplane.Driver. Ours is what has one of our names: so a
-// restart knows its own, and what a kube-proxy left is taken over.
+// Load implements dataplane.Driver. A chain is owned if it has one of the driver's names. So the agent
+// recognizes its chains after a restart, and takes over those that a kube-proxy left.
 func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
 	d.busy.Store(true)
 	defer d.busy.Store(false)
-	d.ensured = false // what is wrong with the rules may be that a counter is gone
+	d.ensured = false // a missing counter may be the cause of the drift
 	began := d.p.Now()
 	before, err := d.k.Stamp(ctx)
 	if err != nil {
@@ -42,8 +42,8 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	return nil
 }
 
-// Survey implements dataplane.Driver. Each table is read in one piece, between two
-// writes, so that nothing is missed whoever writes meanwhile.
+// Survey implements dataplane.Driver. Each table is read atomically, between two
+// writes, so that nothing is missed when another program writes concurrently.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	before, err := d.k.Stamp(ctx)
 	if err != nil {
@@ -59,18 +59,18 @@ func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) e
 	return nil
 }
 
-// scan is what one reading of everything is for.
+// scan holds the parameters of one read of all tables.
 type scan struct {
 	emit  func(dataplane.Key, string)
-	there *mirror // takes what is there; nil: nobody asks
-	// still reports whether nobody has written since the reading began; nil: nobody may have.
-	// With nf_tables a chain that is deleted before it is read looks as one without rules.
+	there *mirror // records the actual state; nil: not required
+	// still reports whether no program has written since the read began; nil: the caller verifies that itself.
+	// With nf_tables a chain that is deleted before it is read looks like one without rules.
 	still   func() bool
-	digests bool // digests will do for the values of chains, and nobody asks for the lines of those that are shared
+	digests bool // digests suffice for the values of chains, and the lines of shared chains are not required in the mirror
 }
 
-// readAll asks the kernel itself where Probe has found that it can, and the programs for
-// the rest.
+// readAll reads from the kernel directly where Probe has verified that this works, and the
+// rest by the programs.
 func (d *Driver) readAll(ctx context.Context, r scan) error {
 	rest, err := d.readOwn(ctx, r)
 	if err != nil {
@@ -95,11 +95,11 @@ func (d *Driver) readAll(ctx context.Context, r scan) error {
 	return nil
 }
 
-// tell reports of a table that was read to its end.
+// tell reports a table that has been read completely, and caches it.
 func (d *Driver) tell(l *loader) {
 	l.end()
 	d.remember(l)
 }
 
-// served drops what Probe found unusable.
+// served sets the families that Probe found usable.
 func (d *Driver) served(list []model.Family) { d.families = list }

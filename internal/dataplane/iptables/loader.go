@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// rule splits "-A CHAIN RULE"; ok is false for other lines.
+// splitRule splits "-A CHAIN RULE"; ok is false for other lines.
 func splitRule(line []byte) (chain, rule []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte("-A "))
 	if !ok {
@@ -30,41 +30,41 @@ func declared(line []byte) (chain []byte, ok bool) {
 	return chain, true
 }
 
-// loader reads one table: its lines chain by chain, and what chains there are before, among
-// or behind them. It tells of nothing before the table was read to its end, so that one
-// reading that failed can be forgotten for another.
+// loader reads one table: its lines, chain by chain, and the declarations of chains before,
+// among or after them. It reports nothing before the whole table has been read, so that a
+// failed read can be discarded and retried.
 type loader struct {
 	scan
 	ref      chainRef // the chain being read
 	kind     dataplane.Kind
 	sum      chainSum
-	rules    []string            // its rules, where their text is wanted
-	head     string              // begins the IDs of a shared chain's lines
-	ids      []string            // of its lines
-	found    []*seen             // in the order in which they were read
-	texts    map[string]string   // the values of chains of their own, unless digests will do
-	declared map[string]struct{} // chains of ours that are there; of those with rules more is found
+	rules    []string            // its rules, if their text is required
+	head     string              // the prefix of the IDs of a shared chain's lines
+	ids      []string            // the IDs of its lines
+	found    []*seen             // in the order of reading
+	texts    map[string]string   // the values of unshared chains, unless digests suffice
+	declared map[string]struct{} // owned chains that exist; those with rules are in found as well
 	jumps    map[string]int
-	led      map[string]struct{} // the buckets that lines lead to; nil: nobody has asked
-	mark     iptables.Mark       // when it began; zero: nothing of it need be remembered
-	last     remembered          // what was taken from memory is of this
-	recalled int                 // chains that were taken from there
+	led      map[string]struct{} // the buckets that lines jump to; nil: not computed yet
+	mark     iptables.Mark       // when the read began; zero: nothing of it is cached
+	last     remembered          // the cached read that recalled chains come from
+	recalled int                 // the number of chains taken from last
 }
 
-// seen is what one reading found of a chain of ours that has rules. It does not change.
+// seen is what one read found of an owned chain that has rules. It is immutable.
 type seen struct {
-	id     string // of a chain of its own, or of a shared one as a whole
+	id     string // of an unshared chain, or of a shared one as a whole
 	kind   dataplane.Kind
-	digest string   // of the value of a chain of its own
-	ids    []string // of the lines of a shared one
-	tidy   bool     // they stood in their order, each once
+	digest string   // of the value of an unshared chain
+	ids    []string // of the lines of a shared chain
+	tidy   bool     // the lines were in the desired order, without duplicates
 	sum    uint64
 	rules  int
 }
 
 func (s *seen) chain() string { return s.id[1:] }
 
-// lines are those of a shared chain.
+// lines returns the lines of a shared chain.
 func (s *seen) lines() []string {
 	lines := make([]string, len(s.ids))
 	for i, id := range s.ids {
@@ -113,7 +113,7 @@ func (l *loader) read(line []byte) error {
 // isShared reports whether the lines of the chain being read are objects of their own.
 func (l *loader) isShared() bool { return l.kind == kindLine || l.kind == kindBucket }
 
-// foreign looks at a rule in somebody else's chain.
+// foreign handles a rule in a chain that is not owned: it counts owned jumps.
 func (l *loader) foreign(text []byte) {
 	if !builtIn(l.ref.chain) {
 		return
@@ -125,9 +125,9 @@ func (l *loader) foreign(text []byte) {
 	l.jumps[l.ref.line(rule)]++
 }
 
-// ourJump reports whether a rule in a chain that is not ours is: it stands in a
-// built-in chain, leads to a chain of ours and says so in words that we or any
-// kube-proxy use. A rule that somebody wrote to lead to our chains is theirs.
+// ourJump reports whether a rule in a chain that is not owned is an owned jump: it is in a
+// built-in chain, jumps to an owned chain and has a comment that the agent or any
+// kube-proxy writes. Any other rule that jumps to an owned chain belongs to another program.
 func ourJump(t table, chain, rule string) bool {
 	i := strings.LastIndex(rule, " -j ")
 	if i < 0 || !builtIn(chain) || !leadsIn(t, rule[i+4:]) {
@@ -137,7 +137,7 @@ func ourJump(t table, chain, rule string) bool {
 		strings.Contains(rule, ` --comment "kube-proxy `) // of its ipvs mode
 }
 
-// builtIn reports whether a chain is one of the kernel's.
+// builtIn reports whether a chain is one of the kernel's built-in chains.
 func builtIn(chain string) bool {
 	switch chain {
 	case "PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING":
@@ -146,7 +146,7 @@ func builtIn(chain string) bool {
 	return false
 }
 
-// leadsIn reports whether built-in chains lead to a chain of ours.
+// leadsIn reports whether an owned chain is the target of a jump from a built-in chain.
 func leadsIn(t table, chain string) bool {
 	for _, j := range jumps() {
 		if j.table == t && strings.HasSuffix(j.rule, " -j "+chain) {
@@ -160,7 +160,7 @@ func (l *loader) put(k dataplane.Kind, id, value string) {
 	l.emit(dataplane.Key{Kind: k, Family: l.ref.family, ID: id}, value)
 }
 
-// finish ends the chain that was being read.
+// finish completes the chain that was being read and adds it to found.
 func (l *loader) finish() {
 	if l.ref.chain == "" || l.kind == 0 {
 		return
@@ -180,7 +180,7 @@ func (l *loader) finish() {
 	l.sum.reset()
 }
 
-// tidyUp returns lines the order in which they should be, each once, and notes whether they had it.
+// tidyUp sorts the lines into the desired order and removes duplicates. It records in tidy whether they already were so.
 func (s *seen) tidyUp(head string) {
 	lines := s.lines()
 	if s.tidy = inOrder(lines); s.tidy {
@@ -193,9 +193,9 @@ func (s *seen) tidyUp(head string) {
 	}
 }
 
-// digest is that of the value of a chain of its own, which has rules.
+// digest returns the digest of the value of an unshared chain that has rules.
 func (l *loader) digest() string {
-	if l.sum.rules == 1 && l.sum.value.Sum64() == dataplane.Sum64("") { // one rule without a word
+	if l.sum.rules == 1 && l.sum.value.Sum64() == dataplane.Sum64("") { // one empty rule
 		return body([]string{""})
 	}
 	return l.sum.value.Digest()

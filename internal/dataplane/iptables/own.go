@@ -11,30 +11,30 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// What the programs print is what they cost: nearly all of an audit. Kernel.Read needs no
-// program, but it stands on how this kernel and this iptables keep each kind of rule. So
-// it is used where Probe has seen it read every kind as it was written, and of those tables
-// only in which it knows every rule that matters.
+// Printing by the programs is nearly the whole cost of an audit. Kernel.Read needs no
+// program, but it depends on how this kernel and this iptables store each kind of rule. So
+// it is used only where Probe has verified that it reads every kind as written, and only for
+// tables in which it can decode every relevant rule.
 
-// ownReading is what Probe found out about Kernel.Read in one family.
+// ownReading is the result of probing Kernel.Read in one family.
 type ownReading struct {
 	works bool
 	note  string // why not
 }
 
-// ownRead is a table that was read, or not.
+// ownRead is the result of reading one table.
 type ownRead struct {
 	*loader
 	err error
 }
 
-// readOwn reads the tables that it can, of both families at once, and gives the others of
-// each family. Of each that it reads it tells.
+// readOwn reads the tables that Kernel.Read can, of both families concurrently, and returns the
+// remaining tables of each family. It reports each table that it reads.
 func (d *Driver) readOwn(ctx context.Context, r scan) (rest map[model.Family][]string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	rest = map[model.Family][]string{}
-	reads := make(chan ownRead, len(bothFamilies)*len(tables)) // room for all, so that nobody waits
+	reads := make(chan ownRead, len(bothFamilies)*len(tables)) // buffered for all, so that no sender blocks
 	running := 0
 	for _, f := range d.families {
 		if !d.own[f].works {
@@ -60,8 +60,8 @@ func (d *Driver) readOwn(ctx context.Context, r scan) (rest map[model.Family][]s
 	return rest, err
 }
 
-// readFamily reads a family's tables. The kernel gives one at a time, and then it is put
-// into words beside the next: so the largest, which is the first, is begun before the others.
+// readFamily reads a family's tables. The kernel dumps one at a time; it is decoded
+// concurrently with the dump of the next. So the largest, which is the first, starts before the others.
 func (d *Driver) readFamily(ctx context.Context, r scan, f model.Family, reads chan<- ownRead) {
 	for _, t := range tables {
 		begun := make(chan struct{})
@@ -88,20 +88,20 @@ func (d *Driver) readTable(ctx context.Context, l *loader, begin func()) error {
 	return d.k.Read(ctx, r, l.read)
 }
 
-// oursIn asks for all that is ours in a table.
+// oursIn returns the Reading of all owned chains in a table.
 func oursIn(f model.Family, t table) iptables.Reading {
 	return iptables.Reading{Family: kernelFamily(f), Table: t.String(), Ours: func(chain string) bool { return kindOfChain(t, chain) != 0 }}
 }
 
-// tellUnreadable says once what makes readings dear.
+// tellUnreadable logs, once, why reads take the slow path.
 func (d *Driver) tellUnreadable(err error) {
 	if d.toldUnreadable.CompareAndSwap(false, true) {
 		d.p.Log.Info("a table is read by iptables-save, which takes longer", "because", err)
 	}
 }
 
-// tryOwn reads the chain of a probe with Kernel.Read, and remembers whether all rules came
-// out as they were written.
+// tryOwn reads the chain of a probe with Kernel.Read, and records whether all rules were read
+// exactly as written.
 func (d *Driver) tryOwn(ctx context.Context, f model.Family, wrote map[table][]string) {
 	if d.own == nil {
 		d.own = map[model.Family]ownReading{}
@@ -134,7 +134,7 @@ func (d *Driver) tryOwn(ctx context.Context, f model.Family, wrote map[table][]s
 	}
 }
 
-// unreadNote is "" for a Kernel that has no Read at all: it gives the bare error, and to one with a reason that is wrapped.
+// unreadNote returns "" for a Kernel without Read, which returns the bare ErrUnreadable. An error with a reason wraps it.
 func unreadNote(err error) string {
 	if err == iptables.ErrUnreadable {
 		return ""
@@ -142,7 +142,7 @@ func unreadNote(err error) string {
 	return err.Error()
 }
 
-// ownNotes tell for which families the programs read, and why.
+// ownNotes returns, per family that is read by the programs, the reason.
 func (d *Driver) ownNotes() (notes []string) {
 	for _, f := range bothFamilies {
 		if own, tried := d.own[f]; tried && !own.works && own.note != "" {

@@ -9,11 +9,11 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// probeTarget stands for each chain of ours that a sample leads to.
+// probeTarget replaces each owned chain that a sample jumps to.
 const probeTarget = probeChain + "-2"
 
-// samples gives, for each table, one rule of every kind that we write, rendered as all
-// are. What leads to a chain of ours leads to probeTarget.
+// samples returns, for each table, one rule of every kind that the driver writes, rendered by
+// the same code. Jumps to owned chains point to probeTarget instead.
 func (d *Driver) samples(f model.Family) map[table][]string {
 	out, seen := map[table][]string{}, map[string]bool{}
 	add := func(t table, rule string) {
@@ -46,7 +46,7 @@ func (d *Driver) samples(f model.Family) map[table][]string {
 	return out
 }
 
-// toProbeTarget replaces the chain of ours that a rule leads to.
+// toProbeTarget replaces the owned chain that a rule jumps to by probeTarget.
 func toProbeTarget(rule string) string {
 	for _, flag := range [...]string{"-j KUBE-", "-g KUBE-"} {
 		if i := strings.LastIndex(rule, flag); i >= 0 {
@@ -56,7 +56,7 @@ func toProbeTarget(rule string) string {
 	return rule
 }
 
-// kindOfRule reports what iptables may print in a way of its own: options, and those
+// kindOfRule returns the parts of a rule that iptables may print in its own format: options, and those
 // values that name a part of iptables or a state.
 func kindOfRule(rule string) string {
 	var b strings.Builder
@@ -74,7 +74,7 @@ func kindOfRule(rule string) string {
 	return b.String()
 }
 
-// sampleViews differ in how they tell pods from others.
+// sampleViews returns NodeViews that differ in how they detect pods.
 func sampleViews(f model.Family) []model.NodeView {
 	lo, pods := netip.MustParseAddr("127.0.0.1"), []netip.Prefix{netip.MustParsePrefix("192.0.2.0/25"), netip.MustParsePrefix("198.51.100.0/24")}
 	if f == model.IPv6 {
@@ -94,7 +94,7 @@ func sampleViews(f model.Family) []model.NodeView {
 	return append(out, base)
 }
 
-// sampleFrontends are a Service of each sort.
+// sampleFrontends returns a Frontend of each sort.
 func sampleFrontends(f model.Family) []model.Frontend {
 	var out []model.Frontend
 	some := []model.Backend{{Addr: probeAddr(f), Port: 80, Weight: 1, Local: true}, {Addr: probeAddr(f).Next(), Port: 81, Weight: 2}}

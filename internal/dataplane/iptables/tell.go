@@ -7,12 +7,12 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// end reports what was found, now that the whole table was read.
+// end reports what was found, after the whole table has been read.
 func (l *loader) end() {
 	l.finish()
 	for _, id := range slices.Sorted(maps.Keys(l.jumps)) {
 		l.put(kindJump, id, present)
-		for n := l.jumps[id]; n > 1; n-- { // a second one does nothing and goes
+		for n := l.jumps[id]; n > 1; n-- { // duplicates have no effect and are removed
 			l.put(kindJump, id+sep+itoa(n), present)
 		}
 	}
@@ -26,8 +26,8 @@ func (l *loader) end() {
 	}
 }
 
-// tell emits a chain. A shared one that is out of order, or has a line twice, is reported
-// as such, which makes it be written anew.
+// tell emits a chain. A shared chain that is out of order, or has duplicate lines, is reported
+// as such, so that it is rewritten.
 func (l *loader) tell(one *seen) {
 	if l.there != nil {
 		l.ref.chain = one.chain()
@@ -52,7 +52,7 @@ func (l *loader) tell(one *seen) {
 	}
 }
 
-// mirror takes a chain down as it is.
+// mirror records the actual state of a chain in the mirror.
 func (l *loader) mirror(one *seen) {
 	var lines []string
 	if !l.digests && one.ids != nil {
@@ -61,7 +61,7 @@ func (l *loader) mirror(one *seen) {
 	l.there.set(l.ref, lines, one.sum, one.rules)
 }
 
-// leads reports whether a line leads to the bucket at hand.
+// leads reports whether a line jumps to the current bucket.
 func (l *loader) leads() bool {
 	if l.led == nil {
 		l.led = map[string]struct{}{}
