@@ -61,8 +61,8 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	return dataplane.Applied{Operations: n}, nil
 }
 
-// unwanted returns the operations that take away what the families of a rebuild hold
-// and the batch does not want.
+// unwanted returns the operations that delete the actual objects of the families of a rebuild
+// that the batch does not contain.
 func (d *Driver) unwanted(ctx context.Context, b dataplane.Batch) ([]dataplane.Op, error) {
 	wanted := make(map[dataplane.Key]bool, len(b.Ops))
 	for i := range b.Ops {
@@ -77,7 +77,7 @@ func (d *Driver) unwanted(ctx context.Context, b dataplane.Batch) ([]dataplane.O
 	return out, err
 }
 
-// write does one family's plan.
+// write executes one family's plan.
 func (d *Driver) write(ctx context.Context, p *plan) error {
 	p.settle()
 	if err := d.look(ctx, p); err != nil {
@@ -107,7 +107,7 @@ func (d *Driver) write(ctx context.Context, p *plan) error {
 }
 
 // look reads the built-in chains that change: a rule there must be added once,
-// and deleted as often as it stands there. That is rare: at start and at the end.
+// and deleted as often as it occurs. That is rare: at start and at the end.
 func (d *Driver) look(ctx context.Context, p *plan) error {
 	there := map[chainRef]map[string]int{}
 	var needed []jumpOp
@@ -140,7 +140,7 @@ func (d *Driver) look(ctx context.Context, p *plan) error {
 // partRules is about how many rules one iptables-nft-restore takes well.
 const partRules = 3000
 
-// scripts puts the plan into words. The filter table refuses what nat leaves
+// scripts returns the plan as input of iptables-restore. The filter table refuses what nat leaves
 // alone. Where nat stops to translate and a refusal takes its place, the refusal
 // is there before, so that no packet finds neither; else nat goes first: it is
 // where a refused rule would be, and then nothing is written.
@@ -223,8 +223,8 @@ func (d *Driver) restore(ctx context.Context, p *plan, s *script) error {
 	r := iptables.Restore{Family: kernelFamily(p.family), Input: s.Bytes(), Commits: s.commits, Expect: d.stamp}
 	stamp, err := d.k.Restore(ctx, r)
 	if errors.Is(err, iptables.ErrMoved) && (p.begun || !d.affordable()) {
-		// Others write all the time and to read everything is dear, or it would find what is
-		// written of this batch and take it for their doing: each chain is written whole, so
+		// Other programs write continually and a full read is expensive, or it would find the written
+		// part of this batch and attribute it to them. Each chain is written whole, so
 		// write, and compare later.
 		d.doubt()
 		r.Expect = iptables.Stamp{}

@@ -11,26 +11,26 @@ import (
 // auditShare: an audit takes at most one part of so many of the time.
 const auditShare = 200
 
-// reminder is how often a doubt that could not be afforded to settle rings again.
+// reminder is the interval at which drift is notified again while credit does not allow a full read.
 const reminder = time.Second
 
-// auditor compares what the kernel prints with what we wrote, by names and
-// digests, at a paced rate and beside the engine. It exists for what a stamp
-// cannot tell: a rule replaced by another of the same size (legacy), or a partial
+// auditor compares the actual rules with the mirror, by names and
+// digests, at a limited rate and concurrently with the engine. It detects drift that a stamp
+// does not show: a rule replaced by another of the same size (legacy), or a partial
 // restore that succeeded and was wrong, which KEP-3453 fears.
 type auditor struct {
 	finding atomic.Pointer[finding] // handed from the audits to the engine
 }
 
-// finding is what an audit read of our chains, with the time it took.
+// finding is what an audit read of the owned chains, and the time it took.
 type finding struct {
 	chains map[chainRef]*chain
 	writes uint64 // of the mirror, before anything was read
 	took   time.Duration
 }
 
-// audits runs audits until ctx ends. It shares the engine's goroutine nothing but
-// the finding.
+// audits runs audits until ctx ends. It shares only the finding with the engine's
+// goroutine.
 func (d *Driver) audits(ctx context.Context, changed func()) {
 	pause := d.p.AuditPeriod
 	next := d.p.Now().Add(pause)
@@ -55,7 +55,7 @@ func (d *Driver) audits(ctx context.Context, changed func()) {
 		f.took = d.p.Now().Sub(began)
 		next = d.p.Now().Add(max(pause, auditShare*f.took))
 		d.audit.finding.Store(f)
-		changed() // the engine compares: the mirror is its own
+		changed() // the engine compares, because it owns the mirror
 	}
 }
 
@@ -92,7 +92,7 @@ func (d *Driver) differs(f *finding) bool {
 		}
 	}
 	if d.there.writes != f.writes {
-		return false // a chain deleted meanwhile looks like a stranger
+		return false // a chain deleted concurrently looks like a foreign one
 	}
 	return len(f.chains) != len(d.there.chains)
 }

@@ -100,7 +100,7 @@ func (b *base) fixed() {
 	}
 }
 
-// unanswered matches further packets of a masqueraded connection that nobody has answered:
+// unanswered matches further packets of a masqueraded connection that has not been answered:
 // datagrams to a silent receiver, a repeated SYN. The nat table marks the first packet
 // only, and the connection is not ESTABLISHED before the answer (kubernetes#72511). A
 // connection has a new source only once its first packet has passed FORWARD, so that the
@@ -125,7 +125,7 @@ type jump struct {
 const fromOutside = "-d 127.0.0.0/8 ! -i lo"
 
 // jumps are kube-proxy's, letter by letter, so that its own are taken over, and
-// one of ours. They are put in front of what is there, the last one first.
+// one of this driver's. They are inserted before the existing rules, the last one first.
 func jumps() []jump {
 	said := func(s string) string { return comment(s)[1:] }
 	portals := said("kubernetes service portals") + " -j " + servicesChain

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
 )
 
-// Cleanup implements dataplane.Driver: it deletes the rules that lead to our chains
+// Cleanup implements dataplane.Driver: it deletes the rules that jump to owned chains
 // and the chains, by their names; then the counters, which cannot go while a rule
 // feeds them.
 func (d *Driver) Cleanup(ctx context.Context) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
 )
 
-// Compare implements dataplane.Driver. It looks at each chain once that an object is in, or
-// leads from.
+// Compare implements dataplane.Driver. It reads each chain that contains an object, or
+// that the object jumps from, once.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	listed := map[chainRef][]string{}
 	for i := range want {
@@ -33,7 +33,7 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 	return nil
 }
 
-// listed fills in the chains that are asked for and there, one by one: with nf_tables the
+// listed reads the requested chains that exist, one by one: with nf_tables the
 // programs ask the kernel for one chain, and to print a table takes seconds where there
 // are a thousand Services.
 func (d *Driver) listed(ctx context.Context, chains map[chainRef][]string) (err error) {
@@ -76,9 +76,9 @@ func (d *Driver) printed(ctx context.Context, chains map[chainRef][]string) erro
 	return nil
 }
 
-// valueIn returns an object's value in a chain as it was listed; nil is a chain that is
-// not there. The lines of a shared chain stand in an order of ours, each once: a chain
-// in which they do not was written by somebody else, and is as a whole not what it should be.
+// valueIn returns an object's value in a chain as it was listed; nil is a chain that does
+// not exist. The driver writes the lines of a shared chain in a fixed order, without duplicates. A chain
+// in which they are not was written by another program, and has drifted as a whole.
 func valueIn(list []string, o *dataplane.Object, rule string) string {
 	rules := make([]string, 0, len(list))
 	for _, l := range list {
@@ -106,7 +106,7 @@ func valueIn(list []string, o *dataplane.Object, rule string) string {
 	return body(rules)
 }
 
-// inOrder reports whether the lines of a shared chain stand as we write them.
+// inOrder reports whether the lines of a shared chain are in the order that the driver writes, without duplicates.
 func inOrder(rules []string) bool {
 	for i := 1; i < len(rules); i++ {
 		if lineLess(rules[i-1], rules[i]) >= 0 {

@@ -60,7 +60,7 @@ func counting() []feature {
 	return []feature{{table: nat, rule: countLocal}, {table: filter, rule: countInvalid}}
 }
 
-// ensureCounters makes the counters, which must be there before a rule that feeds
+// ensureCounters creates the counters, which must exist before a rule that feeds
 // them is written.
 func (d *Driver) ensureCounters() error {
 	for _, name := range counters {
@@ -89,8 +89,8 @@ func (d *Driver) removeCounters(ctx context.Context) error {
 	return RemoveCounters(ctx, d.p.Counters, d.p.Log)
 }
 
-// RemoveCounters deletes the counters that rules of ours or of kube-proxy fed. One
-// that is still in use then is fed by somebody else's rule, and theirs.
+// RemoveCounters deletes the counters that rules of the agent or of kube-proxy fed. One
+// that is still in use then is fed by another program's rule, which owns it.
 func RemoveCounters(ctx context.Context, table nfacct.Table, log *slog.Logger) error {
 	for _, name := range counters {
 		err := table.Delete(name)

@@ -11,9 +11,9 @@ import (
 )
 
 // Releases of iptables may print the same rule with other blanks, or with its options
-// in another order. What is there and what is wanted are compared as text, so Probe
-// learns how this iptables prints each kind of rule that we write, and from then on a
-// dialect turns what is read into what we write.
+// in another order. Actual and desired rules are compared as text, so Probe
+// learns how this iptables prints each kind of rule that the driver writes. From then on a
+// dialect translates rules that are read into the form that the driver writes.
 
 // option is one option of a rule with its values: `--dport 80`, `! -i lo`.
 type option struct {
@@ -82,8 +82,8 @@ func shapeOf(list []option) string {
 	return b.String()
 }
 
-// dialect says for each shape in which this iptables prints what we write in another
-// one, where our options are in it and how we write them.
+// dialect maps each shape in which this iptables prints a rule to the form that the driver
+// writes: the position of each option and its text.
 type dialect map[string]reading
 
 // reading is what is learned of one shape.
@@ -92,7 +92,7 @@ type reading struct {
 	differs bool // a rule of that shape was read otherwise than it was written
 }
 
-// wording is how one of our options is written.
+// wording is how the driver writes one option.
 type wording struct {
 	at     int      // its index among those that are printed
 	blanks []string // between its words, and behind the last one
@@ -122,13 +122,13 @@ func (d dialect) learn(wrote, read string) error {
 	}
 	known, ok := d[shape]
 	if ok && !slices.EqualFunc(known.way, way, wording.equal) {
-		return &MisreadError{Wrote: wrote, Read: read} // two kinds of ours are printed alike
+		return &MisreadError{Wrote: wrote, Read: read} // two kinds of owned rules are printed alike
 	}
 	d[shape] = reading{way, known.differs || wrote != read}
 	return nil
 }
 
-// differs reports whether there is anything to turn.
+// differs reports whether any rule needs translation.
 func (d dialect) differs() bool {
 	for _, r := range d {
 		if r.differs {
@@ -150,7 +150,7 @@ func blanks(text string) []string {
 	return out
 }
 
-// ours returns a rule as we write it. One of a kind that we do not write stays as it is.
+// ours returns a rule in the form that the driver writes. A rule of another kind is returned unchanged.
 func (d dialect) ours(rule string) string {
 	list := options(rule)
 	known := d[shapeOf(list)]
@@ -171,7 +171,7 @@ func (d dialect) ours(rule string) string {
 	return b.String()
 }
 
-// MisreadError says that iptables-save prints a rule in words that are not those it
+// MisreadError reports that iptables-save prints a rule in words that are not those it
 // was written in, beyond blanks and the order of options.
 type MisreadError struct{ Wrote, Read string }
 
@@ -179,7 +179,7 @@ func (e *MisreadError) Error() string {
 	return fmt.Sprintf("iptables-save prints a rule otherwise than it was written, so that own rules could not be told from others: wrote %q, read %q", e.Wrote, e.Read)
 }
 
-// translated is a Kernel that reads rules as we write them.
+// translated is a Kernel that returns rules in the form that the driver writes.
 type translated struct {
 	iptables.Kernel
 	dialect dialect

@@ -8,6 +8,6 @@
 // mentioned to iptables-restore.
 //
 // The package owns the chains of kube-proxy's names, its own buckets, and the
-// rules in the built-in chains that lead to them; it takes over what a kube-proxy
+// rules in the built-in chains that jump to them; it takes over what a kube-proxy
 // left. A Driver belongs to the engine's goroutine, but for Watch.
 package iptables

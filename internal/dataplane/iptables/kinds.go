@@ -8,16 +8,16 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// The kinds, in creation order: a chain leads to chains of lower kinds only, or,
+// The kinds, in creation order: a chain jumps to chains of lower kinds only, or,
 // among buckets, to deeper ones.
 const (
 	kindMark     = dataplane.KindRoot + 1 + iota // KUBE-MARK-MASQ and its like
 	kindService                                  // KUBE-SVC-, KUBE-SVL-: the endpoints
 	kindExternal                                 // KUBE-EXT-
 	kindFirewall                                 // KUBE-FW-
-	kindStray                                    // a chain of kube-proxy's that we never make, as Load found it
+	kindStray                                    // a chain of kube-proxy's that the driver never makes, as Load found it
 	kindBucket                                   // a shared chain that exists whatever is in it
-	kindBase                                     // fixed chains that lead to roots of shared ones
+	kindBase                                     // fixed chains that jump to roots of shared ones
 	kindLine                                     // one line of a shared chain
 	kindJump                                     // one rule in a built-in chain
 	kinds
@@ -34,7 +34,7 @@ const present = "\x01"
 const emptyBody = "-"
 
 // Shared implements dataplane.Driver: all is, but for the chains of one Service port and the lines that
-// lead to them, which have a comment.
+// jump to them, which have a comment.
 func (d *Driver) Shared(k dataplane.Key) bool {
 	switch k.Kind {
 	case kindService, kindExternal, kindFirewall:
@@ -45,7 +45,7 @@ func (d *Driver) Shared(k dataplane.Key) bool {
 	return true
 }
 
-// table is one of the tables we write.
+// table is one of the tables that the driver writes.
 type table byte
 
 const (

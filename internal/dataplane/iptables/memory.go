@@ -6,26 +6,26 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
 )
 
-// With nf_tables the kernel needs three microseconds to list a rule, and with x_tables we
-// need one to put it into words, so that a hundred thousand of them cannot be read in 300 ms
-// on two processors. What was read of a chain stands until somebody writes it; where the
-// Kernel can tell that nobody has (iptables.Reading.Since), the next one takes it from here.
-// A Load leaves its findings too, but takes none.
+// With nf_tables the kernel needs three microseconds to list a rule, and with x_tables the
+// agent needs one to decode it, so that a hundred thousand of them cannot be read in 300 ms
+// on two processors. What was read of a chain is valid until a program writes it. Where the
+// Kernel reports that none has (iptables.Reading.Since), the next read takes it from this cache.
+// A Load also fills the cache, but does not use it.
 
-// memory is what was read of each table last. Loads, Surveys and audits run side by side.
+// memory caches the last read of each table. Loads, Surveys and audits run concurrently.
 type memory struct {
 	mu     sync.Mutex
 	tables map[familyTable]remembered
 }
 
-// remembered is one table as one reading found it. It does not change.
+// remembered is one table as one read found it. It is immutable.
 type remembered struct {
 	began iptables.Mark
 	found map[string]*seen
 	empty map[string]struct{} // chains without rules
 }
 
-// recalled returns what a reading may leave out, and takes it from memory where it does.
+// recalled returns what a read may skip, and takes the skipped chains from the cache.
 func (d *Driver) recalled(l *loader) (since iptables.Mark, same func(chain string) bool) {
 	d.memory.mu.Lock()
 	l.last = d.memory.tables[l.ref.ft()]
@@ -45,7 +45,7 @@ func (d *Driver) recalled(l *loader) (since iptables.Mark, same func(chain strin
 	}
 }
 
-// remember keeps what a reading found, if the Kernel could say when it began. By now
+// remember caches what a read found, if the Kernel reported when it began. At this point
 // l.declared are the chains without rules.
 func (d *Driver) remember(l *loader) {
 	if l.mark == 0 {

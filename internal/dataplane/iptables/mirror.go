@@ -7,12 +7,12 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// mirror is what the kernel holds of ours, as last written or loaded: of each
-// chain a digest, and of shared chains their lines, because iptables-restore
+// mirror is the cached state of the owned chains, as last written or loaded: of each
+// chain a digest, and of shared chains also the lines, because iptables-restore
 // takes whole chains and a shared chain's lines come from many Services.
 type mirror struct {
 	chains map[chainRef]*chain
-	refs   map[chainRef]int // how many lines lead to a bucket
+	refs   map[chainRef]int // the number of lines that jump to a bucket
 	writes uint64           // counts successful writes
 	rules  map[familyTable]int
 }
@@ -36,7 +36,7 @@ func newMirror() mirror {
 
 func (c chainRef) ft() familyTable { return familyTable{byte(c.family), c.table} }
 
-// set records what a chain now holds; lines is nil for a chain that is not shared.
+// set updates the state of a chain; lines is nil for a chain that is not shared.
 func (m *mirror) set(ref chainRef, lines []string, sum uint64, rules int) {
 	m.drop(ref)
 	m.chains[ref] = &chain{lines: lines, sum: sum, rules: rules, wrote: m.writes}
@@ -44,7 +44,7 @@ func (m *mirror) set(ref chainRef, lines []string, sum uint64, rules int) {
 	m.count(ref, lines, 1)
 }
 
-// drop records that a chain is gone.
+// drop records that a chain was deleted.
 func (m *mirror) drop(ref chainRef) {
 	old := m.chains[ref]
 	if old == nil {
@@ -66,7 +66,7 @@ func (m *mirror) count(from chainRef, lines []string, n int) {
 	}
 }
 
-// lines returns those of a shared chain.
+// lines returns the lines of a shared chain.
 func (m *mirror) lines(ref chainRef) []string {
 	if c := m.chains[ref]; c != nil {
 		return c.lines
@@ -74,7 +74,7 @@ func (m *mirror) lines(ref chainRef) []string {
 	return nil
 }
 
-// bucketTarget is the bucket that a line leads to; "" if it leads elsewhere.
+// bucketTarget returns the bucket that a line jumps to; "" if it jumps to another chain.
 func bucketTarget(t table, line string) string {
 	i := strings.LastIndexByte(line, ' ')
 	if i < 3 || line[i-3] != ' ' || line[i-2] != '-' || line[i-1] != 'g' && line[i-1] != 'j' {
@@ -96,7 +96,7 @@ func lineLess(a, b string) int {
 
 // lineRank: a single port goes before a range that holds it, both before whatever
 // else goes to the address; of each, tests of the source go before the line for
-// everybody else; "whatever it is, on this node" is last.
+// all other sources; "whatever it is, on this node" is last.
 func lineRank(line string) int {
 	switch {
 	case strings.HasPrefix(line, "-m "):
@@ -116,7 +116,7 @@ func lineRank(line string) int {
 	return rank
 }
 
-// merge returns lines with some added and some taken away, in order.
+// merge returns lines with some added and some removed, in order.
 func merge(lines []string, add, remove map[string]int) []string {
 	out := make([]string, 0, len(lines)+len(add))
 	for _, l := range lines {

@@ -23,12 +23,12 @@ const (
 	canaryChain    = "KUBE-PROXY-CANARY"
 )
 
-// Chains that only we have.
+// Chains that only this driver has.
 const (
 	markOutside  = "KUBE-MARK-OUTSIDE" // masquerade unless from one of several pod ranges
 	rejectChain  = "KUBE-REJECT"       // in the filter table: a reset or an ICMP error
 	hairpinChain = "KUBE-HAIRPIN"
-	portsChain   = "KUBE-N-PORTS" // NodePorts, once the address is known to be one of ours
+	portsChain   = "KUBE-N-PORTS" // NodePorts, once the address is known to be one of the node's
 	externalNode = "KUBE-X-NODEPORTS"
 	externalPort = "KUBE-X-PORTS"
 	firewallNode = "KUBE-W-NODEPORTS"
@@ -51,7 +51,7 @@ func portName(f *model.Frontend) string {
 	return n
 }
 
-// maxComment is what the match comment holds, less the longest of our endings.
+// maxComment is what the match comment holds, less the longest ending that the driver appends.
 const maxComment = 255 - len(saysSource)
 
 // readable is a name for comments. The API server lets nothing else through, but
@@ -140,8 +140,8 @@ func fixedChains(t table) []string {
 	return []string{localnet, canaryChain}
 }
 
-// kindOfChain classifies a chain by its name; 0 is somebody else's, and among
-// those are kubelet's KUBE-FIREWALL, KUBE-IPTABLES-HINT and KUBE-KUBELET-CANARY.
+// kindOfChain classifies a chain by its name; 0 is a foreign chain, which includes
+// kubelet's KUBE-FIREWALL, KUBE-IPTABLES-HINT and KUBE-KUBELET-CANARY.
 func kindOfChain(t table, name string) dataplane.Kind {
 	if !strings.HasPrefix(name, "KUBE-") {
 		return 0

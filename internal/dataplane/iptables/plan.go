@@ -21,11 +21,11 @@ type plan struct {
 	begun  bool // a part of the batch is written
 }
 
-// write is what becomes of one chain.
+// write is the desired state of one chain.
 type write struct {
 	ref         chainRef
 	kind        dataplane.Kind
-	body        string // of a chain that is not shared; "" = it goes
+	body        string // of a chain that is not shared; "": it is deleted
 	op          int    // its index in the batch, or -1
 	add, remove map[string]int
 	lines       []string // of a shared chain, when all is done
@@ -77,9 +77,9 @@ func (p *plan) shared(ref chainRef) *write {
 	return w
 }
 
-// settle finds out what shared chains end up with, and which of them go.
+// settle computes the final lines of shared chains, and which of them are deleted.
 func (p *plan) settle() {
-	leads := map[chainRef]int{} // change of the number of lines that lead to a bucket
+	leads := map[chainRef]int{} // change of the number of lines that jump to a bucket
 	for _, w := range p.writes {
 		if w.add == nil {
 			continue
@@ -94,7 +94,7 @@ func (p *plan) settle() {
 			}
 		}
 	}
-	for to, n := range leads { // a line may lead to a bucket whose own lines were put aside
+	for to, n := range leads { // a line may jump to a bucket whose own lines were quarantined
 		if n > 0 && p.writes[to] == nil && p.there.chains[to] == nil {
 			p.shared(to)
 		}
@@ -108,7 +108,7 @@ func (p *plan) settle() {
 }
 
 // of returns the writes of a table in an order in which each chain comes after
-// those that it leads to.
+// those that it jumps to.
 func (p *plan) of(t table) []*write {
 	var out []*write
 	for _, w := range p.writes {
@@ -159,7 +159,7 @@ func (p *plan) moves(t table) (grows, shrinks bool) {
 	return grows, shrinks
 }
 
-// record moves the mirror to what was written.
+// record updates the mirror with what was written.
 func (p *plan) record() {
 	p.there.writes++
 	for ref, w := range p.writes {

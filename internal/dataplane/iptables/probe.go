@@ -14,7 +14,7 @@ import (
 )
 
 // Probe implements dataplane.Driver: for each family it makes a chain with every
-// match and target that we ever write, and deletes it. A family that fails is not
+// match and target that the driver may write, and deletes it. A family that fails is not
 // served; if none is left the error says what is missing.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	caps := manners()
@@ -70,8 +70,8 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 // manners are how the engine should use the driver. It does not cut its work up:
 // x_tables replaces the whole table with each write, and for nf_tables Apply cuts by
 // what its programs take. It pauses after a write, so that writes take a sixteenth
-// of the time at most: iptables-restore costs what exists, and changes that come
-// meanwhile go with the next write. A single change goes in at once.
+// of the time at most: the cost of iptables-restore grows with what exists, and changes that arrive
+// in the pause are part of the next write. A single change is written at once.
 func manners() dataplane.Caps { return dataplane.Caps{ChunkOps: math.MaxInt32, Pace: 16} }
 
 // probeAll tries everything at once, and nearly every kernel can: x_tables
@@ -172,7 +172,7 @@ func probeAddr(f model.Family) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, 1})
 }
 
-// try writes rules into a chain that nothing leads to, and takes it away.
+// try writes rules into a chain that no rule jumps to, and deletes it.
 func (d *Driver) try(ctx context.Context, f model.Family, list ...feature) error {
 	return d.tryAndRead(ctx, f, list, nil)
 }
@@ -197,7 +197,7 @@ func (d *Driver) tryAndRead(ctx context.Context, f model.Family, list []feature,
 		out.section(t, []*write{{ref: ref, op: -1, gone: true}, {ref: to, op: -1, gone: true}}, nil, false)
 	}
 	run := func(s *script) (err error) {
-		for range probeTries { // a run that was killed says nothing of the kernel
+		for range probeTries { // a run that was killed proves nothing about the kernel
 			_, err = d.k.Restore(ctx, iptables.Restore{Family: kernelFamily(f), Input: s.Bytes(), Commits: s.commits})
 			if err == nil || errors.As(err, new(*iptables.RestoreError)) || ctx.Err() != nil {
 				break

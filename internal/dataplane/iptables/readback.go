@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// sampled returns a rule of every kind that we write, for try.
+// sampled returns a rule of every kind that the driver writes, for try.
 func (d *Driver) sampled(f model.Family) []feature {
 	var out []feature
 	for t, rules := range d.samples(f) {

@@ -9,8 +9,8 @@ import (
 
 // To read one chain the programs take milliseconds with nf_tables, and with x_tables they read the whole table, whose rules
 // the kernel gives only all at once: at 10 000 Services of ten endpoints a tenth of a second and more than a second of CPU
-// time. The stamp costs microseconds. With nf_tables it says all there is to say; with x_tables it does not see a rule in the
-// place of another of the same size, so a few rules are read all the same.
+// time. The stamp costs microseconds. With nf_tables it detects every change; with x_tables it does not detect a rule
+// replaced by another of the same size, so a few rules are read nevertheless.
 
 // fewRules is how many rules x_tables may hold for Compare to read them: some milliseconds.
 const fewRules = 1000

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// explain turns what happened into the error classes of the contract. A failed
-// restore is never trusted: what is there is read again before anything else is
+// explain converts the error of a restore to the error classes of the contract. After a failed
+// restore the actual state is read again before anything else is
 // written, unless it was read just before and nothing was written since.
 func (d *Driver) explain(ctx context.Context, err error, p *plan, s *script) error {
 	f, ops := p.family, p.batch
@@ -52,18 +52,18 @@ func (d *Driver) explain(ctx context.Context, err error, p *plan, s *script) err
 	if len(keys) == 0 {
 		keys = d.blame(ctx, f, ops)
 	}
-	if len(keys) == 0 { // each rule is well by itself, so it is no object's fault
+	if len(keys) == 0 { // each rule is valid by itself, so no object is the cause
 		d.doubt()
 		return fmt.Errorf("apply %s: %w", f, err)
 	}
 	return &dataplane.InvalidError{Keys: keys, Err: err}
 }
 
-// named are the objects whose lines the program named.
+// named returns the objects whose lines the program named.
 func named(refused *iptables.RestoreError, s *script, ops []dataplane.Op) []dataplane.Key {
 	var keys []dataplane.Key
 	if refused.Commit {
-		return nil // the kernel refused some line of the table, and x_tables does not say which
+		return nil // the kernel refused some line of the table, and x_tables does not report which
 	}
 	for _, n := range refused.Lines {
 		if n < len(s.blame) && s.blame[n] >= 0 {
@@ -79,13 +79,13 @@ type suspect struct {
 	rules []feature
 }
 
-// maxTrials bounds the runs of iptables-restore that look for what is to blame: one
+// maxTrials bounds the runs of iptables-restore that search for the rejected objects: one
 // object among 10 000 takes 27.
 const maxTrials = 80
 
-// blame finds the objects of a family that the kernel refuses when it does not say
-// which. Their rules, without the chains that they lead to, go into a chain that
-// nothing leads to, all at first, then by halves.
+// blame finds the objects of a family that the kernel rejects when it does not report
+// which. Their rules, without their jump targets, are written into a chain that
+// no rule jumps to: all at first, then by halves.
 func (d *Driver) blame(ctx context.Context, f model.Family, ops []dataplane.Op) []dataplane.Key {
 	var all []suspect
 	for i := range ops {
@@ -138,7 +138,7 @@ func suspectOf(o *dataplane.Op) suspect {
 	return s
 }
 
-// withoutChain takes from a rule where it leads, if that is a chain of ours.
+// withoutChain removes the jump target from a rule, if that is an owned chain.
 func withoutChain(rule string) string {
 	i := max(strings.LastIndex(rule, "-j KUBE-"), strings.LastIndex(rule, "-g KUBE-"))
 	if i < 0 || strings.Contains(rule[i+3:], " ") {

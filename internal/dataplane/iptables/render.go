@@ -49,7 +49,7 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 	}
 }
 
-// sane fails closed: nothing can be forwarded to nobody.
+// sane fails closed: nothing can be forwarded without a backend.
 func sane(v model.Verdict, list []model.Backend) model.Verdict {
 	if v == model.Forward && len(list) == 0 {
 		return model.Reject
@@ -79,7 +79,7 @@ func body(rules []string) string {
 	if text := strings.Join(rules, "\n"); text != "" {
 		return text
 	}
-	return " " // one rule without a word, by somebody else: it counts packets, and "" would say that there is no chain
+	return " " // one empty rule, by another program: it counts packets, and "" would mean that the chain does not exist
 }
 
 // line emits one line of a shared chain.
@@ -87,7 +87,7 @@ func (w writer) line(t table, chain, rule string) {
 	w.put(kindLine, chainRef{w.family, t, chain}.line(rule), present)
 }
 
-// path emits the lines that lead from a root to the bucket of an address, and the
+// path emits the lines that jump from a root to the bucket of an address, and the
 // line there. The bucket's place in the trie depends on nothing but the address.
 func (w writer) path(p place, a netip.Addr, steps []int, rule string) {
 	chain := p.root
@@ -225,7 +225,7 @@ func (r *frontend) marks() []string {
 }
 
 // localOnly is externalTrafficPolicy Local: pods and the node itself may use the
-// whole cluster, everybody else only what is here, its address kept.
+// backends of the whole cluster, other clients only those of this node, and keep their source address.
 func (r *frontend) localOnly(verdict, local model.Verdict) []string {
 	var out []string
 	pods, _ := fromPods(&r.view.Local, r.family)
@@ -279,7 +279,7 @@ func (r *frontend) refusals(verdict, local model.Verdict) {
 }
 
 // hairpin: an endpoint that reaches itself must see another source, or it answers
-// itself past our translation. Only endpoints of this node can.
+// itself without the reverse translation. Only endpoints of this node can.
 func (r *frontend) hairpin(list []model.Backend) {
 	for i := range list {
 		if b := &list[i]; b.Local {

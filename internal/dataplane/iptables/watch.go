@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
 )
 
-// Watch implements dataplane.Driver: the seam looks at the stamp several times a
-// second, which costs microseconds, and between two looks an audit may run.
+// Watch implements dataplane.Driver: the kernel client reads the stamp several times a
+// second, which costs microseconds. Between two reads an audit may run.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -37,19 +37,19 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// alarm is what Watch has rung for: a state, and what we knew then. Once that has
-// moved on, the same state is news: with x_tables the same damage done twice gives
-// the same stamp twice.
+// alarm is what Watch last notified of: an actual state, and the known state at that time. Once the known
+// state has changed, the same actual state is notified again: with x_tables the same damage done twice
+// results in the same stamp twice.
 type alarm struct {
 	now   iptables.Stamp
 	known *iptables.Stamp
 }
 
-// quietPause is how often Watch looks whether our own write has ended.
+// quietPause is the interval at which Watch checks whether the driver's own write has ended.
 const quietPause = 5 * time.Millisecond
 
-// present returns the state at a moment when we do not write, and tells whether we
-// know it.
+// present returns the stamp at a moment when the driver does not write, and reports whether it is
+// the known one.
 func (d *Driver) present(ctx context.Context) (now iptables.Stamp, known bool) {
 	for ctx.Err() == nil {
 		before := d.known.Load()
@@ -65,8 +65,8 @@ func (d *Driver) present(ctx context.Context) (now iptables.Stamp, known bool) {
 	return now, true
 }
 
-// Changed implements dataplane.Driver. When others write all the time and our
-// rules are many, it says so only as often as we can afford to read them all.
+// Changed implements dataplane.Driver. When other programs write continually and there are many owned
+// rules, it reports a change only as often as the credit allows a full read.
 func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	if d.drifted() {
 		return true, nil
@@ -87,7 +87,7 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 
 func (d *Driver) affordable() bool { return d.credit.left(d.p.Now()) > 0 }
 
-// broken asks cheaply whether somebody has taken the rules away altogether.
+// broken reports, by a cheap check, whether another program has removed all rules.
 func (d *Driver) broken(ctx context.Context, now iptables.Stamp) bool {
 	if d.k.Backend() == iptables.Legacy {
 		had, has := d.stamp.Entries(), now.Entries()
@@ -120,8 +120,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// credit is how much time we may spend on reading all rules because others wrote:
-// a share of the time that passes, saved up to a limit.
+// credit is the time that full reads caused by other programs' writes may take:
+// a share of the elapsed time, accumulated up to a limit.
 type credit struct {
 	saved time.Duration
 	at    time.Time
