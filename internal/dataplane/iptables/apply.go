@@ -137,7 +137,7 @@ func (d *Driver) look(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// partRules is about how many rules one iptables-nft-restore takes well.
+// partRules is about the number of rules that one iptables-nft-restore processes efficiently.
 const partRules = 3000
 
 // scripts returns the plan as input of iptables-restore. The filter table refuses what nat leaves
@@ -172,8 +172,8 @@ func (d *Driver) scripts(p *plan) []*script {
 	return append(out, s)
 }
 
-// parts cuts the front of a long list into scripts of their own. What goes, goes
-// with the last.
+// parts splits the front of a long list into separate scripts. Deletions are part
+// of the last one.
 func parts(list []*write) (early []*script, rest []*write) {
 	total := 0
 	for _, w := range list {

@@ -11,7 +11,7 @@ import (
 // auditShare: an audit takes at most one part of so many of the time.
 const auditShare = 200
 
-// reminder is the interval at which drift is notified again while credit does not allow a full read.
+// reminder is the interval at which an uncertain state is notified again while the credit does not allow a full read.
 const reminder = time.Second
 
 // auditor compares the actual rules with the mirror, by names and

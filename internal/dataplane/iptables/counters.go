@@ -31,8 +31,8 @@ const (
 // kube-proxy has a second one for each NodePort, which all others would walk past.
 const toLocalhost = "-d 127.0.0.0/8 " + countLocal
 
-// probeCounters finds out whether rules can count: as in kube-proxy, the agent
-// does without where they cannot. note says why.
+// probeCounters determines whether rules can count. Where they cannot, the agent
+// works without counters, as kube-proxy does. note is the reason.
 func (d *Driver) probeCounters(ctx context.Context) (note string, err error) {
 	d.counts = false
 	if d.p.Counters == nil {

@@ -18,8 +18,8 @@ import (
 // option is one option of a rule with its values: `--dport 80`, `! -i lo`.
 type option struct {
 	name   string   // with "! " in front if it is negated
-	values []string // a comment with its quotes is one
-	text   string   // as it was written, the blanks behind it included
+	values []string // a comment with its quotes is one value
+	text   string   // the original text, including trailing blanks
 }
 
 func (o *option) equal(p *option) bool { return o.name == p.name && slices.Equal(o.values, p.values) }

@@ -177,7 +177,7 @@ func (d *Driver) try(ctx context.Context, f model.Family, list ...feature) error
 	return d.tryAndRead(ctx, f, list, nil)
 }
 
-// tryAndRead also reads what it has written, unless learned is nil.
+// tryAndRead also reads back what it has written, unless learned is nil.
 func (d *Driver) tryAndRead(ctx context.Context, f model.Family, list []feature, learned dialect) error {
 	in, out := newScript(), newScript()
 	wrote := map[table][]string{}

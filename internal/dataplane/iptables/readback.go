@@ -21,7 +21,7 @@ func (d *Driver) sampled(f model.Family) []feature {
 	return out
 }
 
-// readBack finds out how this iptables prints our rules, where not everything can be
+// readBack determines how this iptables prints the driver's rules, where not all of them can be
 // written: a kind that the kernel refuses is left to the Services that ask for it.
 func (d *Driver) readBack(ctx context.Context) (note string, err error) {
 	learned := dialect{}
@@ -68,8 +68,8 @@ func (d *Driver) read(ctx context.Context, f model.Family, wrote map[table][]str
 	return nil
 }
 
-// reads has rules that are read turned into what we write, where iptables prints any
-// of them otherwise.
+// reads makes the Kernel translate rules that are read into the form that the driver writes, if iptables prints
+// any of them differently.
 func (d *Driver) reads(learned dialect) {
 	if learned.differs() {
 		d.k = translated{d.p.Kernel, learned}

@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
 )
 
-// To read one chain the programs take milliseconds with nf_tables, and with x_tables they read the whole table, whose rules
-// the kernel gives only all at once: at 10 000 Services of ten endpoints a tenth of a second and more than a second of CPU
+// To read one chain, the programs take milliseconds with nf_tables, and with x_tables they read the whole table, whose rules
+// the kernel returns only all at once: at 10 000 Services of ten endpoints a tenth of a second and more than a second of CPU
 // time. The stamp costs microseconds. With nf_tables it detects every change; with x_tables it does not detect a rule
 // replaced by another of the same size, so a few rules are read nevertheless.
 

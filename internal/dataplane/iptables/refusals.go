@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// What the comments of rules say that refuse or drop, behind the name of the Service port.
+// The endings of the comments of rules that reject or drop, after the name of the Service port.
 const (
 	saysNone     = " has no endpoints"
 	saysNoneHere = " has no local endpoints"

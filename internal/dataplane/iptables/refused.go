@@ -73,7 +73,7 @@ func named(refused *iptables.RestoreError, s *script, ops []dataplane.Op) []data
 	return keys
 }
 
-// suspect is an operation that may be what the kernel refuses.
+// suspect is an operation that the kernel may have rejected.
 type suspect struct {
 	key   dataplane.Key
 	rules []feature

@@ -10,7 +10,7 @@ import (
 
 // Render implements dataplane.Driver. What publishes a Frontend comes last, and
 // of a path through the trie the deepest line first: each front part of the
-// Objects leads nowhere but to what is there.
+// Objects jumps only to chains that exist.
 func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
 	if !d.serves(f.Key.Family) {
 		return
@@ -138,7 +138,7 @@ type frontend struct {
 	count bool
 }
 
-// says is the comment by which people find a Service.
+// says returns the comment that identifies the Service of a rule.
 func (r *frontend) says() string {
 	switch r.f.Kind {
 	case model.ClusterIP:
@@ -168,7 +168,7 @@ func (r *frontend) leaf(p place, source, says, does string) {
 	r.path(p, r.f.Key.Addr, p.levels(r.family), source+dest(r.f.Key.Addr)+" "+match+does)
 }
 
-// target emits the chains of a Frontend that forwards, and names the first.
+// target emits the chains of a Frontend that forwards, and returns the name of the first.
 func (r *frontend) target(verdict, local model.Verdict) string {
 	if r.f.Kind == model.ClusterIP {
 		name := "KUBE-SVC-" + r.hash("")

@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Rules are written as iptables-save prints them, letter by letter, so that what
-// is there and what is wanted are compared as text. TestRoundTrip holds every
-// phrase here against both backends.
+// Rules are written as iptables-save prints them, letter by letter, so that
+// actual and desired rules are compared as text. TestRoundTrip verifies every
+// phrase here with both backends.
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
@@ -92,7 +92,7 @@ type picker struct {
 	family   model.Family
 	affinity time.Duration
 	hash     bool // by client address, not at random
-	cluster  bool // xt_cluster is there
+	cluster  bool // xt_cluster is available
 }
 
 // maxCluster is how many slots a hash can choose among: the most that xt_cluster counts.
@@ -177,7 +177,7 @@ func (p *picker) dnat(b *model.Backend) string {
 	return " -j DNAT --to-destination " + b.AddrPort().String()
 }
 
-// list names what xt_recent keeps of one endpoint: who chose it, and when.
+// list returns the name of the xt_recent list of one endpoint: the clients that chose it, and when.
 func (p *picker) list(b *model.Backend) string {
 	return "KUBE-SEP-" + shortHash(p.name+word(p.proto)+b.AddrPort().String())
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// script is the input of one iptables-restore. For each line it knows the
-// operation that is to blame for it.
+// script is the input of one iptables-restore. For each line it records the
+// operation that caused it.
 type script struct {
 	bytes.Buffer
 	blame   []int // by line number, from 1; -1 = none
@@ -25,8 +25,8 @@ func (s *script) line(op int, parts ...string) {
 }
 
 // section writes some chains of one table, and the changes of its built-in
-// chains, in one transaction. With keep nothing goes yet: lines that are to go
-// stay beside those that come.
+// chains, in one transaction. With keep nothing is deleted yet: lines to be deleted
+// stay next to the new ones.
 func (s *script) section(t table, list []*write, jumps []jumpOp, keep bool) {
 	if len(list)+len(jumps) == 0 {
 		return
@@ -34,7 +34,7 @@ func (s *script) section(t table, list []*write, jumps []jumpOp, keep bool) {
 	s.line(-1, "*", t.String())
 	for _, w := range list {
 		if !keep || !w.gone {
-			s.line(w.op, ":", w.ref.chain, " - [0:0]") // makes it, or empties it
+			s.line(w.op, ":", w.ref.chain, " - [0:0]") // creates it, or flushes it
 		}
 	}
 	for _, j := range jumps {
@@ -59,7 +59,7 @@ func (s *script) section(t table, list []*write, jumps []jumpOp, keep bool) {
 	s.commits++
 }
 
-// rules writes what a chain holds.
+// rules writes the rules of a chain.
 func (s *script) rules(w *write, keep bool) {
 	switch {
 	case w.gone:

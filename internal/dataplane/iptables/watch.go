@@ -87,7 +87,8 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 
 func (d *Driver) affordable() bool { return d.credit.left(d.p.Now()) > 0 }
 
-// broken reports, by a cheap check, whether another program has removed all rules.
+// broken reports, by a cheap check, whether another program has removed the rules: with x_tables more than a
+// tenth of all entries, with nf_tables a jump of the nat table or lines of KUBE-SERVICES.
 func (d *Driver) broken(ctx context.Context, now iptables.Stamp) bool {
 	if d.k.Backend() == iptables.Legacy {
 		had, has := d.stamp.Entries(), now.Entries()
