@@ -140,10 +140,10 @@ func (d *Driver) look(ctx context.Context, p *plan) error {
 // partRules is about the number of rules that one iptables-nft-restore processes efficiently.
 const partRules = 3000
 
-// scripts returns the plan as input of iptables-restore. The filter table refuses what nat leaves
-// alone. Where nat stops to translate and a refusal takes its place, the refusal
-// is there before, so that no packet finds neither; else nat goes first: it is
-// where a refused rule would be, and then nothing is written.
+// scripts returns the plan as input of iptables-restore. The filter table rejects what nat does not
+// translate. Where a rejection replaces a translation, the rejection
+// is written first, so that every packet meets one of the two. Otherwise nat is written first: it is
+// where a rule that the kernel rejects would be, and then nothing is written.
 func (d *Driver) scripts(p *plan) []*script {
 	var out []*script
 	natWrites := p.of(nat)

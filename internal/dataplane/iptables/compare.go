@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/iptables"
 )
 
-// Compare implements dataplane.Driver. It reads each chain that contains an object, or
-// that the object jumps from, once.
+// Compare implements dataplane.Driver. It reads each chain once that is an object or
+// contains one.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	listed := map[chainRef][]string{}
 	for i := range want {
@@ -45,7 +45,7 @@ func (d *Driver) listed(ctx context.Context, chains map[chainRef][]string) (err 
 	return nil
 }
 
-// printed does the same by printing each table in which one is once: with x_tables the
+// printed does the same by printing each table that contains a requested chain once: with x_tables the
 // programs read the whole table to list one chain of it.
 func (d *Driver) printed(ctx context.Context, chains map[chainRef][]string) error {
 	asked := map[chainRef]bool{}

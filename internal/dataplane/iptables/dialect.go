@@ -95,7 +95,7 @@ type reading struct {
 // wording is how the driver writes one option.
 type wording struct {
 	at     int      // its index among those that are printed
-	blanks []string // between its words, and behind the last one
+	blanks []string // between its words, and after the last one
 }
 
 func (w wording) equal(v wording) bool { return w.at == v.at && slices.Equal(w.blanks, v.blanks) }
@@ -138,7 +138,7 @@ func (d dialect) differs() bool {
 	return false
 }
 
-// blanks returns those behind each word.
+// blanks returns the blanks after each word.
 func blanks(text string) []string {
 	var out []string
 	for len(text) > 0 {

@@ -73,7 +73,7 @@ type Driver struct {
 	busy  atomic.Bool
 	// readAt is when everything was last read; nil: never.
 	readAt atomic.Pointer[time.Time]
-	// written is there.writes, for the audits.
+	// written is a copy of there.writes, for the audits.
 	written atomic.Uint64
 }
 

@@ -16,7 +16,7 @@ const (
 	kindExternal                                 // KUBE-EXT-
 	kindFirewall                                 // KUBE-FW-
 	kindStray                                    // a chain of kube-proxy's that the driver never makes, as Load found it
-	kindBucket                                   // a shared chain that exists whatever is in it
+	kindBucket                                   // a shared chain itself, regardless of its lines
 	kindBase                                     // fixed chains that jump to roots of shared ones
 	kindLine                                     // one line of a shared chain
 	kindJump                                     // one rule in a built-in chain

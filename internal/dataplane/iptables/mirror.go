@@ -22,7 +22,7 @@ type familyTable struct {
 	table  table
 }
 
-// chain is one chain. Lines are sorted as they stand in the kernel.
+// chain is one chain. Lines are in the order of the kernel.
 type chain struct {
 	lines []string // of shared chains only
 	sum   uint64   // digest of the rules in their order

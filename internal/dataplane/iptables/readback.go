@@ -22,7 +22,7 @@ func (d *Driver) sampled(f model.Family) []feature {
 }
 
 // readBack determines how this iptables prints the driver's rules, where not all of them can be
-// written: a kind that the kernel refuses is left to the Services that ask for it.
+// written: a kind that the kernel rejects is left to the Services that ask for it.
 func (d *Driver) readBack(ctx context.Context) (note string, err error) {
 	learned := dialect{}
 	for _, f := range d.families {

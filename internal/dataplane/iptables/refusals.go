@@ -18,11 +18,11 @@ const (
 	saysSource   = " traffic not accepted by source ranges"
 )
 
-// Refusal is how many packets the rules of one Service port have refused or dropped since they were written.
+// Refusal is how many packets the rules of one Service port have rejected or dropped since they were written.
 type Refusal struct {
 	Service model.ServiceKey
 	Port    string
-	Dropped bool // not refused
+	Dropped bool // dropped, not rejected
 	Packets uint64
 }
 
@@ -31,7 +31,7 @@ type Counts interface {
 	Counted(ctx context.Context, f kernel.Family, table string, emit func(line []byte) error) error
 }
 
-// Refusals reads what the rules that refuse and drop have counted; the kernel counts at each rule, asked or not. A Service port
+// Refusals reads the counters of the rules that reject and drop; the kernel always counts at each rule. A Service port
 // may come more than once. One whose name is so long that its rules show a part of it does not come.
 func Refusals(ctx context.Context, k Counts, emit func(Refusal)) error {
 	for _, f := range [...]kernel.Family{kernel.IPv4, kernel.IPv6} {

@@ -63,7 +63,7 @@ func (d *Driver) explain(ctx context.Context, err error, p *plan, s *script) err
 func named(refused *iptables.RestoreError, s *script, ops []dataplane.Op) []dataplane.Key {
 	var keys []dataplane.Key
 	if refused.Commit {
-		return nil // the kernel refused some line of the table, and x_tables does not report which
+		return nil // the kernel rejected some line of the table, and x_tables does not report which
 	}
 	for _, n := range refused.Lines {
 		if n < len(s.blame) && s.blame[n] >= 0 {
