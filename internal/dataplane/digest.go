@@ -9,45 +9,45 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// A Survey of a hundred thousand rules would hold the text of each only to have it compared once. So it may report of a
-// value that is there a digest in its place, which takes no memory while it is read. A digest means something to this
-// process alone.
+// A Survey of a hundred thousand rules would keep the text of each rule only to compare it once. So it may report a digest
+// instead of an actual value, which takes no memory while the value is read. A digest is valid only in this process,
+// because its seed is random.
 
 var seed = maphash.MakeSeed()
 
-// digestMark begins every digest; no driver has a value that begins so.
+// digestMark is the prefix of every digest; no driver has a value with this prefix.
 const digestMark = "\x00digest\x00"
 
-// Digester sums up a value that comes in pieces.
+// Digester computes the digest of a value from its pieces.
 type Digester struct{ h maphash.Hash }
 
-// NewDigester makes one that has taken nothing yet.
+// NewDigester returns a Digester of the empty value.
 func NewDigester() *Digester {
 	d := &Digester{}
 	d.h.SetSeed(seed)
 	return d
 }
 
-// Reset forgets what was taken.
+// Reset discards all pieces.
 func (d *Digester) Reset() { d.h.Reset() }
 
-// Add takes the next piece.
-func (d *Digester) Add(piece []byte) { _, _ = d.h.Write(piece) } // a hash never fails
+// Add appends the next piece.
+func (d *Digester) Add(piece []byte) { _, _ = d.h.Write(piece) } // a hash returns no error
 
-// Sum64 is the digest as a number.
+// Sum64 returns the digest as a number.
 func (d *Digester) Sum64() uint64 { return d.h.Sum64() }
 
-// Digest is the digest of what was taken, to be reported in the place of the value.
+// Digest returns the digest of the pieces, which a driver reports instead of the value.
 func (d *Digester) Digest() string { return digestOf(d.h.Sum64()) }
 
-// Sum64 is what a Digester has for a value as a whole.
+// Sum64 returns the number that a Digester returns for the whole value.
 func Sum64(value string) uint64 { return maphash.String(seed, value) }
 
 func digestOf(sum uint64) string {
 	return string(binary.NativeEndian.AppendUint64([]byte(digestMark), sum))
 }
 
-// Same reports whether found is a value, or the digest of it.
+// Same reports whether found is equal to value or to its digest.
 func Same(value, found string) bool {
 	if value == "" || !strings.HasPrefix(found, digestMark) {
 		return value == found
@@ -55,14 +55,14 @@ func Same(value, found string) bool {
 	return found == digestOf(Sum64(value))
 }
 
-// ObjectSum is what an object adds to the sum of many, which is the same in whatever order they are added. The digest of a
-// value adds what the value does. As a digest, it means something to this process alone.
+// ObjectSum returns the checksum of an object. The sum of many of them does not depend on their order. A value and its
+// digest have the same checksum. Like a digest, it is valid only in this process.
 func ObjectSum(k Key, value string) uint64 {
 	return HashValue(k.Kind, k.Family, value).With(hashName(k.ID))
 }
 
-// PoolSum is the same of an object whose value is slots of so many bytes each. Where an element lies in it adds nothing:
-// some kernels give them in an order of their own, and no comparison minds.
+// PoolSum returns the checksum of an object whose value consists of slots of width bytes. It does not depend on which slot
+// holds which element: some kernels return them in an order of their own, and every comparison ignores the order.
 func PoolSum(k Key, value string, width int) uint64 {
 	var sum uint64
 	for at := 0; at < len(value); at += width {
@@ -74,20 +74,20 @@ func PoolSum(k Key, value string, width int) uint64 {
 	return hashSum(k.Kind, k.Family, sum).With(hashName(k.ID))
 }
 
-// ObjectSum is made of two halves, for who sums up very many: objects that have one name, or one value, need its hash once.
+// ObjectSum consists of two halves. A caller that computes very many needs the hash of a common name or value only once.
 
-// NameHash is the half that an object's ID gives.
+// NameHash is the half of an ObjectSum that depends on the object's ID.
 type NameHash uint64
 
-// HashName hashes an ID.
+// HashName returns the hash of an ID.
 func HashName(id []byte) NameHash { return NameHash(maphash.Bytes(seed, id)) }
 
 func hashName(id string) NameHash { return NameHash(maphash.String(seed, id)) }
 
-// ValueHash is the half that all else gives.
+// ValueHash is the half of an ObjectSum that depends on kind, family and value.
 type ValueHash uint64
 
-// HashValue hashes a value, or the digest of one, of a kind and family.
+// HashValue returns the hash of a kind, a family and a value or its digest.
 func HashValue(k Kind, f model.Family, value string) ValueHash {
 	if sum, isDigest := strings.CutPrefix(value, digestMark); isDigest && len(sum) == sumBytes {
 		return hashSum(k, f, binary.NativeEndian.Uint64([]byte(sum)))
@@ -95,13 +95,14 @@ func HashValue(k Kind, f model.Family, value string) ValueHash {
 	return hashSum(k, f, Sum64(value))
 }
 
-// With puts the halves together: it is the ObjectSum.
+// With returns the ObjectSum of the two halves.
 func (v ValueHash) With(name NameHash) uint64 { return mix(uint64(v), uint64(name)) }
 
-const sumBytes = 8 // of a digest, behind its mark
+const sumBytes = 8 // length of a digest in bytes, after digestMark
 
-// What is mixed must not be small: kinds are, and the sum of an empty pool is 0. Any numbers with many bits will do; these are the
-// beginnings of the fractions of the golden ratio and of pi.
+// The arguments of mix must not be small numbers, but kinds are small and the sum of an empty pool is 0. These constants
+// make them large. Any numbers with many bits set are suitable; these are the first bits of the fractions of the golden
+// ratio and of pi.
 const (
 	kindKey  = 0x9e3779b97f4a7c15
 	valueKey = 0x243f6a8885a308d3
@@ -111,8 +112,8 @@ func hashSum(k Kind, f model.Family, sum uint64) ValueHash {
 	return ValueHash(mix(sum^valueKey, kindKey^uint64(k)<<8^uint64(f)))
 }
 
-// mix makes one number of two, of which one at least nobody can foresee: otherwise it would be a bad hash. Neither half of the
-// product is left out: the lower bits of a product tell of the lower bits alone.
+// mix returns a hash of two numbers. At least one of them must be unpredictable, otherwise mix is a weak hash. It uses both
+// halves of the product, because the lower bits of a product depend only on the lower bits of the factors.
 func mix(a, b uint64) uint64 {
 	high, low := bits.Mul64(a, b)
 	return high ^ low

@@ -1,9 +1,10 @@
 // Package dataplane is the contract between the engine and the data planes:
-// Driver, Object, Op, Batch, the error classes. It decides nothing and touches
-// nothing.
+// Driver, Object, Op, Batch and the error classes. It makes no decisions and
+// does no I/O.
 //
-// A driver turns Frontends into Objects (pure), tells which Objects the kernel
-// has (Load) and applies operations (Apply). What is to be done is found by one
-// diff, in package delta; partial sync, full sync, restart, retry and repair
-// differ only in where "have" came from.
+// A driver renders Frontends as Objects (pure), reports the Objects that the
+// kernel holds (Load) and applies operations (Apply). Package delta computes the
+// operations as the difference between the desired and the actual state. Partial
+// sync, full sync, restart, retry and drift repair differ only in the source of
+// the actual state.
 package dataplane

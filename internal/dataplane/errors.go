@@ -8,37 +8,41 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Error classes, besides InvalidError and RebuildError. Anything else that Apply
-// or Load returns is transient: the engine tries again with a backoff. What such an
-// Apply wanted may have been done all the same, in part or whole: before it tries
-// again the engine asks Changed.
+// Error classes, in addition to InvalidError and RebuildError. Any other error of
+// Apply or Load is transient: the engine retries with a backoff. The batch of such an
+// Apply may have been applied, in part or whole: before the retry the engine calls
+// Changed.
 var (
-	// ErrConflict: somebody else wrote since we last looked, or what we believe is
-	// wrong; nothing was applied. Load, then apply the new difference.
+	// ErrConflict: another program has written since the driver's last read, or the
+	// recorded actual state is wrong (stale). Nothing was applied. The engine calls
+	// Load, then applies the new difference.
 	ErrConflict = errors.New("kernel state changed under us")
-	// ErrInPart: with an InvalidError, that what comes before the refused object in the
-	// batch has been written all the same. The engine loads before it writes again. With
-	// ErrUnsupported, that another family has been written: an answer like any that was lost.
+	// ErrInPart: together with an InvalidError, the operations that precede the refused
+	// object in the batch have been applied. The engine calls Load before it writes again.
+	// Together with ErrUnsupported, another family has been written: the engine handles it
+	// as a write whose answer was lost.
 	ErrInPart = errors.New("written in part")
-	// ErrInterrupted: a dump was not consistent; load again.
+	// ErrInterrupted: a dump was not consistent. The engine calls Load again.
 	ErrInterrupted = errors.New("dump interrupted by a concurrent change")
-	// ErrUnsupported: this kernel or host cannot do it. From Probe it ends the
-	// agent, from elsewhere it is transient: a security module can be told better.
+	// ErrUnsupported: this kernel or host does not support or permit the operation.
+	// If Probe returns it, the agent ends. If another method returns it, it is
+	// transient, because the policy of a security module can be changed.
 	ErrUnsupported = errors.New("not supported here")
-	// ErrNotOurs: something of our name exists that we did not make; we touch
-	// nothing. Before the first Load has succeeded it ends the agent.
+	// ErrNotOurs: an object with a name that the driver uses exists, but is foreign:
+	// Fairlead did not create it. The driver writes nothing. Before the first successful
+	// Load this error ends the agent.
 	ErrNotOurs = errors.New("exists and is not ours")
 )
 
-// InvalidError says that the kernel refused these objects, for what they are,
-// and therefore the whole batch (but see ErrInPart). The engine puts their owners aside
-// (quarantine) and goes on with the rest. An object that was to be deleted is named
-// if something that stays leads to it: the engine keeps it, if it holds anything in
-// quarantine. An error that is both an InvalidError
-// and ErrConflict says that what we believe may be to blame (an object is there
-// that should not be): the engine loads first, and puts aside what is refused again.
+// InvalidError reports that the kernel rejected these objects because of their
+// content, and therefore the whole batch (but see ErrInPart). The engine quarantines
+// their owners and applies the rest. Keys include an object to be deleted if an
+// object that stays refers to it: the engine keeps it if any Service is
+// quarantined. If an error is both an InvalidError and ErrConflict, the cause may be
+// a stale actual state (an object exists that should not): the engine calls Load
+// first, and quarantines the owners of objects that are rejected again.
 type InvalidError struct {
-	Keys []Key // the objects to blame, never empty: a driver that is not told finds them out
+	Keys []Key // the rejected objects, never empty: if the kernel does not name them, the driver determines them
 	Err  error
 }
 
@@ -54,10 +58,10 @@ func (e *InvalidError) Error() string {
 // Unwrap returns the kernel's error.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// RebuildError says that what these families hold cannot be repaired object by
-// object, or that the batch does not fit into it: another layout, a declaration
-// unlike ours, a set that is full. Nothing was applied. The engine answers with a
-// Batch that rebuilds them.
+// RebuildError reports that the actual state of these families cannot be repaired
+// object by object, or that the batch does not fit into it. Examples are another
+// layout, a declaration that differs from the driver's, and a full set. Nothing was
+// applied. The engine handles it with a Batch that rebuilds the families.
 type RebuildError struct {
 	Families []model.Family
 	Why      string // for the log and for metrics: few words, no numbers
@@ -68,8 +72,9 @@ func (e *RebuildError) Error() string {
 	return fmt.Sprintf("%v must be made anew: %s", e.Families, e.Why)
 }
 
-// NothingDone reports whether an error of Apply is of a class that says so; after
-// another the kernel may hold the batch, and only the answer was lost.
+// NothingDone reports whether an error of Apply is of a class that guarantees that
+// nothing was applied. After any other error the kernel may hold the batch, because
+// only the answer may have been lost.
 func NothingDone(err error) bool {
 	var invalid *InvalidError
 	var rebuild *RebuildError
