@@ -21,7 +21,7 @@ const digestMark = "\x00digest\x00"
 // Digester computes the digest of a value from its pieces.
 type Digester struct{ h maphash.Hash }
 
-// NewDigester returns a Digester of the empty value.
+// NewDigester returns a Digester without pieces.
 func NewDigester() *Digester {
 	d := &Digester{}
 	d.h.SetSeed(seed)

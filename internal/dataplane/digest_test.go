@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// TestDigest: a digest stands for the value that it was made of, in whatever pieces, and for no other.
+// TestDigest: a digest is equal to the value that it was computed from, in any pieces, and to no other value.
 func TestDigest(t *testing.T) {
 	d := NewDigester()
 	for range 2 { // the second time after a Reset
@@ -36,7 +36,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestObjectSum: each part of an object counts, and the digest of a value adds what the value does.
+// TestObjectSum: the checksum depends on each part of an object, and a value and its digest have the same checksum.
 func TestObjectSum(t *testing.T) {
 	d := NewDigester()
 	d.Add([]byte("a rule"))
@@ -58,7 +58,7 @@ func TestObjectSum(t *testing.T) {
 	}
 }
 
-// TestObjectSumsOfMany: whatever is like something else in one half, or only exchanged with it, makes another sum.
+// TestObjectSumsOfMany: objects that agree in one half, or have exchanged halves, have different sums.
 func TestObjectSumsOfMany(t *testing.T) {
 	id := func(i int) Key { return Key{Kind: Kind(i % 3), Family: model.IPv4, ID: strconv.Itoa(i / 3)} }
 	value := func(i int) string { return strconv.Itoa(i) }
@@ -77,14 +77,14 @@ func TestObjectSumsOfMany(t *testing.T) {
 		}
 	}
 	for i := range many {
-		for j := range i { // what two have, exchanged
+		for j := range i { // two objects with exchanged halves
 			add("as they are", ObjectSum(id(i), value(i))+ObjectSum(id(j), value(j)))
 			add("exchanged", ObjectSum(id(i), value(j))+ObjectSum(id(j), value(i)))
 		}
 	}
 }
 
-// TestPoolSum: what is in a pool counts, and how often, but not where.
+// TestPoolSum: the checksum depends on the elements of a pool and their number, not on their slots.
 func TestPoolSum(t *testing.T) {
 	key := Key{Kind: 2, Family: model.IPv4, ID: "pool"}
 	sum := PoolSum(key, "aabbcc", 2)

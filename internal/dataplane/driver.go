@@ -46,8 +46,8 @@ type Driver interface {
 	// object refers to it, it does not affect packets. Pure.
 	Shared(k Key) bool
 
-	// Load reports the actual state: every object that the kernel holds in the
-	// owned tables, chains and lists, unknown ones included. It writes nothing. It
+	// Load reports the actual state: every object in the part of the kernel state
+	// that the driver owns, including unknown objects. It writes nothing. It
 	// returns ErrInterrupted if the kernel state changed during the read. It returns
 	// a RebuildError, after it has reported the other families, if the objects of a
 	// family cannot be repaired one by one. If it fails otherwise, including
@@ -62,7 +62,7 @@ type Driver interface {
 	Survey(ctx context.Context, emit func(Key, string)) error
 
 	// Compare looks up these Objects by key, one by one, and reads no other objects. It
-	// calls differs for each Object whose actual value is not its Value; found is ""
+	// calls differs for each Object whose actual value differs from Value; found is ""
 	// if it is absent, else an opaque value that only the driver can interpret. It is
 	// for the inspection of one Service: of a pool of very many slots it reads only the
 	// first ones. It writes nothing and keeps no state, and any goroutine may call it

@@ -15,20 +15,20 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Bed drives one driver the way the engine does, without its pacing.
+// Bed drives one driver as the engine does, without the engine's rate limit.
 type Bed struct {
 	Driver dataplane.Driver
 	Track  *delta.Tracker[dataplane.Key, model.ServiceKey]
 	View   model.NodeView
-	// Now is the bed's clock; it moves only by hand.
+	// Now is the bed's clock; only the test advances it.
 	Now time.Time
-	// Rebuild are the families that the next Sync makes anew, as the last Load said.
+	// Rebuild are the families that the next Sync rebuilds, as the last Load or Apply required.
 	Rebuild []model.Family
-	// Checked is called after each successful Sync; nil for nothing.
+	// Checked is called after each successful Sync; nil: no call.
 	Checked func(testing.TB)
 }
 
-// NewBed makes a bed with nothing known and nothing wanted.
+// NewBed returns a Bed with empty desired and actual states.
 func NewBed(d dataplane.Driver, v model.NodeView) *Bed {
 	return &Bed{Driver: d, View: v, Now: time.Unix(1_800_000_000, 0),
 		Track: delta.New[dataplane.Key, model.ServiceKey](delta.Params[dataplane.Key]{
@@ -36,14 +36,14 @@ func NewBed(d dataplane.Driver, v model.NodeView) *Bed {
 		})}
 }
 
-// Base wants the base objects, owned by the zero key as in the engine.
+// Base adds the base objects to the desired state. Their owner is the zero key, as in the engine.
 func (b *Bed) Base() {
 	var objs []delta.Object[dataplane.Key]
 	b.Driver.Base(b.View, func(o dataplane.Object) { objs = append(objs, delta.Object[dataplane.Key](o)) })
 	b.Track.Set(model.ServiceKey{}, objs, b.Now)
 }
 
-// Want makes these Frontends all that a Service has; none removes it.
+// Want replaces the desired state of a Service by these Frontends; without Frontends it removes the Service.
 func (b *Bed) Want(svc model.ServiceKey, frontends ...model.Frontend) {
 	var objs []delta.Object[dataplane.Key]
 	for i := range frontends {
@@ -52,7 +52,7 @@ func (b *Bed) Want(svc model.ServiceKey, frontends ...model.Frontend) {
 	b.Track.Set(svc, objs, b.Now)
 }
 
-// WantAll wants the base and every Service.
+// WantAll sets the desired state of the base and of these Services.
 func (b *Bed) WantAll(services map[model.ServiceKey][]model.Frontend) {
 	b.Base()
 	for _, k := range slices.SortedFunc(maps.Keys(services), model.ServiceKey.Compare) {
@@ -60,15 +60,15 @@ func (b *Bed) WantAll(services map[model.ServiceKey][]model.Frontend) {
 	}
 }
 
-// Pending is what is to be done.
+// Pending returns the pending differences between the desired and the actual state.
 func (b *Bed) Pending() []delta.Diff[dataplane.Key] { return b.Track.Pending() }
 
-// Apply applies these differences in one batch and commits them if the driver did.
+// Apply applies these differences in one batch, and commits them if the driver succeeds.
 func (b *Bed) Apply(ctx context.Context, diffs []delta.Diff[dataplane.Key]) (dataplane.Applied, error) {
 	return b.ApplyPart(ctx, diffs, nil)
 }
 
-// ApplyPart applies these differences in one batch, which others follow at once.
+// ApplyPart applies these differences in one batch; later are the differences of the batches that follow immediately.
 func (b *Bed) ApplyPart(ctx context.Context, diffs, later []delta.Diff[dataplane.Key]) (dataplane.Applied, error) {
 	batch := dataplane.Batch{Ops: make([]dataplane.Op, 0, len(diffs))}
 	batch.Later = func(yield func(dataplane.Op) bool) {
@@ -88,7 +88,7 @@ func (b *Bed) ApplyPart(ctx context.Context, diffs, later []delta.Diff[dataplane
 	return done, err
 }
 
-// Sync applies all that is pending, by a rebuild if the driver asks for one; it must succeed.
+// Sync applies all pending differences, with a rebuild if the driver requires one. If it fails, the test fails.
 func (b *Bed) Sync(t testing.TB) dataplane.Applied {
 	t.Helper()
 	var sum dataplane.Applied
@@ -135,7 +135,7 @@ func (b *Bed) Anew(ctx context.Context, f model.Family) (dataplane.Applied, erro
 	return done, err
 }
 
-// Load compares with the kernel and gives what was not as believed.
+// Load reads the actual state from the kernel and returns the drift: what differs from the recorded actual state.
 func (b *Bed) Load(t testing.TB) []delta.Drift[dataplane.Key] {
 	t.Helper()
 	drift, err := b.TryLoad(t.Context())
@@ -145,8 +145,8 @@ func (b *Bed) Load(t testing.TB) []delta.Drift[dataplane.Key] {
 	return drift
 }
 
-// TryLoad is Load for when it may fail; then nothing has changed. A RebuildError is
-// no failure: the next Sync rebuilds what it names.
+// TryLoad is Load with an error result. On failure the bed's state is unchanged. A
+// RebuildError is no failure: the next Sync rebuilds the families that it names.
 func (b *Bed) TryLoad(ctx context.Context) ([]delta.Drift[dataplane.Key], error) {
 	there, err := read(ctx, b.Driver)
 	var rebuild *dataplane.RebuildError
@@ -171,8 +171,8 @@ func read(ctx context.Context, d dataplane.Driver) (map[dataplane.Key]string, er
 	return there, errors.Join(err, twice)
 }
 
-// Snapshot is what the kernel holds, readable, with the slots of pools sorted:
-// where an element sits has no meaning.
+// Snapshot returns the actual state in readable form. It sorts the slots of pools,
+// because the slot of an element has no meaning.
 func Snapshot(t testing.TB, d dataplane.Driver) map[string]string {
 	t.Helper()
 	there, err := read(t.Context(), d)
@@ -200,12 +200,12 @@ func canonical(v string, width int) string {
 	return strings.Join(slots, " ")
 }
 
-// Name is the readable name of a key.
+// Name returns the readable name of a key.
 func Name(d dataplane.Driver, k dataplane.Key) string {
 	return d.KeyString(k)
 }
 
-// Same fails unless both snapshots are equal but for objects that only linger.
+// Same fails the test unless both snapshots are equal, except for lingering objects.
 func Same(t testing.TB, got, want map[string]string, lingers func(name string) bool) {
 	t.Helper()
 	for name, v := range want {

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// wanted returns everything that should be in the kernel.
+// wanted returns the whole desired state.
 func (b *Bed) wanted() (out []dataplane.Object) {
 	for k, v := range b.Track.Wanted() {
 		out = append(out, dataplane.Object{Key: k, Value: v})
@@ -22,7 +22,7 @@ func (b *Bed) wanted() (out []dataplane.Object) {
 	return out
 }
 
-// differing names what Compare finds.
+// differing returns a description of each difference that Compare reports.
 func (b *Bed) differing(t testing.TB) (out []string) {
 	t.Helper()
 	err := b.Driver.Compare(t.Context(), b.wanted(), func(k dataplane.Key, found string) {
@@ -34,8 +34,8 @@ func (b *Bed) differing(t testing.TB) (out []string) {
 	return out
 }
 
-// testCompare: a look at single objects sees what somebody else did to them, before
-// anything is loaded, and sees nothing else.
+// testCompare: a comparison of single objects detects each edit of them by another
+// program before a Load, and reports no other difference.
 func testCompare(t *testing.T, s *Subject) {
 	b := s.holding(t)
 	if found := b.differing(t); len(found) > 0 {
@@ -59,7 +59,7 @@ func testCompare(t *testing.T, s *Subject) {
 	}
 }
 
-// holding is a bed with what the subject is to hold, in the kernel.
+// holding returns a bed after a Sync of the catalogue, or of its first Services if the subject is slow (Few).
 func (s *Subject) holding(t testing.TB) *Bed {
 	t.Helper()
 	b := s.bed(s.Driver)
@@ -77,8 +77,8 @@ func (s *Subject) holding(t testing.TB) *Bed {
 	return b
 }
 
-// testSurvey: what reads beside the engine sees the same as a Load, whatever somebody else did, and takes nothing of it for
-// known: the Load that follows finds the same differences as if nobody had looked.
+// testSurvey: a Survey reports the same objects as a Load after each edit by another program, and does not update the
+// driver's state: the next Load detects the same drift as without a Survey.
 func testSurvey(t *testing.T, s *Subject) {
 	b := s.holding(t)
 	check := func(t *testing.T, edited bool) {
@@ -115,7 +115,7 @@ func testSurvey(t *testing.T, s *Subject) {
 	}
 }
 
-// total is what a Sum has for objects.
+// total returns the Total that Sum should return for these objects.
 func total(d dataplane.Driver, objects map[dataplane.Key]string) (all dataplane.Total) {
 	for k, v := range objects {
 		all.Objects++
@@ -128,12 +128,12 @@ func total(d dataplane.Driver, objects map[dataplane.Key]string) (all dataplane.
 	return all
 }
 
-// testSurveyBeside: who reads everything beside writes reports what is there or was, and is at most interrupted. Nothing of it
-// disturbs the writes. The race detector sees what they share.
+// testSurveyBeside: a Survey concurrent with writes reports the actual state before or after a write, and fails at most with
+// ErrInterrupted. It does not disturb the writes. The race detector finds unsynchronized shared state.
 func testSurveyBeside(t *testing.T, s *Subject) {
 	b := s.holding(t)
 	before := maps.Collect(b.Track.Wanted())
-	written := map[dataplane.Key]bool{} // meanwhile; read when the writes are over
+	written := map[dataplane.Key]bool{} // concurrently with the surveys; read after the writes
 	over, read := make(chan struct{}), make(chan map[dataplane.Key]string, 1)
 	end := sync.OnceFunc(func() { close(over) })
 	defer end()
@@ -160,7 +160,7 @@ func testSurveyBeside(t *testing.T, s *Subject) {
 	}
 }
 
-// surveys reads until it is over, and once more, and gives all that was reported.
+// surveys calls Survey until over is closed, and once more, and returns all reported objects.
 func surveys(t *testing.T, d dataplane.Driver, over <-chan struct{}) map[dataplane.Key]string {
 	all := map[dataplane.Key]string{}
 	for last := false; ; {

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// View is a node for the suite's Frontends.
+// View returns the node view for the suite's Frontends.
 func View() model.NodeView {
 	return model.NodeView{
 		NodePortAddrs: addrs("127.0.0.1", "192.0.2.1", "2001:db8::1"), LocalhostNodePorts: true,
@@ -30,12 +30,12 @@ func addrs(list ...string) []netip.Addr {
 	return out
 }
 
-// Service names the i-th Service.
+// Service returns the key of the i-th Service.
 func Service(i int) model.ServiceKey {
 	return model.ServiceKey{Namespace: "suite", Name: fmt.Sprintf("s%d", i)}
 }
 
-// addr returns the n-th address of a range, by adding to its last two bytes.
+// addr returns the n-th address after base: it adds n to the last two bytes.
 func addr(base string, n int) netip.Addr {
 	b := netip.MustParseAddr(base).AsSlice()
 	at := len(b) - 2
@@ -52,7 +52,7 @@ func pick(f model.Family, v4, v6 string) string {
 	return v4
 }
 
-// Backends are n endpoints that start at a number; every third is on this node.
+// Backends returns n endpoints with consecutive numbers that start at from; every third is on this node.
 func Backends(f model.Family, from, n int) []model.Backend {
 	out := make([]model.Backend, 0, n)
 	for i := from; i < from+n; i++ {
@@ -61,7 +61,7 @@ func Backends(f model.Family, from, n int) []model.Backend {
 	return out
 }
 
-// ClusterIP is the plainest Frontend: Service i, with n endpoints.
+// ClusterIP returns the simplest Frontend: Service i, with n endpoints.
 func ClusterIP(f model.Family, i, n int) model.Frontend {
 	fe := model.Frontend{
 		Key: model.FrontendKey{Family: f, Protocol: model.TCP, Port: 80,
@@ -74,7 +74,7 @@ func ClusterIP(f model.Family, i, n int) model.Frontend {
 	return fe
 }
 
-// Every returns one Frontend of each sort that a data plane must know, per family.
+// Every returns one Frontend of a family for each case that a data plane must support.
 func Every(f model.Family) []model.Frontend {
 	var out []model.Frontend
 	add := func(change func(fe *model.Frontend)) {
@@ -111,7 +111,7 @@ func Every(f model.Family) []model.Frontend {
 	return out
 }
 
-// sorts are the ways in which a Frontend can differ from the plain one.
+// sorts returns the changes by which a Frontend can differ from the simplest one.
 func sorts(f model.Family) []func(fe *model.Frontend) {
 	local := func(fe *model.Frontend, v model.Verdict) {
 		if fe.Kind.External() {
@@ -141,7 +141,7 @@ func sorts(f model.Family) []func(fe *model.Frontend) {
 	}
 }
 
-// tabulate returns a Frontend of consistent hash its tables.
+// tabulate sets the hash tables of a Frontend with consistent hashing.
 func tabulate(fe *model.Frontend) {
 	if !fe.ConsistentHash {
 		return
@@ -159,7 +159,7 @@ func tabulate(fe *model.Frontend) {
 	fe.HashTable, fe.LocalHashTable = table(fe.Backends), table(fe.LocalBackends)
 }
 
-// Catalogue is every sort of Frontend of the families, one Service each.
+// Catalogue returns every case of Frontend of the families, one Service per case.
 func Catalogue(families []model.Family) map[model.ServiceKey][]model.Frontend {
 	out := map[model.ServiceKey][]model.Frontend{}
 	for _, f := range families {
@@ -170,8 +170,8 @@ func Catalogue(families []model.Family) map[model.ServiceKey][]model.Frontend {
 	return out
 }
 
-// Mutate changes one Service of a catalogue, as clusters do: its endpoints, its
-// semantics, or all of it.
+// Mutate updates or deletes one random Service of a catalogue, as happens in clusters,
+// and returns its key. An update changes its endpoints, its semantics, or both.
 func Mutate(r *rand.Rand, services map[model.ServiceKey][]model.Frontend, families []model.Family) model.ServiceKey {
 	i := r.IntN(len(Every(families[0])))
 	key := Service(i)

@@ -14,52 +14,52 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Factory makes a Subject on a fresh kernel of its own. It is called in the
+// Factory returns a Subject on a fresh kernel of its own. It is called in the
 // goroutine of the test that uses it.
 type Factory func(t *testing.T) *Subject
 
-// Subject is a driver on its kernel, and what the suite may do to that kernel.
+// Subject is a driver on its kernel, with the operations that the suite may execute on that kernel.
 type Subject struct {
 	Driver   dataplane.Driver
-	Restart  func() dataplane.Driver // another driver on the same kernel, without memory
+	Restart  func() dataplane.Driver // returns another driver on the same kernel, without state
 	Families []model.Family
-	// Alone: what the driver holds is its process's own: nobody else can write it and no
-	// other process finds it, so Restart is not used, nor are Edits, Touch and Meddle.
+	// Alone: the objects of the driver exist only in its process. No other program can
+	// write or read them, so Restart, Edits, Touch and Meddle are not used.
 	Alone bool
-	// Steps is how many random changes are made in a row; 0: 120.
+	// Steps is the number of consecutive random changes; 0: 120.
 	Steps int
-	// Edits each change something of the driver's that must then be repaired.
+	// Edits each cause drift of owned objects, which must then be repaired.
 	Edits []Edit
-	// Touch writes to the kernel beside the driver, but nothing of the driver's.
+	// Touch writes to the kernel as another program, but to no object of the driver.
 	Touch func(t testing.TB)
-	// Meddle changes something of the driver's, as often as it is called; nil: use
-	// Touch, for a driver that cannot tell the two apart.
+	// Meddle changes an owned object each time it is called; nil: the suite uses
+	// Touch, for a driver that cannot distinguish the two.
 	Meddle func(t testing.TB)
-	// TellsApart: while it watches, the driver knows what Touch does from what Meddle
-	// does, and Touch costs it nothing.
+	// TellsApart: while Watch runs, the driver distinguishes the writes of Touch from
+	// those of Meddle, and ignores those of Touch.
 	TellsApart bool
-	// FailApply makes the next Apply fail for a passing reason; with after, the
-	// kernel does it and only the answer is lost.
+	// FailApply makes the next Apply fail with a transient error; with after, the
+	// kernel applies the batch and only the answer is lost.
 	FailApply func(after bool)
-	// InterruptLoad makes the kernel change during the next Load.
+	// InterruptLoad changes the kernel state during the next Load.
 	InterruptLoad func()
-	// Poison is a Frontend that the kernel refuses; nil if there is none.
+	// Poison returns a Frontend that the kernel rejects; nil if there is none.
 	Poison func(f model.Family) *model.Frontend
-	// Few: to read a single object takes long, so that the test of it has few of them.
+	// Few: a lookup of a single object is slow, so the test of it uses few Services.
 	Few bool
-	// Checked is called after every successful Sync; nil for nothing.
+	// Checked is called after every successful Sync; nil: no call.
 	Checked func(testing.TB)
-	// Lingers tells, by readable name, which objects may outlive their use.
+	// Lingers reports by readable name whether an object may stay after its last use.
 	Lingers func(name string) bool
 }
 
-// Edit is something that somebody else does to the driver's objects. It is done
-// when the whole Catalogue is in the kernel.
+// Edit is a change of the driver's objects by another program. The suite executes
+// it when the whole Catalogue is in the kernel.
 type Edit struct {
 	Name string
 	Do   func(t testing.TB)
-	// Beside: it only adds objects, and all that is ours is as it was. A comparison of
-	// single objects does not see it.
+	// Beside: the edit only adds objects, and leaves all owned objects unchanged. A
+	// comparison of single objects does not detect it.
 	Beside bool
 }
 
@@ -98,7 +98,7 @@ func Run(t *testing.T, make Factory) {
 	}
 }
 
-// other is a driver without memory on the same kernel, where there can be one.
+// other returns a driver without state on the same kernel, unless the subject is Alone.
 func (s *Subject) other() dataplane.Driver {
 	if s.Alone {
 		return s.Driver
@@ -115,7 +115,7 @@ func (s *Subject) bed(d dataplane.Driver) *Bed {
 	return b
 }
 
-// built is a bed with the whole catalogue in the kernel.
+// built returns a bed with the whole catalogue in the kernel.
 func (s *Subject) built(t *testing.T) *Bed {
 	t.Helper()
 	b := s.bed(s.Driver)
@@ -141,7 +141,7 @@ func testBuild(t *testing.T, s *Subject) {
 	}
 }
 
-// settled: the kernel is what we believe, and nothing is left to do.
+// settled fails the test unless the recorded actual state is in sync with the kernel and nothing is pending.
 func settled(t *testing.T, b *Bed) {
 	t.Helper()
 	for _, d := range b.Load(t) {
@@ -185,7 +185,7 @@ func testEdits(t *testing.T, s *Subject) {
 			settled(t, b)
 		})
 		if !ok {
-			return // the next edit would start from a mess
+			return // the next edit would start from an undefined state
 		}
 	}
 }
@@ -242,12 +242,12 @@ func testInterrupted(t *testing.T, s *Subject) {
 		t.Fatalf("load during a change: %v", err)
 	}
 	b.Load(t)
-	b.Sync(t) // of what interrupted, if that was ours
+	b.Sync(t) // repairs the interrupting change if it affected owned objects
 	settled(t, b)
 }
 
-// testGivenUp: a Load that ends with its context, wherever it is, leaves the driver
-// as it was: what comes next goes in without another.
+// testGivenUp: a Load that its context cancels at any point leaves the driver's state
+// unchanged: the next Apply succeeds without another Load.
 func testGivenUp(t *testing.T, s *Subject) {
 	b := s.built(t)
 	all, given := len(Snapshot(t, s.other())), 0
@@ -260,7 +260,7 @@ func testGivenUp(t *testing.T, s *Subject) {
 			}
 		})
 		giveUp()
-		if err != nil { // near its end a Load may be over all the same
+		if err != nil { // a Load cancelled near its end may succeed
 			given++
 		}
 		b.Want(Service(i), ClusterIP(s.Families[0], i, 3+i%5))
@@ -268,7 +268,7 @@ func testGivenUp(t *testing.T, s *Subject) {
 			t.Fatalf("after a load that was given up: %v", err)
 		}
 	}
-	if given == 0 { // a driver that reads ahead may be done before it looks, so it depends on the speed how many are
+	if given == 0 { // a driver that reads ahead may finish before it checks the context, so the number depends on the speed
 		t.Error("none of 12 loads was given up")
 	}
 	settled(t, b)

@@ -10,10 +10,10 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// watchPatience bounds the wait for an alarm.
+// watchPatience is the timeout of the wait for an alarm.
 const watchPatience = 30 * time.Second
 
-// alarm is a running Watch.
+// alarm is a running Watch; bell is its notify channel.
 type alarm struct {
 	bell chan struct{}
 	stop func()
@@ -23,7 +23,7 @@ type alarm struct {
 func begin(t *testing.T, b *Bed) *alarm {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	a := &alarm{bell: make(chan struct{}, 64)} // more rings than a test causes
+	a := &alarm{bell: make(chan struct{}, 64)} // more notifications than a test causes
 	done := make(chan error, 1)
 	go func() { done <- b.Driver.Watch(ctx, func() { a.bell <- struct{}{} }) }()
 	a.stop = func() {
@@ -35,8 +35,8 @@ func begin(t *testing.T, b *Bed) *alarm {
 	return a
 }
 
-// watch starts the driver's Watch and returns when it rings for foreign writes.
-// What those did is repaired.
+// watch starts the driver's Watch and returns when it has notified of a foreign
+// write. The drift caused by the foreign writes is repaired.
 func (s *Subject) watch(t *testing.T, b *Bed) *alarm {
 	t.Helper()
 	a := begin(t, b)
@@ -61,7 +61,7 @@ func (s *Subject) watch(t *testing.T, b *Bed) *alarm {
 	return a
 }
 
-// rings waits for the alarm.
+// rings waits for a notification.
 func (a *alarm) rings(t *testing.T) {
 	t.Helper()
 	select {
@@ -79,7 +79,8 @@ func testWatch(t *testing.T, s *Subject) {
 		b.Want(Service(0), ClusterIP(s.Families[0], 0, n))
 		b.Sync(t)
 	}
-	// A foreign write after ours: when its alarm is here, ours would be too.
+	// A foreign write follows the driver's own writes: notifications are in order, so if
+	// its notification has arrived, any of the own writes has arrived too.
 	s.Meddle(t)
 	a.rings(t)
 	if n := len(a.bell); n > 0 {
@@ -87,7 +88,7 @@ func testWatch(t *testing.T, s *Subject) {
 	}
 }
 
-// testWatchAgain: what was done while no Watch ran, the next one rings for.
+// testWatchAgain: the next Watch notifies of a foreign write that happened while no Watch ran.
 func testWatchAgain(t *testing.T, s *Subject) {
 	b := s.built(t)
 	for range 3 {
@@ -104,9 +105,9 @@ func testWatchAgain(t *testing.T, s *Subject) {
 	}
 }
 
-// testNeighbour: somebody writes his own table 500 times a second. Every change of
-// ours goes in at once, every Load holds, no alarm rings; and what he does to our
-// tables is still noticed.
+// testNeighbour: another program writes to its own table 500 times a second. Every
+// Apply succeeds at the first attempt, no Load reports drift, and Watch sends no
+// notification. A foreign write to owned tables is still detected.
 func testNeighbour(t *testing.T, s *Subject) {
 	if !s.TellsApart {
 		t.Skip("this data plane takes every foreign write for one of its own objects")
@@ -142,7 +143,7 @@ func testNeighbour(t *testing.T, s *Subject) {
 				t.Fatalf("load found %d differences", len(drift))
 			}
 		}
-		runtime.Gosched() // on one processor the neighbour would have a turn only every 10 ms or more
+		runtime.Gosched() // on one processor the other program would run only every 10 ms or more
 	}
 	if changed, err := b.Driver.Changed(t.Context()); changed || err != nil || len(a.bell) > 0 {
 		t.Fatalf("after %d writes of a neighbour: changed %v, %v, %d alarms", writes, changed, err, len(a.bell))
