@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// apply writes what it can and gives the number of operations. All but devices is one transaction.
+// apply writes the operations and returns the number of operations done. All operations but those of devices are one transaction.
 func (s *side) apply(ctx context.Context, ops []dataplane.Op, rebuild []model.Family) int {
 	w := writer{s: s}
 	s.renewed = [2][]string{}
@@ -38,8 +38,9 @@ func (s *side) apply(ctx context.Context, ops []dataplane.Op, rebuild []model.Fa
 	return w.n + s.applyDevices(ctx, ops)
 }
 
-// commit writes one transaction. With a ledger of our own it is without condition: the driver beside may write by programs of
-// its own just now, and each of our operations is right whatever is there, or refused.
+// commit writes one transaction. With a ledger of this package's own the commit is unconditional (it does not check the
+// generation): the wrapped driver may run programs that write at the same time, and each operation here is either correct in
+// any actual state or rejected by the kernel.
 func (s *side) commit(ctx context.Context, b *nft.Batch) error {
 	g, err := s.send(ctx, b)
 	if err == nil && s.p.Wrote != nil {
@@ -59,7 +60,7 @@ func (s *side) send(ctx context.Context, b *nft.Batch) (nft.Generation, error) {
 	return g, err
 }
 
-// writer lays out the operations of one family.
+// writer translates the operations of one family into a batch.
 type writer struct {
 	s     *side
 	f     model.Family
@@ -69,10 +70,10 @@ type writer struct {
 	n     int
 }
 
-// family writes one family; anew: all that is there goes first.
+// family writes the operations of one family; anew: the table is deleted first.
 func (w *writer) family(anew bool) {
 	if at := slices.IndexFunc(w.ops, func(op dataplane.Op) bool { return op.Key.Kind == kindTable }); at >= 0 {
-		anew = anew || w.ops[at].Have != "" // another layout, or nothing is wanted any more
+		anew = anew || w.ops[at].Have != "" // another layout, or the table is not desired any more
 	}
 	if anew && (w.s.book.table[w.i] || len(w.ops) > 0) {
 		w.batch.NewTable(tableRef(w.f), nil)
@@ -85,7 +86,7 @@ func (w *writer) family(anew bool) {
 		w.s.book.table[w.i] = true
 	})
 	if anew && !slices.ContainsFunc(w.ops, func(op dataplane.Op) bool { return op.Key.Kind == kindTable && op.Want != "" }) {
-		return // it is gone for good, with all that was in it
+		return // the table is deleted with its contents and not rebuilt
 	}
 	w.each(kindFlowtable, true, func(dataplane.Op) { w.newFlowtable() })
 	w.each(kindChain, true, func(op dataplane.Op) {
@@ -128,7 +129,7 @@ func hook() *nft.Hook {
 	return &nft.Hook{Type: "filter", Num: nft.HookForward, Priority: behindFilter, Policy: nft.PolicyAccept}
 }
 
-// each does the operations of a kind that make or change (comes), or that delete.
+// each calls do for the operations of a kind that create or update (comes), or for those that delete.
 func (w *writer) each(k dataplane.Kind, comes bool, do func(dataplane.Op)) {
 	for _, op := range w.ops {
 		if op.Key.Kind == k && (op.Want != "") == comes {
@@ -138,8 +139,9 @@ func (w *writer) each(k dataplane.Kind, comes bool, do func(dataplane.Op)) {
 	}
 }
 
-// rules writes all rules anew if one changes: there are a few for each threshold in use. If those who are excluded change, or the
-// MTU of a device, the flowtable is made anew between: all connections leave it, and with the next packet those come back that may.
+// rules rewrites all rules if one changes; there are only a few for each threshold in use. If the excluded addresses or the MTU of
+// a device change, it rebuilds the flowtable too: the kernel removes all connections from it, and those that are still eligible
+// return with their next packet.
 func (w *writer) rules() {
 	there, changed := w.s.book.rulesOf[w.i], false
 	for _, comes := range [...]bool{false, true} {
@@ -192,5 +194,5 @@ func (w *writer) delMember(op dataplane.Op) {
 	w.batch.DelElement(tableRef(w.f).Set(set), &nft.Element{Key: []byte(key)})
 }
 
-// absent reports whether a refusal says that something is not there.
+// absent reports whether the kernel rejected an operation because an object or a device does not exist.
 func absent(e unix.Errno) bool { return e == unix.ENOENT || e == unix.ENODEV }

@@ -10,9 +10,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// compare looks at single objects, on the goroutine of who asks and by a socket of its own. What cannot be looked at is
-// left out, and so is all while a write has failed: Status says so, and the Services are served. The flowtable and its
-// devices belong to no Service, they are for the audit.
+// compare looks up single objects, on the goroutine of the caller and through a socket of its own. Objects whose lookup fails are
+// left out, and so are all objects after a failed write until its retry succeeds: Status reports the failure, and the Services are
+// served. The flowtable and its devices belong to no Service; the audit checks them.
 func (s *side) compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) {
 	st := s.status()
 	if s.p.Finder == nil || st.Why != "" {
@@ -34,7 +34,7 @@ func (s *side) compare(ctx context.Context, want []dataplane.Object, differs fun
 	}
 }
 
-// look returns an object's value as the kernel has it.
+// look returns the actual value of an object in the kernel.
 func (s *side) look(ctx context.Context, k dataplane.Key) (string, error) {
 	table := tableRef(k.Family)
 	value := func(there bool, err error) (string, error) {
@@ -76,7 +76,7 @@ func (s *side) look(ctx context.Context, k dataplane.Key) (string, error) {
 	return "", nil
 }
 
-// chainsOf are those in which rules of an id stand.
+// chainsOf returns the chains that contain the rules of an id.
 func (s *side) chainsOf(f model.Family, id string) (out []string) {
 	for _, r := range s.rules(f, id) {
 		if !slices.Contains(out, r.Chain.Name) {
@@ -86,7 +86,7 @@ func (s *side) chainsOf(f model.Family, id string) (out []string) {
 	return out
 }
 
-// tagsIn returns the tags of an id's rules in a chain, with the chain.
+// tagsIn returns the tags of the rules of an id in a chain, each with the name of the chain.
 func tagsIn(rows []nft.Rule, chain, id string) (tags []string) {
 	for i := range rows {
 		text, _ := commentOf(rows[i].UserData)

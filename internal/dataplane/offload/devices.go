@@ -12,19 +12,20 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// deviceValue distinguishes a device from a later one of its name by its index, and has its MTU: a connection that is handed over keeps
-// that of the moment, and its larger packets would go out uncut by a device that has less since (seen on Linux 6.1).
+// deviceValue returns the value of a device: its index, which distinguishes it from a later device of the same name, and its MTU. An
+// offloaded connection keeps the MTU that the device had when it was offloaded; if the MTU has decreased since, the kernel sends
+// larger packets without fragmentation (seen on Linux 6.1).
 func deviceValue(l *model.Link) string { return strconv.Itoa(l.Index) + " mtu " + strconv.Itoa(l.MTU) }
 
-// isResized reports whether a device is the same as before, with another MTU.
+// isResized reports whether an operation only changes the MTU of a device.
 func isResized(op dataplane.Op) bool {
 	before, _, _ := strings.Cut(op.Have, " ")
 	after, _, _ := strings.Cut(op.Want, " ")
 	return op.Key.Kind == kindDevice && before == after && op.Have != op.Want
 }
 
-// applyDevices makes devices follow the links, apart from all else: a device may be gone before we hear of it, and the kernel
-// refuses a whole transaction for it.
+// applyDevices adds and removes devices of the flowtables and returns the number of operations. It does so in separate transactions:
+// a device may be deleted before the agent is notified, and the kernel then rejects the whole transaction.
 func (s *side) applyDevices(ctx context.Context, ops []dataplane.Op) int {
 	n := 0
 	for i, f := range families() {
@@ -32,12 +33,12 @@ func (s *side) applyDevices(ctx context.Context, ops []dataplane.Op) int {
 		for _, op := range ops {
 			switch {
 			case op.Key.Kind != kindDevice || op.Key.Family != f:
-			case op.Want != "" && slices.Contains(add, op.Key.ID): // of a flowtable that is made anew
+			case op.Want != "" && slices.Contains(add, op.Key.ID): // device of a flowtable that was rebuilt
 			case op.Want != "":
 				add = append(add, op.Key.ID)
-			case slices.Contains(add, op.Key.ID): // not yet in the new one
+			case slices.Contains(add, op.Key.ID): // not yet in the rebuilt flowtable
 				add = slices.DeleteFunc(add, func(d string) bool { return d == op.Key.ID })
-			case s.book.table[i]: // else the flowtable is going, or has gone
+			case s.book.table[i]: // else the flowtable has been deleted
 				remove = append(remove, op.Key.ID)
 			}
 		}
@@ -53,7 +54,7 @@ func (s *side) applyDevices(ctx context.Context, ops []dataplane.Op) int {
 	return n
 }
 
-// setDevices adds devices and removes those that are still there.
+// setDevices adds devices and removes those of remove that are still in the flowtable.
 func (s *side) setDevices(ctx context.Context, i int, add, remove []string) (int, error) {
 	n, f := 0, families()[i]
 	if len(remove) > 0 {
@@ -82,7 +83,7 @@ func (s *side) setDevices(ctx context.Context, i int, add, remove []string) (int
 	return n, err
 }
 
-// addDevices adds those that the kernel takes.
+// addDevices adds the devices that the kernel accepts.
 func (s *side) addDevices(ctx context.Context, f model.Family, add []string) (int, error) {
 	for len(add) > 0 {
 		var b nft.Batch
@@ -116,7 +117,7 @@ func refusedAsAbsent(err error) bool {
 	return errors.As(err, &refused) && absent(refused.Errno)
 }
 
-// devices returns those that are in the flowtable.
+// devices returns the actual devices of the flowtable.
 func (s *side) devices(ctx context.Context, f model.Family) ([]string, error) {
 	list, err := s.p.Flowtables(ctx, tableRef(f))
 	if err != nil {

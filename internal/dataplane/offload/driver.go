@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Reader is what our tables are read by. No other data plane needs flowtables, so they are no part of nft.Reader.
+// Reader reads the tables of this package. Flowtables is not a part of nft.Reader because no other data plane needs it.
 type Reader interface {
 	nft.Reader
 	Flowtables(context.Context, nft.TableRef) ([]nft.Flowtable, error)
@@ -20,34 +20,35 @@ type Reader interface {
 // Params configure the acceleration.
 type Params struct {
 	Kernel nft.Kernel
-	// Flowtables lists those of a table.
+	// Flowtables returns the flowtables of a table.
 	Flowtables func(context.Context, nft.TableRef) ([]nft.Flowtable, error)
-	// Reader reads everything beside the engine, for Survey, which fails without one.
+	// Reader reads the tables for Survey, concurrently with the engine. Survey returns an error if it is nil.
 	Reader Reader
-	// Finder looks at single objects when somebody asks, beside the engine's work; nil: nobody is answered.
+	// Finder looks up single objects for Compare, concurrently with the engine; nil: Compare reports nothing.
 	Finder nft.Finder
-	// Ledger is that of the driver beside, if it writes by the same Kernel: it watches our table too (IsTable). nil: we have
-	// one of our own and watch by ourselves.
+	// Ledger is the ledger of the wrapped driver, if that driver writes through the same Kernel; it then watches the tables of
+	// this package too (IsTable). nil: this package has its own ledger and its own watch.
 	Ledger *nft.Ledger
-	// Wrote is told the generation that a commit of ours made, for a driver beside that keeps account of generations in
-	// another way; may be nil.
+	// Wrote is called with the generation of each commit of this package, for a wrapped driver that accounts for generations
+	// in another way; may be nil.
 	Wrote func(nft.Generation)
-	// Prepare is called when the kernel has proved to have flowtables, before the first rule counts packets; may be nil.
+	// Prepare is called when Probe has found that the kernel supports flowtables, before the first rule counts packets; may be nil.
 	Prepare func()
-	// Threshold: a connection of more packets, both directions together, is taken past the rules. 0: none is, and what
-	// is there of us is removed.
+	// Threshold is the number of packets, of both directions together, above which a connection is offloaded to the flowtable.
+	// 0: no connection is offloaded, and the existing tables of this package are removed.
 	Threshold int
-	// Off says why Threshold is 0 although it was asked for.
+	// Off is the reason why Threshold is 0 although the acceleration was requested; "" otherwise.
 	Off string
 	// Links returns the devices that are up.
 	Links func() ([]model.Link, error)
-	// Include and Exclude are patterns (path.Match) of devices; no Include: all.
+	// Include and Exclude are patterns (path.Match) of device names. An empty Include matches all devices.
 	Include, Exclude []string
 	Log              *slog.Logger
 	Now              func() time.Time
 }
 
-// Driver is a data plane and the acceleration beside it. All that it does not name itself is the other's.
+// Driver is a data plane that wraps another one and adds the acceleration. Methods that it does not define are those of the wrapped
+// driver.
 type Driver struct {
 	dataplane.Driver
 	s *side
@@ -55,7 +56,7 @@ type Driver struct {
 
 var _ dataplane.Driver = (*Driver)(nil)
 
-// New makes a Driver. It touches nothing.
+// New returns a Driver that wraps beside. It does not access the kernel.
 func New(beside dataplane.Driver, p Params) *Driver {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
@@ -73,7 +74,7 @@ func New(beside dataplane.Driver, p Params) *Driver {
 	return &Driver{Driver: beside, s: s}
 }
 
-// Probe implements dataplane.Driver: that there is no acceleration is no error.
+// Probe implements dataplane.Driver. A kernel without acceleration causes a note in Caps, not an error.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	caps, err := d.Driver.Probe(ctx)
 	if err != nil {
@@ -113,7 +114,7 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	return d.Driver.Linger(k)
 }
 
-// Shared implements dataplane.Driver: to lose an object of its own costs acceleration only.
+// Shared implements dataplane.Driver. It returns false for the objects of this package: the loss of one affects the acceleration only.
 func (d *Driver) Shared(k dataplane.Key) bool { return !isMine(k) && d.Driver.Shared(k) }
 
 // KeyString implements dataplane.Driver.
@@ -160,7 +161,8 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 	return err
 }
 
-// Apply implements dataplane.Driver: the Services first, and whatever becomes of the rest, they are in.
+// Apply implements dataplane.Driver. The wrapped driver applies its operations first; a failure of the acceleration does not affect
+// them.
 func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applied, error) {
 	theirs := b
 	theirs.Ops = nil
@@ -192,7 +194,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	return done, nil
 }
 
-// without returns the operations of the driver beside.
+// without returns the operations of the wrapped driver. mine is the number of the other ones.
 func without(ops []dataplane.Op, mine int) []dataplane.Op {
 	out := make([]dataplane.Op, 0, len(ops)-mine)
 	for i := range ops {
@@ -231,5 +233,5 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 	return errors.Join(Remove(ctx, d.s.p.Kernel), d.Driver.Cleanup(ctx))
 }
 
-// Status reports how the acceleration is. Any goroutine may ask.
+// Status returns the state of the acceleration. Any goroutine may call it.
 func (d *Driver) Status() Status { return d.s.status() }

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// ranges packs prefixes of a family, sorted and none inside another, into the value of kindExcluded: first and last address of
-// each range, which neither meets nor touches the next.
+// ranges returns the value of kindExcluded for the prefixes of a family: the first and last address of each range. The prefixes must
+// be sorted and not nested. The ranges neither overlap nor adjoin.
 func ranges(list []netip.Prefix, f model.Family) string {
 	var out strings.Builder
 	var first, last netip.Addr
@@ -36,7 +36,7 @@ func ranges(list []netip.Prefix, f model.Family) string {
 	return out.String()
 }
 
-// setExcluded writes the set anew: there is no telling which part of it somebody else may have changed.
+// setExcluded rewrites the whole set, because it is unknown which part of it another program may have changed.
 func (w *writer) setExcluded(op dataplane.Op) {
 	set := tableRef(w.f).Set(excluded)
 	w.batch.FlushSet(set)
@@ -50,9 +50,10 @@ func (w *writer) setExcluded(op dataplane.Op) {
 	}
 }
 
-// packed is the value of kindExcluded for the elements of the set; false if they are no ranges as we write them.
+// packed returns the value of kindExcluded for the elements of the set; false if they are not ranges in the form that setExcluded
+// writes.
 func packed(list []nft.Element, f model.Family) (string, bool) {
-	list = slices.DeleteFunc(slices.Clone(list), func(e nft.Element) bool { // the kernel's own, before the first range
+	list = slices.DeleteFunc(slices.Clone(list), func(e nft.Element) bool { // the kernel adds it before the first range
 		return e.Flags&nft.ElementIntervalEnd != 0 && strings.Trim(string(e.Key), "\x00") == ""
 	})
 	slices.SortFunc(list, func(a, b nft.Element) int { return strings.Compare(string(a.Key), string(b.Key)) })
@@ -71,7 +72,7 @@ func packed(list []nft.Element, f model.Family) (string, bool) {
 		}
 		out.Write(at.AsSlice())
 	}
-	if len(list)%2 == 1 { // to the end of all addresses
+	if len(list)%2 == 1 { // the last range ends at the last address of the family
 		out.WriteString(strings.Repeat("\xff", kernelFamily(f).AddrLen()))
 	}
 	return out.String(), true

@@ -10,45 +10,45 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Kinds of objects, above those of any driver beside. An object needs only those before it. There is no root: that is the
-// other driver's.
+// Kinds of objects, above those of any wrapped driver. An object depends only on objects of earlier kinds. There is no root kind:
+// the wrapped driver has it.
 const (
 	kindTable     dataplane.Kind = 128 + iota // value: layout
 	kindFlowtable                             // value: present
 	kindChain                                 // ID: name; value: present
 	kindSet                                   // ID: name; value: present
-	kindRule                                  // ID: threshold, "" for the node's, or handOver; value: the tags of its rules, with their chains
+	kindRule                                  // ID: threshold, "" for that of the node, or handOver; value: the tags of its rules, with their chains
 	kindMember                                // ID: name of the set, "|", key; value: present
-	kindExcluded                              // value: who is in the set of that name, as a list of first and last addresses
+	kindExcluded                              // value: the ranges in the set excluded, as a list of first and last addresses
 	kindDevice                                // ID: name; value: deviceValue
 )
 
-// isMine distinguishes the objects of this package from those of the driver beside.
+// isMine reports whether an object is one of this package; the others are those of the wrapped driver.
 func isMine(k dataplane.Key) bool { return k.Kind >= kindTable }
 
 const (
 	tableName = "fairlead-offload"
 	flowtable = "kube-proxy-flowtable"      // KEP-4963's name
-	layout    = "fairlead-offload layout 2" // a table of another one is made anew
+	layout    = "fairlead-offload layout 2" // a table with another layout is rebuilt
 	present   = "\x01"
 
-	chainName = "forward"   // at the hook
-	take      = "take"      // looks up, for connections with enough packets
-	handOver  = "hand-over" // for those that are found
+	chainName = "forward"   // the base chain, at the hook
+	take      = "take"      // looks up the destination of connections with enough packets
+	handOver  = "hand-over" // offloads connections for which the lookup succeeded
 
-	nodeIPs   = "node-ips"  // where NodePorts answer
+	nodeIPs   = "node-ips"  // the addresses that serve NodePorts
 	services  = "services"  // address . protocol . port
 	nodePorts = "nodeports" // protocol . port
-	excluded  = "excluded"  // whose connections are left alone
+	excluded  = "excluded"  // addresses whose connections are not offloaded
 )
 
-// isChain reports whether a chain is one of ours, by name.
+// isChain reports whether name is that of a chain of this package.
 func isChain(name string) bool {
 	of, threshold, own := strings.Cut(name, "-")
 	return name == chainName || name == take || name == handOver || own && of == take && isThreshold(threshold)
 }
 
-// behindFilter is behind every filter: what a policy drops is not taken past it.
+// behindFilter is a hook priority after that of every filter chain: packets that a network policy drops never reach the flowtable rule.
 const behindFilter = 100
 
 func families() [2]model.Family { return [...]model.Family{model.IPv4, model.IPv6} }
@@ -64,14 +64,14 @@ func tableRef(f model.Family) nft.TableRef {
 	return nft.TableRef{Family: kernelFamily(f), Name: tableName}
 }
 
-// IsTable reports whether a table is one of this package, by name.
+// IsTable reports whether a table has the name and family of a table of this package.
 func IsTable(t nft.TableRef) bool {
 	return t == tableRef(model.IPv4) || t == tableRef(model.IPv6)
 }
 
 func flowRef(f model.Family) nft.SetRef { return tableRef(f).Set(flowtable) }
 
-// named is the set of a threshold.
+// named returns the name of the set of a threshold; "" is the threshold of the node.
 func named(set, threshold string) string {
 	if threshold == "" {
 		return set
@@ -79,15 +79,15 @@ func named(set, threshold string) string {
 	return set + "-" + threshold
 }
 
-// Sizes are declared: the kernel then keeps a table that does not grow, in which a dump misses nothing.
+// The sizes of sets. With a declared size the kernel uses a hash table that does not grow, so that a dump is complete.
 const (
 	maxServices  = 1 << 16 // one megabyte for each family
 	maxNodePorts = 1 << 14
 	maxNodeIPs   = 1 << 10
-	maxOwn       = 1 << 12 // of a threshold that Services asked for
+	maxOwn       = 1 << 12 // a set of a threshold that Services specify
 )
 
-// setSpec declares a set; false if no set of ours has the name.
+// setSpec returns the declaration of a set; false if no set of this package has the name.
 func setSpec(f model.Family, name string) (nft.SetSpec, bool) {
 	s := nft.SetSpec{Ref: tableRef(f).Set(name)}
 	set, threshold, own := strings.Cut(name, "-")
@@ -118,7 +118,7 @@ func isThreshold(s string) bool {
 	return err == nil && n > 0 && strconv.FormatUint(n, 10) == s
 }
 
-// keyString names an object readably.
+// keyString returns a readable name of an object.
 func keyString(k dataplane.Key) string {
 	where := tableRef(k.Family).String()
 	switch k.Kind {

@@ -13,10 +13,10 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// readings bounds how often the table is read until nobody wrote meanwhile.
+// readings is the maximum number of attempts to read the tables without a concurrent write of another program.
 const readings = 4
 
-// errMoving: what was read may be part old, part new.
+// errMoving is returned if another program wrote during the read: the result may be inconsistent.
 var errMoving = errors.New("somebody changes the rules all the time")
 
 type found struct {
@@ -24,8 +24,8 @@ type found struct {
 	value string
 }
 
-// load reports what the kernel holds of us. If it cannot be read nothing is reported, and all is written again, which harms
-// nothing.
+// load reports the actual objects of this package in the kernel. If they cannot be read it reports nothing; the engine then writes
+// all of them again, which is harmless.
 func (s *side) load(ctx context.Context, emit func(dataplane.Key, string)) {
 	r, err := s.quiet(ctx, s.engines())
 	switch {
@@ -37,13 +37,14 @@ func (s *side) load(ctx context.Context, emit func(dataplane.Key, string)) {
 		}
 		s.tell(func(st *Status) { st.Devices = r.devices })
 		s.well()
-	case ctx.Err() == nil: // else the load is given up, and the driver stays as it was
+	case ctx.Err() == nil: // else the load was cancelled, and the state of the driver is unchanged
 		s.book = newBook()
 		s.fail("read", err)
 	}
 }
 
-// survey reports the same and remembers nothing. Where the table cannot be read for good, load reports nothing of it.
+// survey reports the same objects as load and does not change the state of the driver. For a permanent read error it reports
+// nothing and returns nil, as load reports nothing then.
 func (s *side) survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	if s.p.Reader == nil {
 		return fmt.Errorf("survey: %w: no socket to read what accelerates Services", dataplane.ErrUnsupported)
@@ -63,10 +64,10 @@ func (s *side) survey(ctx context.Context, emit func(dataplane.Key, string)) err
 	return nil
 }
 
-// moving reports that what was read may be part old, part new.
+// moving reports whether an error means that a concurrent write may have made the read inconsistent.
 func moving(err error) bool { return errors.Is(err, errMoving) || errors.Is(err, nft.ErrInterrupted) }
 
-// enginesReader reads by the sockets of the engine.
+// enginesReader is a Reader that uses the sockets of the engine.
 type enginesReader struct {
 	nft.Reader
 	flowtables func(context.Context, nft.TableRef) ([]nft.Flowtable, error)
@@ -78,7 +79,7 @@ func (r enginesReader) Flowtables(ctx context.Context, t nft.TableRef) ([]nft.Fl
 
 func (s *side) engines() Reader { return enginesReader{s.p.Kernel, s.p.Flowtables} }
 
-// quiet reads until nobody writes meanwhile.
+// quiet retries read until no other program writes concurrently, at most readings times.
 func (s *side) quiet(ctx context.Context, from Reader) (r reader, err error) {
 	for range readings {
 		if r, err = s.read(ctx, from); err == nil || !moving(err) || ctx.Err() != nil {
@@ -117,7 +118,7 @@ func (s *side) read(ctx context.Context, from Reader) (reader, error) {
 	return r, nil
 }
 
-// reader is one reading.
+// reader is the state and the result of one read.
 type reader struct {
 	s       *side
 	from    Reader
@@ -160,7 +161,7 @@ func (r *reader) table(ctx context.Context, i int, t *nft.Table) error {
 	}
 	r.book.table[i] = true
 	if text != layout || t.Flags&nft.TableDormant != 0 || damaged(f, sets, chains, flows) {
-		put(kindTable, "", "not as we make it") // then it is made anew
+		put(kindTable, "", "not as we make it") // the engine then rebuilds it
 		return nil
 	}
 	put(kindTable, "", layout)
@@ -180,7 +181,7 @@ func (r *reader) table(ctx context.Context, i int, t *nft.Table) error {
 	return r.flows(i, flows, put)
 }
 
-// damaged reports whether something is there that cannot be put right object by object.
+// damaged reports whether the table contains drift that cannot be repaired object by object.
 func damaged(f model.Family, sets []nft.Set, chains []nft.Chain, flows []nft.Flowtable) bool {
 	return slices.ContainsFunc(sets, func(row nft.Set) bool {
 		spec, ours := setSpec(f, row.Ref.Name)
@@ -194,7 +195,8 @@ func damaged(f model.Family, sets []nft.Set, chains []nft.Chain, flows []nft.Flo
 
 func sameHook(a, b *nft.Hook) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 
-// rules reports the rules by whose they are. One that is not ours makes the chain be written anew.
+// rules reports the rules, grouped by their id. A foreign rule is reported as an object of its own, which causes a rewrite of the
+// rules.
 func (r *reader) rules(i int, rows []nft.Rule, put func(dataplane.Kind, string, string)) {
 	tags := map[string][]string{}
 	for n := range rows {
@@ -232,8 +234,8 @@ func (r *reader) set(ctx context.Context, i int, ref nft.SetRef, put func(datapl
 	return r.s.seen.Tolerate(err)
 }
 
-// flows reports the flowtable and its devices. A device that the kernel lists is the one that has the name now: another one of the
-// name would not be in it.
+// flows reports the flowtable and its devices. A device that the kernel lists is the one that has the name now: a later
+// device of the same name would not be in the flowtable.
 func (r *reader) flows(i int, list []nft.Flowtable, put func(dataplane.Kind, string, string)) error {
 	if len(list) == 0 {
 		return nil
@@ -246,7 +248,7 @@ func (r *reader) flows(i int, list []nft.Flowtable, put func(dataplane.Kind, str
 	r.devices = max(r.devices, len(list[0].Devices))
 	r.book.flowtable[i], r.book.devices[i] = true, list[0].Devices
 	for _, d := range list[0].Devices {
-		var link model.Link // of index 0: it has just gone
+		var link model.Link // index 0: the device has just been deleted
 		if at := slices.IndexFunc(links, func(l model.Link) bool { return l.Name == d }); at >= 0 {
 			link = links[at]
 		}

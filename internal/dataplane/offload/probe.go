@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Fault names a fault of a kernel release (uname -r) that breaks connections on the fast path; "" if none is known.
+// Fault returns the known fault of a kernel release (uname -r) that breaks connections on the fast path; "" if none is known.
 func Fault(release string) string {
 	if major, minor := version(release); major == 6 && minor == 19 {
 		return "in Linux 6.19 the fast path breaks TCP connections whose addresses are translated"
@@ -21,7 +21,7 @@ func Fault(release string) string {
 	return ""
 }
 
-// Suspicion says why the fast path of a release is not to be trusted untried; "" if it is.
+// Suspicion returns why the fast path of a release must be tested before use; "" if it need not be.
 func Suspicion(release string) string {
 	if major, minor := version(release); major > 6 || major == 6 && minor > 19 {
 		return "Linux 6.19 breaks TCP connections whose addresses are translated on the fast path, and whether this release does is not known"
@@ -29,7 +29,7 @@ func Suspicion(release string) string {
 	return Fault(release)
 }
 
-// version reads the first two numbers of a release; zeros if there are none.
+// version returns the first two numbers of a release; zeros if there are none.
 func version(release string) (major, minor int) {
 	var numbers [2]int
 	for i := range numbers {
@@ -43,14 +43,15 @@ func version(release string) (major, minor int) {
 	return numbers[0], numbers[1]
 }
 
-// probe finds out by trying what the kernel can do, leaves no trace, and says why there is no acceleration if it was asked for.
+// probe tests what the kernel supports, in transactions that leave no object. It returns why there is no acceleration although it
+// was requested; "" otherwise.
 func (s *side) probe(ctx context.Context, usable []model.Family) (why string) {
 	if s.p.Threshold == 0 {
 		return s.p.Off
 	}
 	var problem error
 	for _, f := range usable {
-		if err := s.try(ctx, f, nil); err != nil { // a rule would make conntrack count, and not for nothing
+		if err := s.try(ctx, f, nil); err != nil { // no rule yet: a rule would enable conntrack's packet counters, at a cost
 			problem = err
 			continue
 		}
@@ -75,7 +76,7 @@ func (s *side) probe(ctx context.Context, usable []model.Family) (why string) {
 	return why
 }
 
-// try makes what is needed, and these rules, in one transaction that takes it away again.
+// try creates the necessary objects, with these rules, in one transaction that deletes them again.
 func (s *side) try(ctx context.Context, f model.Family, rules []nft.RuleSpec) error {
 	t := nft.TableRef{Family: kernelFamily(f), Name: tableName + "-probe"}
 	var b nft.Batch
@@ -104,19 +105,19 @@ func (s *side) try(ctx context.Context, f model.Family, rules []nft.RuleSpec) er
 	return err
 }
 
-// Remove deletes what any run has left, in the namespace of the kernel's socket. Idempotent.
+// Remove deletes the tables of this package, of any process, in the network namespace of the kernel client's socket. It is idempotent.
 func Remove(ctx context.Context, k nft.Kernel) error {
 	tables, err := k.Tables(ctx)
 	switch {
 	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT):
-		return nil // a kernel without nf_tables holds nothing of ours
+		return nil // a kernel without nf_tables has no table to remove
 	case err != nil:
 		return fmt.Errorf("remove the acceleration: %w", err)
 	}
 	var b nft.Batch
 	for i := range tables {
 		if text, _ := commentOf(tables[i].UserData); IsTable(tables[i].Ref) && strings.HasPrefix(text, "fairlead-offload ") {
-			b.NewTable(tables[i].Ref, nil) // changes nothing, and is what the kernel echoes
+			b.NewTable(tables[i].Ref, nil) // changes nothing; the kernel echoes it
 			b.DelTable(tables[i].Ref)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 
 var _ dataplane.Recaller = (*Driver)(nil)
 
-// Recall implements dataplane.Recaller, if the driver beside does. Where that knows from the generation of nf_tables that nobody
-// has written, it holds for our tables too; where it is blind for something, it knows nothing of them.
+// Recall implements dataplane.Recaller, if the wrapped driver does. If that driver knows from the generation of nf_tables that no other
+// program has written, this is true for the tables of this package too. If its Blind is not "", it has no evidence about them.
 func (d *Driver) Recall(ctx context.Context) (dataplane.Recall, bool) {
 	beside, can := d.Driver.(dataplane.Recaller)
 	if !can {

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// base renders what exists whatever the Services are.
+// base renders the objects that do not depend on the Services.
 func (s *side) base(v *model.NodeView, emit func(dataplane.Object)) {
 	for _, f := range s.served {
 		put := func(k dataplane.Kind, id, value string) {
@@ -40,7 +40,7 @@ func (s *side) base(v *model.NodeView, emit func(dataplane.Object)) {
 	}
 }
 
-// ruleOf renders the rules of a threshold and what they look up.
+// ruleOf renders the rules of a threshold and the sets that they look up.
 func (s *side) ruleOf(f model.Family, threshold string, emit func(dataplane.Object)) {
 	put := func(k dataplane.Kind, id, value string) {
 		emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: f, ID: id}, Value: value})
@@ -51,8 +51,8 @@ func (s *side) ruleOf(f model.Family, threshold string, emit func(dataplane.Obje
 	put(kindRule, threshold, s.tags(f, threshold))
 }
 
-// render renders one Frontend. A range of ports has no element of its own, and the kernel's fast path knows no other
-// protocols: they go the usual way.
+// render renders one Frontend. A range of ports has no element, and the kernel's fast path does not support protocols other than
+// those here: their connections pass through the rules.
 func (s *side) render(f *model.Frontend, emit func(dataplane.Object)) {
 	forwards := f.Verdict == model.Forward || f.LocalOnly && f.LocalVerdict == model.Forward
 	if !forwards || f.Offload < 0 || f.Key.Range() || f.Key.Protocol != model.TCP && f.Key.Protocol != model.UDP ||
@@ -72,7 +72,7 @@ func (s *side) render(f *model.Frontend, emit func(dataplane.Object)) {
 	emit(dataplane.Object{Key: dataplane.Key{Kind: kindMember, Family: f.Key.Family, ID: named(set, threshold) + "|" + string(key)}, Value: present})
 }
 
-// takes reports whether a device is to be in the flowtable. lo never is: what goes by it is not forwarded.
+// takes reports whether a device is desired in the flowtable. lo never is, because its packets are not forwarded.
 func (p *Params) takes(name string) bool {
 	if name == "lo" || matches(p.Exclude, name) {
 		return false

@@ -21,8 +21,8 @@ const (
 	statusOffload = 1 << 14
 )
 
-// rules are those of a threshold, or of the hand-over. In the hook's chain stands one test, which is all that a short
-// connection pays for. A connection of IPVS is not `ct status dnat`: on the fast path it would stall.
+// rules returns the rules of a threshold, or of the hand-over. The chain at the hook has only one test, so that short connections
+// cost no more than that. A connection of IPVS does not match `ct status dnat`: on the fast path it would stall.
 func (s *side) rules(f model.Family, id string) []nft.RuleSpec {
 	if id == handOver {
 		return handingOver(f)
@@ -48,11 +48,11 @@ func (s *side) rules(f model.Family, id string) []nft.RuleSpec {
 	}
 }
 
-// atLeast is a mask that lets no number below n pass but those from n's highest bit on: the kernel has short cuts for one word,
-// and for a number of 64 bits it has not. n is at least 1.
+// atLeast returns a mask that matches every number from the highest bit of n on. It is used because the kernel has an optimized
+// comparison for one word but not for a number of 64 bits. n is at least 1.
 func atLeast(n int) uint32 { return ^(uint32(1)<<(bits.Len32(uint32(n))-1) - 1) }
 
-// lowWord is where the low half of a number of 64 bits is, in the order of this machine.
+// lowWord returns the index of the low word of a 64-bit number, in the byte order of this machine.
 func lowWord() int {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
 		return 0
@@ -60,7 +60,8 @@ func lowWord() int {
 	return 1
 }
 
-// handingOver leaves alone whom the exclusions name: as the client, the Service, or the endpoint, which is where replies come from.
+// handingOver returns the rules of the hand-over. They skip connections whose client, Service or endpoint (the source of the replies)
+// is excluded.
 func handingOver(f model.Family) []nft.RuleSpec {
 	family := kernelFamily(f)
 	var out []nft.RuleSpec
@@ -77,8 +78,8 @@ func rule(f model.Family, chain, id string, exprs ...nft.Expr) nft.RuleSpec {
 	return nft.RuleSpec{Chain: tableRef(f).Chain(chain), Exprs: exprs, UserData: nft.Comment(tag(id, exprs))}
 }
 
-// tag is the comment of a rule. Kernels dump the same expression in different forms, so it tells which rule this is: by a sum
-// of what we wrote.
+// tag returns the comment of a rule: its name and a hash of the expressions as they were written. Kernels dump the same expression in
+// different forms, so only the hash identifies the rule.
 func tag(id string, exprs []nft.Expr) string {
 	h := fnv.New64a()
 	for _, e := range exprs {
@@ -94,7 +95,7 @@ func nameOf(id string) string {
 	return id
 }
 
-// tags are the value of the rules of an id.
+// tags returns the value of kindRule for an id.
 func (s *side) tags(f model.Family, id string) string {
 	var all []string
 	for _, r := range s.rules(f, id) {
@@ -105,10 +106,10 @@ func (s *side) tags(f model.Family, id string) string {
 	return strings.Join(all, ", ")
 }
 
-// placed reports of a rule where it stands.
+// placed returns the text of a rule with the name of its chain.
 func placed(chain nft.ChainRef, text string) string { return chain.Name + ": " + text }
 
-// idOf reads whose rule a tag names.
+// idOf returns the id that a tag contains.
 func idOf(text string) (id string, ok bool) {
 	name, _, _ := strings.Cut(text, " ")
 	switch name {
@@ -120,7 +121,7 @@ func idOf(text string) (id string, ok bool) {
 	return name, isThreshold(name)
 }
 
-// commentOf reads what nft.Comment wrote.
+// commentOf decodes user data that nft.Comment encoded.
 func commentOf(userData []byte) (string, bool) {
 	if len(userData) < 3 || userData[0] != 0 || int(userData[1]) > len(userData)-2 {
 		return "", false

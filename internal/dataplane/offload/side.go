@@ -11,14 +11,14 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// side is the acceleration alone. What of it may be asked by other goroutines is under mu.
+// side is the acceleration without the wrapped driver. mu guards the fields that other goroutines may read.
 type side struct {
 	p      Params
 	seen   *nft.Ledger
-	own    bool // seen is ours alone, and we watch by ourselves
+	own    bool // seen is not shared with the wrapped driver, and side watches by itself
 	served []model.Family
 	book   book
-	// renewed are the devices of flowtables that the transaction under way makes anew, by family.
+	// renewed holds, by family, the devices of a flowtable that the current transaction rebuilds.
 	renewed [2][]string
 
 	looking   sync.Mutex // guards Finder
@@ -26,18 +26,18 @@ type side struct {
 
 	mu    sync.Mutex
 	state Status
-	tries int       // that failed, in a row
-	again time.Time // when what failed is tried again; zero: all is well
+	tries int       // consecutive failures
+	again time.Time // time of the next retry; zero: the last operation succeeded
 }
 
-// book is what the tables hold, as far as a writer must know, by family.
+// book is the state of the tables that the writer needs, by family.
 type book struct {
 	table     [2]bool
 	flowtable [2]bool
 	devices   [2][]string // of the flowtable
 	chains    [2]map[string]bool
-	rulesOf   [2]map[string]bool         // whose rules there are
-	members   [2]map[string]int          // how many each set holds
+	rulesOf   [2]map[string]bool         // the ids whose rules exist
+	members   [2]map[string]int          // number of elements of each set
 	skipped   map[dataplane.Key]struct{} // members that did not fit into their set
 }
 
@@ -45,20 +45,20 @@ func newBook() book {
 	return book{chains: [2]map[string]bool{{}, {}}, rulesOf: [2]map[string]bool{{}, {}}, members: [2]map[string]int{{}, {}}, skipped: map[dataplane.Key]struct{}{}}
 }
 
-// forget empties what is known of a family's table.
+// forget clears the state of the table of a family.
 func (b *book) forget(i int, f model.Family) {
 	b.table[i], b.flowtable[i], b.devices[i] = false, false, nil
 	b.chains[i], b.rulesOf[i], b.members[i] = map[string]bool{}, map[string]bool{}, map[string]int{}
 	maps.DeleteFunc(b.skipped, func(k dataplane.Key, _ struct{}) bool { return k.Family == f })
 }
 
-// Status is how the acceleration is.
+// Status is the state of the acceleration.
 type Status struct {
 	Threshold int    // packets; 0: it is off
-	Why       string // why it is off or not whole, "" if it is well or was not asked for
-	Devices   int    // in the flowtable of the family that has most
-	// Refused counts by reason what could not be: "kernel" (transactions), "device", "full" (Service ports), "fault" (all of
-	// it, because this kernel breaks connections).
+	Why       string // why it is off or incomplete; "" if it works or was not requested
+	Devices   int    // number of devices in the flowtable of the family that has the most
+	// Refused counts failures by reason: "kernel" (rejected transactions), "device", "full" (Service ports), "fault" (the whole
+	// acceleration, because this kernel breaks connections).
 	Refused map[string]uint64
 }
 
@@ -76,13 +76,14 @@ func (s *side) tell(change func(*Status)) {
 	change(&s.state)
 }
 
-// The pause after a failure doubles from the first to the last.
+// The backoff after a failure doubles from firstPause up to lastPause.
 const (
 	firstPause = time.Second
 	lastPause  = 5 * time.Minute
 )
 
-// fail notes that the kernel may not hold what the engine believes: after a pause Changed says so, and a Load finds out.
+// fail records that the actual state in the kernel may differ from the state that the engine assumes. After a backoff Changed reports
+// this, and the Load that follows resyncs.
 func (s *side) fail(what string, err error) {
 	s.mu.Lock()
 	pause := min(firstPause<<min(s.tries, 16), lastPause)
@@ -97,7 +98,7 @@ func (s *side) fail(what string, err error) {
 	}
 }
 
-// well notes that a transaction went in.
+// well records that a transaction or a read succeeded.
 func (s *side) well() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +108,7 @@ func (s *side) well() {
 	}
 }
 
-// due reports whether it is time to look again after a failure.
+// due reports whether the backoff after a failure has expired.
 func (s *side) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,15 +125,16 @@ func (s *side) changed(ctx context.Context) (bool, error) {
 	}
 	g, err := s.p.Kernel.Generation(ctx)
 	if err != nil {
-		return false, nil //nolint:nilerr // no reason to doubt the Services
+		return false, nil //nolint:nilerr // no reason to resync the Services
 	}
 	return !s.seen.Settled(ctx, g), nil
 }
 
-// duePeriod is how often watch looks whether something is due.
+// duePeriod is the interval at which watch checks due.
 const duePeriod = time.Second
 
-// watch rings when something is due, and, with a ledger of our own, when somebody writes in our table. It ends with ctx.
+// watch calls changed when a retry is due, and, if the ledger is its own, when another program writes to a table of this package.
+// It returns when ctx is done.
 func (s *side) watch(ctx context.Context, changed func()) {
 	listening := make(chan struct{})
 	go func() {
@@ -155,7 +157,7 @@ func (s *side) watch(ctx context.Context, changed func()) {
 	<-listening
 }
 
-// listen hears of commits, again and again.
+// listen handles the kernel's notifications of commits, and restarts the watch when it ends.
 func (s *side) listen(ctx context.Context, changed func()) {
 	for ctx.Err() == nil {
 		err := s.p.Kernel.Watch(ctx, func(m nft.Move) {

@@ -6,17 +6,17 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// Counts are what the rules have counted since they were written last.
+// Counts are the counters of the rules, since the rules were last written.
 type Counts struct {
-	// Taken are connections that were handed over. One that comes back, after half a minute without a packet, and is taken over
-	// again counts again.
+	// Taken is the number of connections that were offloaded. A connection that leaves the flowtable after half a minute without a
+	// packet and is offloaded again counts again.
 	Taken uint64
-	// Excluded and Impossible are packets of connections that had enough of them and went on through the rules: those that the
-	// exclusions name, and those that the kernel does not take, as at a connection's end or with a helper.
+	// Excluded and Impossible are the numbers of packets of connections above the threshold that still passed through the rules:
+	// of excluded connections, and of those that the kernel does not offload, as at a connection's end or with a helper.
 	Excluded, Impossible uint64
 }
 
-// ReadCounts reads the counters, of both families together.
+// ReadCounts returns the sum of the counters of both families.
 func ReadCounts(ctx context.Context, k nft.Kernel) (c Counts, err error) {
 	for _, f := range families() {
 		into := map[string]*uint64{}
@@ -38,7 +38,7 @@ func ReadCounts(ctx context.Context, k nft.Kernel) (c Counts, err error) {
 	return c, nil
 }
 
-// HasDevices reports whether a flowtable of an earlier run, or this one, has devices.
+// HasDevices reports whether a flowtable of this package, of this process or an earlier one, has devices.
 func HasDevices(ctx context.Context, list func(context.Context, nft.TableRef) ([]nft.Flowtable, error)) bool {
 	for _, f := range families() {
 		tables, err := list(ctx, tableRef(f))
