@@ -17,9 +17,9 @@ import (
 	"github.com/fairlead/fairlead/internal/relay"
 )
 
-// Apply implements dataplane.Driver. What goes, goes first: a port that moves from one
-// Service to another must be free. An error, which only a lack of descriptors or memory
-// can be, leaves the batch half done, and Changed says so.
+// Apply implements dataplane.Driver. It deletes first, because a port that moves from one
+// Service to another must be free. An error, whose only cause is a lack of descriptors or
+// memory, leaves the batch partly applied, and Changed then returns true.
 func (d *Driver) Apply(_ context.Context, b dataplane.Batch) (dataplane.Applied, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,8 +37,8 @@ func (d *Driver) Apply(_ context.Context, b dataplane.Batch) (dataplane.Applied,
 	return dataplane.Applied{Operations: len(ops)}, nil
 }
 
-// turn orders operations: deletions from the last kind to the first, then the others
-// from the first to the last.
+// turn returns the sort key of an operation: deletions from the last kind to the first, then
+// the others from the first to the last.
 func turn(op *dataplane.Op) int {
 	if op.Want == "" {
 		return -int(op.Key.Kind)
@@ -46,7 +46,7 @@ func turn(op *dataplane.Op) int {
 	return int(op.Key.Kind)
 }
 
-// leftOver are the deletions that a rebuild of families implies.
+// leftOver returns the deletions that a rebuild of families implies.
 func (d *Driver) leftOver(b dataplane.Batch) (out []dataplane.Op) {
 	if len(b.Rebuild) == 0 {
 		return nil
@@ -107,7 +107,7 @@ func (d *Driver) setRoute(op *dataplane.Op) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("read a route: %w", err)
-	case d.p.Routes == nil: // left by a mode with addresses of its own
+	case d.p.Routes == nil: // left by an agent whose mode owned addresses
 		return nil
 	case op.Want == "":
 		delete(d.routes, a)
@@ -144,7 +144,7 @@ func (d *Driver) setSocket(op *dataplane.Op) error {
 	s := d.sockets[op.Key.ID]
 	if op.Want == "" {
 		if s != nil && s.open != nil {
-			_ = s.open.Close() // it is gone whatever close says
+			_ = s.open.Close() // the socket is closed even if Close returns an error
 		}
 		delete(d.sockets, op.Key.ID)
 		return nil
@@ -178,8 +178,8 @@ func (d *Driver) newSocket(k dataplane.Key) (*socket, error) {
 	return s, nil
 }
 
-// listen opens a socket. A port that somebody else has, or an address that is not here,
-// is told once and waits; anything else is the caller's to try again.
+// listen opens a socket. If another program has the port, or the address is not local, it
+// reports that once and the socket stays pending. It returns any other error, for the caller to retry.
 func (d *Driver) listen(s *socket) error { return d.listenAgain(s, relay.Heritage{}) }
 
 func (d *Driver) listenAgain(s *socket, h relay.Heritage) error {
@@ -192,7 +192,7 @@ func (d *Driver) listenAgain(s *socket, h relay.Heritage) error {
 	case err == nil:
 		s.open, s.told = l, false
 		return nil
-	case errors.Is(err, relay.ErrFull): // told once for all: there may be thousands
+	case errors.Is(err, relay.ErrFull): // reported once for all sockets: there may be thousands
 		if !d.toldFull {
 			d.toldFull = true
 			d.p.Log.Warn("cannot listen for some Services; trying again; fairlead_userspace_sockets_waiting counts them", "service", s.target.service, "error", err)

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// Cleanup implements dataplane.Driver: every socket is closed, every route of ours
-// goes, also those of a process that was killed.
+// Cleanup implements dataplane.Driver. It closes every socket and deletes every route of this
+// mode, also those of a process that was killed.
 func (d *Driver) Cleanup(ctx context.Context) error {
 	var ops []dataplane.Op
 	if err := d.Load(ctx, func(k dataplane.Key, value string) { ops = append(ops, dataplane.Op{Key: k, Have: value}) }); err != nil {
@@ -20,7 +20,7 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 	return err
 }
 
-// CleanRoutes removes the routes that an agent of this mode has left, and says how many.
+// CleanRoutes deletes the routes that an agent of this mode has left, and returns how many.
 func CleanRoutes(r Routes) (int, error) {
 	list, err := r.List()
 	problems := []error{err}

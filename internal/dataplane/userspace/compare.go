@@ -8,10 +8,10 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// Compare implements dataplane.Driver. A socket that waits for a port that somebody else
-// has is not there: connections to it go to somebody else.
+// Compare implements dataplane.Driver. It reports a pending socket as missing: if another
+// program has the port, that program receives the connections.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
-	inKernel, err := d.inKernel(want) // before anything of ours is locked
+	inKernel, err := d.inKernel(want) // before d.mu is locked
 	if err != nil {
 		return err
 	}
@@ -41,8 +41,8 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 	return ctx.Err()
 }
 
-// inKernel returns the values of those of these routes and routing rules that are there. Routes are asked for one by one, for there may be very
-// many others; rules can only be listed.
+// inKernel returns the actual values of the routes and routing rules in want that exist. It looks up routes one by one, because there may be
+// very many others; rules can only be listed.
 func (d *Driver) inKernel(want []dataplane.Object) (map[dataplane.Key]string, error) {
 	out, returns, ports := map[dataplane.Key]string{}, false, false
 	for i := range want {

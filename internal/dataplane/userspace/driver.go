@@ -18,22 +18,23 @@ import (
 // Name is the value of --proxy-mode.
 const Name = "userspace"
 
-// Routes make addresses local to this network namespace. See link.Locals.
+// Routes is the kernel client for the routes that make addresses local to this network namespace. See link.Locals.
 type Routes interface {
 	Add(netip.Addr) error
 	Delete(netip.Addr) error
 	List() ([]netip.Addr, error)
 	Has(netip.Addr) (bool, error)
-	// Watch calls changed when it has begun, and after each route that has gone.
+	// Watch calls changed when the watch has started, and after each deletion of a route.
 	Watch(ctx context.Context, changed func()) error
 }
 
-// Ports deliver packets to single ports of addresses that may be another host's. See link.Ports.
+// Ports is the kernel client for the routing rules that deliver packets to single ports of addresses that may be another host's.
+// See link.Ports.
 type Ports interface {
 	Add(link.Port) error
 	Delete(link.Server) error
 	List() ([]link.Port, error)
-	// Watch calls changed when it has begun, and after each rule that has gone.
+	// Watch calls changed when the watch has started, and after each deletion of a rule.
 	Watch(ctx context.Context, changed func()) error
 }
 
@@ -43,16 +44,16 @@ type Params struct {
 	Plan   addressplan.Plan
 	Routes Routes // nil unless Plan.Own
 	Ports  Ports  // nil unless Plan.Own
-	// Returns are nil where no client's address can be kept; Sources are the families in
-	// which it can.
+	// Returns is nil if the client's address cannot be preserved in any family. Sources are
+	// the families in which it can.
 	Returns Returns
 	Sources []model.Family
-	// Talks give the connections of this network namespace. A route or an endpoint's rule that
-	// no Service wants any more stays while one of them needs it; where Talks are nil, for LingerBlind.
+	// Talks returns the connections of this network namespace. A route or an endpoint's rule that
+	// no Service needs any more lingers while a connection needs it. If Talks is nil, it lingers for LingerBlind.
 	Talks       func() ([]link.Talk, error)
 	LingerBlind time.Duration
 	// OnBindError is called once for a socket that cannot be opened because of its
-	// address or port, until it can. It is tried again every Retry.
+	// address or port, until it has been opened. The agent retries every Retry.
 	OnBindError func(svc model.ServiceKey, err error)
 	Retry       time.Duration // 0 = 5 s
 	Notes       []string      // for the operator, in Caps
@@ -63,23 +64,23 @@ type Params struct {
 type Driver struct {
 	p Params
 
-	mu       sync.Mutex // Watch's retries against the engine's calls
+	mu       sync.Mutex // guards the state against concurrent retries of Watch and calls of the engine
 	where    map[model.Family]string
 	targets  map[string]*target
 	sockets  map[string]*socket
-	routes   map[netip.Addr]struct{}  // that are there, as far as we know
-	ports    map[link.Server]bool     // that are taken, as far as is known; true: refused
-	returned map[link.Server]struct{} // whose answers are led here, as far as we know
-	waits    bool                     // for Begin: no socket is opened before
+	routes   map[netip.Addr]struct{}  // assumed to exist
+	ports    map[link.Server]bool     // assumed to have a routing rule; true: refused
+	returned map[link.Server]struct{} // endpoints whose replies are assumed to be routed here
+	waits    bool                     // no socket is opened before Begin
 	legacy   legacy
-	toldFull bool // that no descriptor is left for sockets
-	giving   bool // Pause: nothing may change
-	broken   bool // an Apply failed half-way: what is held is not what was committed
+	toldFull bool // the lack of descriptors for sockets has been reported
+	giving   bool // between Pause and Resume or Release: no change is allowed
+	broken   bool // an Apply failed part-way: the actual state is not the committed one
 }
 
 var _ dataplane.Driver = (*Driver)(nil)
 
-// target is a Frontend that is held; value is its object's.
+// target is a Frontend that this process serves; value is the value of its object.
 type target struct {
 	*relay.Target
 	value   string
@@ -87,22 +88,22 @@ type target struct {
 	service model.ServiceKey
 }
 
-// socket is a listener that is held, or waits for its port.
+// socket is a listener, either open or pending.
 type socket struct {
 	id     string
 	family model.Family
 	at     netip.AddrPort
 	proto  model.Protocol
 	target *target
-	open   *relay.Listener // nil: it waits
+	open   *relay.Listener // nil: pending
 	told   bool
-	why    error // it waits
+	why    error // the last error; nil before the first attempt
 }
 
-// place is where the socket is, whoever is asked there.
+// place returns the address, port and protocol of the socket, without the Frontend.
 func (s *socket) place() string { return fmt.Sprintf("%s/%s", s.at, s.proto) }
 
-// New makes a Driver that holds nothing.
+// New returns a Driver without any object.
 func New(p Params) *Driver {
 	if p.OnBindError == nil {
 		p.OnBindError = func(model.ServiceKey, error) {}
@@ -120,7 +121,7 @@ func New(p Params) *Driver {
 // Name implements dataplane.Driver.
 func (d *Driver) Name() string { return Name }
 
-// Width implements dataplane.Driver: there are no pools.
+// Width implements dataplane.Driver. It returns 0: there are no pools.
 func (d *Driver) Width(dataplane.Key) int { return 0 }
 
 // KeyString implements dataplane.Driver.
@@ -142,14 +143,14 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 	return k.String()
 }
 
-// Watch implements dataplane.Driver: of what is ours somebody else can write the routes
-// and the rules for answers alone. Besides, it opens those sockets again that wait for their port.
+// Watch implements dataplane.Driver. Other programs can change only the routes and the routing
+// rules of this driver. Watch also retries to open the pending sockets.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer stop()
-	lost := make(chan error, 3) // as many as there are below: none of them waits for a reader
+	lost := make(chan error, 3) // one slot for each goroutine below, so that no send blocks
 	if d.p.Routes != nil {
 		watching.Go(func() { lost <- d.p.Routes.Watch(ctx, changed) })
 	}
@@ -194,14 +195,14 @@ func (d *Driver) retry() {
 	}
 }
 
-// Unopened is a socket that waits for its address, its port or a descriptor.
+// Unopened is a pending socket: its address, its port or a descriptor is not available.
 type Unopened struct {
 	Service model.ServiceKey
 	At      string // address, port and protocol
-	Err     error  // of the last try; nil before the first one
+	Err     error  // of the last attempt; nil before the first one
 }
 
-// Unopened returns the sockets that wait, in no order.
+// Unopened returns the pending sockets, in no order.
 func (d *Driver) Unopened() (out []Unopened) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -213,7 +214,7 @@ func (d *Driver) Unopened() (out []Unopened) {
 	return out
 }
 
-// Waiting is how many sockets wait for a port that somebody else has.
+// Waiting returns the number of pending sockets, for example those whose port another program uses.
 func (d *Driver) Waiting() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -225,7 +226,7 @@ func (d *Driver) Waiting() (n int) {
 	return n
 }
 
-// Sockets is how many sockets are open.
+// Sockets returns the number of open sockets.
 func (d *Driver) Sockets() int {
 	waiting := d.Waiting()
 	d.mu.Lock()

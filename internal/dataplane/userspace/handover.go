@@ -10,17 +10,17 @@ import (
 	"github.com/fairlead/fairlead/internal/relay"
 )
 
-// The kinds of handover.Item, in the order in which they pass.
+// The kinds of handover.Item, in the order in which they are sent.
 const (
 	itemSocket  = "socket"  // Key: place of the socket
 	itemFlow    = "flow"    // Key: place of the socket; Value: relay.Flow
 	itemClients = "clients" // Key: model.FrontendKey; Value: some relay.Clients
 )
 
-// clientsAtOnce is how many remembered clients are one Item.
+// clientsAtOnce is the maximum number of remembered clients in one Item.
 const clientsAtOnce = 200
 
-// errHandingOver makes the engine try again: by then the handover has been made or not.
+// errHandingOver causes the engine to retry; by then the handover has been completed or abandoned.
 var errHandingOver = errors.New("the sockets are being handed over")
 
 var _ handover.Giver = (*Driver)(nil)
@@ -36,7 +36,7 @@ func (d *Driver) Pause() {
 	}
 }
 
-// listeners are those that are open.
+// listeners returns the open listeners.
 func (d *Driver) listeners() (out []*relay.Listener) {
 	for _, s := range d.sockets {
 		if s.open != nil {
@@ -56,8 +56,8 @@ func (d *Driver) Resume() {
 	}
 }
 
-// Release implements handover.Giver: the sockets live on in the other process, and
-// connections in this one.
+// Release implements handover.Giver: the successor keeps the sockets, and this process keeps its
+// connections.
 func (d *Driver) Release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +68,7 @@ func (d *Driver) Release() {
 
 // Estate implements handover.Giver.
 func (d *Driver) Estate(emit func(handover.Item) error) error {
-	for _, s := range d.sockets { // errHandingOver keeps them as they are
+	for _, s := range d.sockets { // they do not change: calls of the engine return errHandingOver
 		if s.open == nil {
 			continue
 		}
@@ -104,21 +104,21 @@ func emitFlows(s *socket, emit func(handover.Item) error) (err error) {
 	return err
 }
 
-// Hold has the Driver open no socket before Begin: another process listens.
+// Hold prevents the Driver from opening sockets before Begin, because another process still listens.
 func (d *Driver) Hold() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waits = true
 }
 
-// legacy is what another process had, by place and by Frontend.
+// legacy is the state received from the process before this one: sockets by place, clients by Frontend.
 type legacy struct {
 	sockets map[string]relay.Heritage
 	clients map[string][]relay.Client
 }
 
-// Inherit reads what another process had. Its files are used by Begin, and the caller's
-// to close after that.
+// Inherit decodes the state of the process before this one. Begin uses the files of items; the
+// caller owns them and closes them after that.
 func (d *Driver) Inherit(items []handover.Item) error {
 	l := legacy{sockets: map[string]relay.Heritage{}, clients: map[string][]relay.Client{}}
 	for i := range items {
@@ -132,7 +132,7 @@ func (d *Driver) Inherit(items []handover.Item) error {
 	return nil
 }
 
-// Begin opens the sockets that Hold has kept closed, with what was inherited.
+// Begin opens the sockets that Hold has kept closed, with the inherited state.
 func (d *Driver) Begin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,7 +167,7 @@ func (l *legacy) take(it *handover.Item) error {
 		}
 		l.clients[it.Key] = append(l.clients[it.Key], list...)
 		return nil
-	default: // of a later version
+	default: // an item of a later version
 		return nil
 	}
 	l.sockets[it.Key] = h

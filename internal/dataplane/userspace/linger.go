@@ -10,14 +10,14 @@ import (
 	"github.com/fairlead/fairlead/internal/relay"
 )
 
-// whileUsed is for ever: Drained ends it.
+// whileUsed is a practically unlimited linger; Drained ends it.
 const whileUsed = 10 * 365 * 24 * time.Hour
 
 var _ dataplane.Drainer = (*Driver)(nil)
 
-// Linger implements dataplane.Driver. Without the route to a Service's address, or the rule for an endpoint's answers,
-// the connections of what is gone would neither go on nor be reset, but hang. Which ones there are the kernel alone knows:
-// an agent before this one may still carry some, and bytes of those that are closed may be on their way.
+// Linger implements dataplane.Driver. Without the route to a Service's address, or the rule for an endpoint's replies,
+// the connections of a deleted object would neither continue nor be reset, but hang. Only the kernel knows these connections:
+// an earlier agent may still relay some, and data of closed ones may be in transit.
 func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	switch {
 	case k.Kind != kindRoute && k.Kind != kindPort && k.Kind != kindReturn:
@@ -28,7 +28,7 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	return whileUsed
 }
 
-// Drained implements dataplane.Drainer: routes and rules that no connection needs are done with.
+// Drained implements dataplane.Drainer. It returns the lingering routes and rules that no connection needs any more.
 func (d *Driver) Drained(_ context.Context, lingering []dataplane.Key) (out []dataplane.Key, err error) {
 	if d.p.Talks == nil {
 		return nil, nil
@@ -46,7 +46,7 @@ func (d *Driver) Drained(_ context.Context, lingering []dataplane.Key) (out []da
 		}
 	}
 	d.mu.Lock()
-	for s := range d.ports { // the rule delivers the connections; a route of an older version cuts off the host that has the address
+	for s := range d.ports { // the rule delivers the connections; a route of an older version would make the host with that address unreachable
 		delete(needed, dataplane.Key{Kind: kindRoute, Family: model.FamilyOf(s.At.Addr()), ID: s.At.Addr().String()})
 	}
 	d.mu.Unlock()

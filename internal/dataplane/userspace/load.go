@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Load implements dataplane.Driver: what this process holds, and the routes that the
-// kernel has. A socket that waits for its port is held: it is known and tried again.
+// Load implements dataplane.Driver. It reports the objects of this process, and the routes and
+// routing rules in the kernel. It reports a pending socket too: the driver retries it.
 func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,7 +42,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	return ctx.Err()
 }
 
-// Survey implements dataplane.Driver. The kernel is read before anything of ours is locked.
+// Survey implements dataplane.Driver. It reads the kernel before it locks d.mu.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	there, err := d.listed()
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) e
 	return ctx.Err()
 }
 
-// listed is what the kernel has of ours.
+// listed is the actual state of this driver's routes and routing rules in the kernel.
 type listed struct {
 	routes  []netip.Addr
 	ports   []link.Port
@@ -95,7 +95,7 @@ func (l *listed) each(emit func(dataplane.Key, string)) {
 	}
 }
 
-// held returns all but the routes and the rules for answers.
+// held emits all objects but the routes and the routing rules.
 func (d *Driver) held(emit func(dataplane.Key, string)) {
 	for f, value := range d.where {
 		emit(dataplane.Key{Kind: kindWhere, Family: f}, value)
@@ -108,7 +108,7 @@ func (d *Driver) held(emit func(dataplane.Key, string)) {
 	}
 }
 
-// Changed implements dataplane.Driver: an Apply has failed, or a route or a rule is gone.
+// Changed implements dataplane.Driver. It returns true if an Apply has failed, or a route or a rule has been deleted.
 func (d *Driver) Changed(context.Context) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// GiveBack deletes the local routes of an earlier run that no connection needs, and returns how many. Before Services are known no socket
-// answers at these addresses. An older version had such routes to addresses that may be other hosts'; if one is the API server's, no Service
-// would ever be known (k3s#2804).
+// GiveBack deletes the local routes of an earlier run that no connection needs, and returns how many. Before the first sync of Services no
+// socket listens on these addresses. An older version had such routes to addresses that may be other hosts'; if one is the API server's, the
+// agent would never receive a Service (k3s#2804).
 func (d *Driver) GiveBack(ctx context.Context) (n int, err error) {
 	if d.p.Routes == nil {
 		return 0, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Probe implements dataplane.Driver: it opens a socket of each family on the loopback
+// Probe implements dataplane.Driver. It opens a socket of each family on the loopback
 // address and closes it again.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	caps := dataplane.Caps{Notes: d.p.Notes, Unsupported: Unsupported, OwnsAddresses: d.p.Plan.Own}

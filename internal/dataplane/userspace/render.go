@@ -12,20 +12,20 @@ import (
 	"github.com/fairlead/fairlead/internal/relay"
 )
 
-// The kinds, in the order in which they are made.
+// The kinds, in the order in which Apply creates the objects.
 const (
-	kindWhere  dataplane.Kind = iota + 2 // whose addresses are whose: relay.Whereabouts of one family
-	kindRoute                            // ID: an address that is local by it
+	kindWhere  dataplane.Kind = iota + 2 // the owners of addresses: relay.Whereabouts of one family
+	kindRoute                            // ID: the address that the route makes local
 	kindPort                             // ID: address, port and protocol that a routing rule delivers here
-	kindReturn                           // ID: address, port and protocol of an endpoint whose answers to clients are led here
-	kindTarget                           // ID: model.FrontendKey; Value: what was decided
+	kindReturn                           // ID: address, port and protocol of an endpoint whose replies to clients are routed here
+	kindTarget                           // ID: model.FrontendKey; Value: the desired target, encoded
 	kindSocket                           // ID: address, protocol, and the Frontend's ID
 )
 
-// Shared implements dataplane.Driver: addresses and endpoints are.
+// Shared implements dataplane.Driver. It returns true for routes and rules for replies: Services can share addresses and endpoints.
 func (d *Driver) Shared(k dataplane.Key) bool { return k.Kind == kindRoute || k.Kind == kindReturn }
 
-// present is the value of objects that have none.
+// present is the value of objects that have no value of their own.
 const present = "\x01"
 
 // Base implements dataplane.Driver.
@@ -47,7 +47,7 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 }
 
 // Render implements dataplane.Driver. A Frontend without endpoints has no socket: the
-// kernel then refuses at once.
+// kernel then rejects connections immediately.
 func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
 	if Unsupported(f) != "" {
 		return
@@ -76,7 +76,7 @@ func (d *Driver) ViewChanged(old, now *model.NodeView) bool {
 	return d.p.Plan.Own && !(slices.Equal(old.NodePortAddrs, now.NodePortAddrs) && slices.Equal(old.NodeAddrs, now.NodeAddrs))
 }
 
-// Unsupported says why this mode does not serve a Frontend; "" if it does.
+// Unsupported returns why this mode does not serve a Frontend; "" if it does.
 func Unsupported(f *model.Frontend) string {
 	switch {
 	case f.Key.Protocol == model.SCTP:
@@ -90,7 +90,7 @@ func Unsupported(f *model.Frontend) string {
 func encode(v any) string {
 	out, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // values of our own types, none of which can fail
+		panic(err) // the values are of types of this module, and encoding them cannot fail
 	}
 	return string(out)
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Returns lead the answers of endpoints to this network namespace that are addressed to the
-// clients: whoever keeps a client's address towards the endpoint needs them. See
-// link.Returns.
+// Returns is the kernel client for the routing rules that deliver to this network namespace the
+// replies that endpoints address to the clients. They are required to preserve a client's
+// address towards the endpoint. See link.Returns.
 type Returns interface {
 	Add(link.Server) error
 	Delete(link.Server) error
 	List() ([]link.Server, error)
-	// Watch calls changed when it has begun, and after each rule that has gone.
+	// Watch calls changed when the watch has started, and after each deletion of a rule.
 	Watch(ctx context.Context, changed func()) error
 }
 
-// returns returns an object for each endpoint of a Frontend that wants to see its clients.
+// returns emits an object for each endpoint of a Frontend with Relay.KeepSource, which preserves the client's address.
 func (d *Driver) returns(f *model.Frontend, emit func(dataplane.Object)) {
 	if d.p.Returns == nil || !f.Relay.KeepSource || !slices.Contains(d.p.Sources, f.Key.Family) {
 		return
@@ -46,7 +46,7 @@ func (d *Driver) setReturn(op *dataplane.Op) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("read a rule for answers: %w", err)
-	case d.p.Returns == nil: // left by an agent that could
+	case d.p.Returns == nil: // left by an agent that could preserve the client's address
 		return nil
 	case op.Want == "":
 		delete(d.returned, s)
@@ -56,7 +56,7 @@ func (d *Driver) setReturn(op *dataplane.Op) error {
 	return d.p.Returns.Add(s)
 }
 
-// setPort takes one port of an address, or gives it up.
+// setPort adds or removes the routing rule of one port of an address.
 func (d *Driver) setPort(op *dataplane.Op) error {
 	s, err := server(op.Key.ID)
 	switch {
@@ -72,7 +72,7 @@ func (d *Driver) setPort(op *dataplane.Op) error {
 	return d.p.Ports.Add(link.Port{Server: s, Refuse: op.Want == refused})
 }
 
-// refused is the value of a port that is refused.
+// refused is the value of a port whose rule rejects connections.
 const refused = "refused"
 
 func valueOfPort(refuse bool) string {
@@ -88,7 +88,7 @@ func portKey(s link.Server) dataplane.Key {
 	return k
 }
 
-// portsGone reports whether the routing rule of a taken port is gone.
+// portsGone reports whether the routing rule of a port has been deleted.
 func (d *Driver) portsGone() (bool, error) {
 	if len(d.ports) == 0 || d.p.Ports == nil {
 		return false, nil
@@ -120,7 +120,7 @@ func returnKey(s link.Server) dataplane.Key {
 	return dataplane.Key{Kind: kindReturn, Family: model.FamilyOf(s.At.Addr()), ID: fmt.Sprintf("%s/%s", s.At, protocol)}
 }
 
-// returnsGone reports whether a rule of ours is gone.
+// returnsGone reports whether a rule for replies has been deleted.
 func (d *Driver) returnsGone() (bool, error) {
 	if len(d.returned) == 0 || d.p.Returns == nil {
 		return false, nil
