@@ -11,7 +11,8 @@ import (
 )
 
 // compare looks up single objects, on the goroutine of the caller and through a socket of its own. It stops at the first lookup that
-// fails, and does nothing after a failed write until the retry succeeds: Status reports the failure, and the Services are served. The flowtable and its devices belong to no Service; the audit checks them.
+// fails, and does nothing after a failed write until the retry succeeds: Status reports the failure, and the Services are served.
+// The flowtable and its devices belong to no Service; the audit checks them.
 func (s *side) compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) {
 	st := s.status()
 	if s.p.Finder == nil || st.Why != "" {

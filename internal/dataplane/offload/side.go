@@ -125,7 +125,7 @@ func (s *side) changed(ctx context.Context) (bool, error) {
 	}
 	g, err := s.p.Kernel.Generation(ctx)
 	if err != nil {
-		return false, nil //nolint:nilerr // no reason to resync the Services
+		return false, nil //nolint:nilerr // no reason to doubt the Services
 	}
 	return !s.seen.Settled(ctx, g), nil
 }

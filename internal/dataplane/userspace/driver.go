@@ -74,7 +74,7 @@ type Driver struct {
 	waits    bool                     // no socket is opened before Begin
 	legacy   legacy
 	toldFull bool // the lack of descriptors for sockets has been reported
-	giving   bool // between Pause and Resume or Release: no change is allowed
+	giving   bool // set by Pause, until Resume: no change is allowed
 	broken   bool // an Apply failed part-way: the actual state is not the committed one
 }
 

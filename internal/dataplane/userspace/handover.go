@@ -14,7 +14,7 @@ import (
 const (
 	itemSocket  = "socket"  // Key: place of the socket
 	itemFlow    = "flow"    // Key: place of the socket; Value: relay.Flow
-	itemClients = "clients" // Key: model.FrontendKey; Value: some relay.Clients
+	itemClients = "clients" // Key: model.FrontendKey; Value: at most clientsAtOnce values of relay.Client
 )
 
 // clientsAtOnce is the maximum number of remembered clients in one Item.
