@@ -28,7 +28,7 @@ type world struct {
 	*testing.T
 	k        flowKernel
 	reader   flowKernel // for Survey: the same by a socket of its own
-	other    nft.Kernel // the same in the hands of somebody else
+	other    nft.Kernel // a second client of the same kernel, for the writes of another program
 	faulty   *nft.Faulty
 	fake     *nft.Fake // nil: a real one
 	names    []string  // of the fake's devices; the index is the place, from 1 on
@@ -52,7 +52,7 @@ func onBoth(t *testing.T, test func(*world)) {
 	})
 }
 
-// onModel runs it on the model alone: what it is about is ours, not the kernel's.
+// onModel runs a test on the model alone, because it tests this package and not the kernel.
 func onModel(t *testing.T, test func(*world)) {
 	t.Run("model", func(t *testing.T) {
 		k := nft.NewFake()
@@ -81,7 +81,7 @@ func (w *world) ip(lines ...string) {
 	}
 }
 
-// setDevices is for the model: each call gives all of them new indices.
+// setDevices sets the devices of the model. Each call assigns new indices to all of them.
 func (w *world) setDevices(names ...string) {
 	w.listings++
 	w.names = names
@@ -118,7 +118,7 @@ func (w *world) links() ([]model.Link, error) {
 	return out, nil
 }
 
-// driver makes the pair anew, as a start of the agent does.
+// driver returns a new pair of drivers, as a start of the agent does.
 func (w *world) driver(change func(*Params)) *Driver {
 	w.Helper()
 	d := w.made(w.faulty, change)
@@ -144,7 +144,7 @@ func (w *world) bed(d *Driver) *dataplanetest.Bed {
 	return b
 }
 
-// start is a whole start: load, want, write. It gives what was written.
+// start is a complete start: load, render, write. It returns what was written.
 func (w *world) start(d *Driver, frontends ...model.Frontend) (*dataplanetest.Bed, int) {
 	w.Helper()
 	b := w.bed(d)

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// TestDriftIsSeenInSingleObjects: who asks for a Service is told what somebody else did to what accelerates it.
+// TestDriftIsSeenInSingleObjects: Compare reports drift of the objects that accelerate a Service, caused by another program.
 func TestDriftIsSeenInSingleObjects(t *testing.T) {
 	onBoth(t, func(w *world) {
 		own := with(plain(2), func(f *model.Frontend) { f.Offload = 4 })

@@ -88,7 +88,7 @@ func TestOwnThreshold(t *testing.T) {
 	})
 }
 
-// What somebody else does to the table is put right.
+// Drift of the table, caused by another program, is repaired.
 func TestDriftHeals(t *testing.T) {
 	set := func(name string) nft.SetRef { return tableRef(model.IPv4).Set(name) }
 	edits := map[string]func(w *world, b *nft.Batch){
@@ -270,7 +270,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// Somebody else's table of our name stays, and the Services are served.
+// A foreign table of the same name is not changed, and the Services are served.
 func TestNotOurs(t *testing.T) {
 	onModel(t, func(w *world) {
 		var b nft.Batch
@@ -306,7 +306,7 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// What the rules have counted is told, of both families together; whoever cannot be asked is an error.
+// ReadCounts returns the counters of both families together; a failed read is an error.
 func TestCounts(t *testing.T) {
 	onModel(t, func(w *world) {
 		w.start(w.driver(nil), plain(1))
@@ -320,7 +320,7 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// Those who are excluded are a set; when they change, the flowtable is made anew, and keeps its devices.
+// The excluded addresses are a set; when they change, the flowtable is rebuilt and keeps its devices.
 func TestExcluded(t *testing.T) {
 	onBoth(t, func(w *world) {
 		d := w.driver(nil)

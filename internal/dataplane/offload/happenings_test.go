@@ -80,7 +80,7 @@ func (l *packetLab) excludedMeanwhile(b *dataplanetest.Bed, streams []flowlab.St
 	}
 }
 
-// tableDeleted: somebody deletes what is ours.
+// tableDeleted: another program deletes the table of this package.
 func (l *packetLab) tableDeleted(b *dataplanetest.Bed, streams []flowlab.Stream) {
 	l.Helper()
 	l.Run("nft delete table ip fairlead-offload", "nft delete table ip6 fairlead-offload")
@@ -100,7 +100,7 @@ func (l *packetLab) ends() {
 				l.Errorf("%s, and %s %s is still on the fast path", what, s.Network, s.Addr)
 				return
 			}
-			time.Sleep(patience.Pause(50 * time.Millisecond)) // between two looks at conntrack, which tells nobody
+			time.Sleep(patience.Pause(50 * time.Millisecond)) // between two reads of conntrack, which sends no notification
 		}
 	}
 	for _, addr := range []string{"10.96.0.1:53", "[fd96::1]:53"} {

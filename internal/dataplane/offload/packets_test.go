@@ -39,7 +39,7 @@ func planes() map[string]plane {
 	}
 }
 
-// TestPackets: with real packets, beside each data plane.
+// TestPackets: with real packets, together with each data plane.
 func TestPackets(t *testing.T) {
 	for name, p := range planes() {
 		t.Run(name, func(t *testing.T) { flowlab.Enter(t); testPackets(newPacketLab(t, p)) })
@@ -61,7 +61,7 @@ func newPacketLab(t *testing.T, p plane) *packetLab {
 	return l
 }
 
-// start is a whole start: probe, load, write. It gives what was written.
+// start is a complete start: probe, load, write. It returns what was written.
 func (l *packetLab) start(threshold int) (*dataplanetest.Bed, int) {
 	l.Helper()
 	main, p := l.plane(l.T, l.k, &nft.Ledger{})

@@ -98,14 +98,14 @@ func (s *departed) drained() bool {
 	return err == nil && slices.Equal(list, []dataplane.Key{s.route})
 }
 
-// until waits for what nobody tells.
+// until polls for a condition for which there is no notification.
 func (s *departed) until(what string, holds func() bool) {
 	s.Helper()
 	for end := time.Now().Add(patience.Of(time.Minute)); !holds(); {
 		if time.Now().After(end) {
 			s.Fatal("not within a minute: " + what)
 		}
-		time.Sleep(patience.Pause(10 * time.Millisecond)) // between two looks at the kernel's sockets, which tell nobody when they end
+		time.Sleep(patience.Pause(10 * time.Millisecond)) // between two reads of the kernel's sockets, whose end causes no notification
 	}
 }
 
