@@ -78,7 +78,7 @@ func rule(f model.Family, chain, id string, exprs ...nft.Expr) nft.RuleSpec {
 	return nft.RuleSpec{Chain: tableRef(f).Chain(chain), Exprs: exprs, UserData: nft.Comment(tag(id, exprs))}
 }
 
-// tag returns the comment of a rule: its name and a hash of the expressions as they were written. Kernels dump the same expression in
+// tag returns the comment of a rule: its name and a hash of the expressions as written. Kernels dump the same expression in
 // different forms, so only the hash identifies the rule.
 func tag(id string, exprs []nft.Expr) string {
 	h := fnv.New64a()
