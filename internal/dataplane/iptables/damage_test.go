@@ -74,21 +74,23 @@ var damages = map[string]struct {
 	table string
 	edit  func(saved) bool
 }{
-	"an endpoint's address":   {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-.*--to-destination .*)\d(\]?:\d+)$`, "${1}9$2") }},
-	"an endpoint's port":      {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-.*--to-destination .*:)\d+$`, "${1}9") }},
-	"a Service's address":     {"nat", func(s saved) bool { return s.change(`^(-A KUBE-T-[^ ]* -d [^ ]*)\d(/(?:32|128) -p tcp)`, "${1}9$2") }},
+	"an endpoint's address": {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-.*--to-destination .*)\d(\]?:\d+)$`, "${1}9$2") }},
+	"an endpoint's port":    {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-.*--to-destination .*:)\d+$`, "${1}9") }},
+	"a Service's address": {"nat", func(s saved) bool {
+		return s.change(`^(-A KUBE-SVC-T-[^ ]* -d [^ ]*)\d(/(?:32|128) -p tcp)`, "${1}9$2")
+	}},
 	"the length of a prefix":  {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SERVICES -d [^ ]+)/(?:12|64) `, "$1/9 ") }},
-	"a Service's port":        {"nat", func(s saved) bool { return s.change(`^(-A KUBE-T-.* --dport )\d+ -j`, "${1}9 -j") }},
-	"a protocol":              {"nat", func(s saved) bool { return s.change(`^(-A KUBE-T-.*) -p tcp (.*) -m tcp `, "$1 -p udp $2 -m udp ") }},
+	"a Service's port":        {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-T-.* --dport )\d+ -j`, "${1}9 -j") }},
+	"a protocol":              {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-T-.*) -p tcp (.*) -m tcp `, "$1 -p udp $2 -m udp ") }},
 	"a probability":           {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-.*--probability 0\.)\d+`, "${1}12500000000") }},
 	"how long a list is":      {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-.* --seconds )\d+`, "${1}7") }},
 	"the name of a list":      {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-.* --name KUBE-SEP-).`, "${1}7") }},
 	"an inverted flag":        {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-.*) ! (-s .* -j KUBE-MARK-MASQ)`, "$1 $2") }},
-	"a comment's letter":      {"nat", func(s saved) bool { return s.change(`^(-A KUBE-T-.*--comment ".*)cluster IP"`, `${1}cluster Ip"`) }},
+	"a comment's letter":      {"nat", func(s saved) bool { return s.change(`^(-A KUBE-SVC-T-.*--comment ".*)cluster IP"`, `${1}cluster Ip"`) }},
 	"a mark":                  {"nat", func(s saved) bool { return s.change(`^(-A KUBE-MARK-MASQ .*)0x4000`, "${1}0x8000") }},
-	"a jump's target":         {"nat", func(s saved) bool { return s.exchange(`-g KUBE-SVC-.*`, true) }},
-	"targets of two chains":   {"nat", func(s saved) bool { return s.exchange(`-g KUBE-SVC-.*`, false) }},
-	"a jump that returns not": {"nat", func(s saved) bool { return s.change(`^(-A KUBE-.*) -j (KUBE-T-)`, "$1 -g $2") }},
+	"a jump's target":         {"nat", func(s saved) bool { return s.exchange(`-g KUBE-SVC-[A-Z2-7]{16}.*`, true) }},
+	"targets of two chains":   {"nat", func(s saved) bool { return s.exchange(`-g KUBE-SVC-[A-Z2-7]{16}.*`, false) }},
+	"a jump that returns not": {"nat", func(s saved) bool { return s.change(`^(-A KUBE-.*) -j (KUBE-SVC-T-)`, "$1 -g $2") }},
 	"two rules swapped":       {"nat", func(s saved) bool { return s.exchange(`-p tcp -m statistic .*-j DNAT .*`, true) }},
 	"a rule in another chain": {"nat", func(s saved) bool { return s.exchange(dnat, false) }},
 	"an option of a target":   {"nat", func(s saved) bool { return s.change(`^(-A KUBE-POSTROUTING .*-j MASQUERADE) --random-fully`, "$1") }},

@@ -204,7 +204,7 @@ func (h *holding) ownerOf(ref chainRef, rules []string) (Owner, bool) {
 // oursOnly reports whether a chain that Load treats as owned has a name that no
 // kube-proxy uses.
 func oursOnly(ref chainRef) bool {
-	for _, own := range [...]string{markOutside, rejectChain, hairpinChain, localnet, probeChain, "KUBE-T-", "KUBE-N-", "KUBE-X-", "KUBE-W-", "KUBE-H-"} {
+	for _, own := range [...]string{markOutside, rejectChain, hairpinChain, localnet, probeChain, dispatchMark, "KUBE-T-", "KUBE-N-", "KUBE-X-", "KUBE-W-", "KUBE-H-"} {
 		if strings.HasPrefix(ref.chain, own) {
 			return true
 		}

@@ -28,7 +28,7 @@ const (
 	markOutside  = "KUBE-MARK-OUTSIDE" // masquerade unless from one of several pod ranges
 	rejectChain  = "KUBE-REJECT"       // in the filter table: a reset or an ICMP error
 	hairpinChain = "KUBE-HAIRPIN"
-	portsChain   = "KUBE-N-PORTS" // NodePorts, once the address is known to be one of the node's
+	portsChain   = dispatchMark + "PORTS" // NodePorts, once the address is known to be one of the node's
 	externalNode = "KUBE-X-NODEPORTS"
 	externalPort = "KUBE-X-PORTS"
 	firewallNode = "KUBE-W-NODEPORTS"
@@ -81,8 +81,15 @@ type place struct {
 	mark  string // begins the names of the buckets
 }
 
+// dispatchMark begins the names of the chains that jump to the chains of Services.
+// kube-proxy flushes and deletes every chain whose name begins with KUBE-SVC- and
+// which it does not need. After a rollback to kube-proxy without cleanup it deletes
+// these too. With another name they would still jump to the chain of a Service that
+// is deleted later, and the kernel would refuse kube-proxy's whole sync (EBUSY).
+const dispatchMark = "KUBE-SVC-T-"
+
 var (
-	dispatch       = place{nat, servicesChain, portsChain, "KUBE-T-"}
+	dispatch       = place{nat, servicesChain, portsChain, dispatchMark}
 	refuseCluster  = place{filter, servicesChain, "", "KUBE-T-"}
 	refuseExternal = place{filter, externalChain, externalPort, "KUBE-X-"}
 	guardExternal  = place{filter, firewallChain, firewallPort, "KUBE-W-"}
@@ -110,12 +117,12 @@ func (p place) levels(f model.Family) []int {
 }
 
 // bucketName names the chain of an address prefix. A chain's name has at most 28
-// characters, so IPv6 prefixes are hashed.
+// characters, so IPv6 prefixes are hashed to 12 characters of base32 (60 bits).
 func (p place) bucketName(pre netip.Prefix) string {
 	if pre.Addr().Is4() {
 		return p.mark + pre.Addr().String() + "-" + itoa(pre.Bits())
 	}
-	return p.mark + shortHash(pre.Addr().String()) + "-" + itoa(pre.Bits())
+	return p.mark + shortHash(pre.Addr().String())[:12] + "-" + itoa(pre.Bits())
 }
 
 // sharedChains lists the chains of a table that exist even without lines.
@@ -165,7 +172,7 @@ func kindOfChain(t table, name string) dataplane.Kind {
 		prefix string
 		kind   dataplane.Kind
 	}{
-		{"KUBE-SVC-", kindService}, {"KUBE-SVL-", kindService}, {"KUBE-EXT-", kindExternal}, {"KUBE-FW-", kindFirewall},
+		{dispatchMark, kindLine}, {"KUBE-SVC-", kindService}, {"KUBE-SVL-", kindService}, {"KUBE-EXT-", kindExternal}, {"KUBE-FW-", kindFirewall},
 		{"KUBE-SEP-", kindStray}, {"KUBE-XLB-", kindStray},
 		{"KUBE-T-", kindLine}, {"KUBE-N-", kindLine}, {"KUBE-X-", kindLine}, {"KUBE-W-", kindLine}, {"KUBE-H-", kindLine},
 	} {

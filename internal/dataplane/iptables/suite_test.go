@@ -48,7 +48,7 @@ func modelEdits(k iptables.Kernel) []dataplanetest.Edit {
 		do("rule added in front", "-I KUBE-POSTROUTING -j RETURN"),
 		do("jump deleted", "-D OUTPUT "+jumps()[1].rule),
 		beside(do("jump twice", "-A OUTPUT "+jumps()[1].rule)),
-		beside(do("foreign chains", ":KUBE-SEP-AAAAAAAAAAAAAAAA - [0:0]", ":KUBE-T-1.2.3.0-28 - [0:0]")),
+		beside(do("foreign chains", ":KUBE-SEP-AAAAAAAAAAAAAAAA - [0:0]", ":KUBE-SVC-T-1.2.3.0-28 - [0:0]")),
 	}
 }
 
@@ -117,19 +117,21 @@ func edits(ns *netns) []dataplanetest.Edit {
 	do := func(name, script string) dataplanetest.Edit {
 		return dataplanetest.Edit{Name: name, Do: func(t testing.TB) { ns.sh(t, script) }}
 	}
-	const aChain = `C=$($IPT-save -t nat | sed -n 's/^:\(KUBE-SVC-[^ ]*\) .*/\1/p' | head -1); `
+	const aChain = `C=$($IPT-save -t nat | sed -n 's/^:\(KUBE-SVC-[^- ]*\) .*/\1/p' | head -1); `
 	return []dataplanetest.Edit{
 		do("dispatch flushed", "$IPT -t nat -F KUBE-SERVICES"),
 		do("service chain flushed", aChain+"$IPT -t nat -F $C"),
 		do("rule deleted", aChain+"$IPT -t nat -D $C 1"),
 		do("rule added in front", "$IP6T -t nat -I KUBE-POSTROUTING -j RETURN"),
-		do("foreign line in a bucket", `C=$($IPT-save -t nat | sed -n 's/^:\(KUBE-T-[^ ]*-28\) .*/\1/p' | head -1); $IPT -t nat -I $C -j RETURN`),
-		do("line twice", `C=$($IPT-save -t nat | sed -n 's/^-A \(KUBE-T-.*-28 .*\)/\1/p' | tail -1); eval $IPT -t nat -A $C`),
+		do("foreign line in a bucket", `C=$($IPT-save -t nat | sed -n 's/^:\(KUBE-SVC-T-[^ ]*-28\) .*/\1/p' | head -1); $IPT -t nat -I $C -j RETURN`),
+		do("line twice", `C=$($IPT-save -t nat | sed -n 's/^-A \(KUBE-SVC-T-.*-28 .*\)/\1/p' | tail -1); eval $IPT -t nat -A $C`),
 		do("jump deleted", `$IPT -t nat -D OUTPUT 1`),
 		beside(do("jump twice", `$IPT-save -t nat | sed -n 's/^-A OUTPUT /$IPT -t nat -A OUTPUT /p' > $XTABLES_LOCKFILE.sh; IPT=$IPT sh -e $XTABLES_LOCKFILE.sh`)),
 		beside(do("chain of an old kube-proxy", "$IPT -t nat -N KUBE-SEP-AAAAAAAAAAAAAAAA; $IPT -t nat -A KUBE-SEP-AAAAAAAAAAAAAAAA -j RETURN")),
 		beside(do("chain of a Service that is gone", "$IP6T -t nat -N KUBE-SVC-AAAAAAAAAAAAAAAA; $IP6T -t nat -A KUBE-SVC-AAAAAAAAAAAAAAAA -j KUBE-MARK-MASQ")),
-		beside(do("empty bucket", "$IPT -t nat -N KUBE-T-1.2.3.0-28; $IPT -t filter -N KUBE-X-9.9.9.0-28")),
+		beside(do("dispatch chains of an earlier release", "$IPT -t nat -N KUBE-N-PORTS; $IPT -t nat -N KUBE-T-1.2.3.0-28; "+
+			"$IPT -t nat -A KUBE-N-PORTS -j KUBE-T-1.2.3.0-28; "+aChain+"$IPT -t nat -A KUBE-T-1.2.3.0-28 -d 1.2.3.4 -j $C")),
+		beside(do("empty bucket", "$IPT -t nat -N KUBE-SVC-T-1.2.3.0-28; $IPT -t filter -N KUBE-X-9.9.9.0-28")),
 		do("nat flushed and deleted", "$IPT -t nat -F; $IPT -t nat -X"),
 		do("filter flushed", "$IP6T -F"),
 		do("canary deleted", "$IPT -t filter -X KUBE-PROXY-CANARY"),
