@@ -20,17 +20,21 @@ else
 	flags=() kernels=(6.1 6.12) upstream=(etcd kube-apiserver kube-proxy) lines=.
 fi
 
-# Packages in which the product starts goroutines or shares memory between them run under the race detector.
+# Packages in which the product starts goroutines or shares memory between them run under the race detector. Those with
+# Kubernetes' libraries, which would be compiled once more for it, do so in `make test-all` only.
 concurrent() {
-	go list -f '{{.Dir}}{{range .GoFiles}} {{.}}{{end}}' "$@" | while read -r dir files; do
-		(cd "$dir" && { [ "$scope" = all ] || grep -qE '^\s*go |\.Go\(|"sync(/atomic)?"' $files; }) && go list "$dir"
+	local dir deps files
+	go list -f '{{.Dir}}|{{join .Deps " "}}|{{join .GoFiles " "}}' "$@" | while IFS='|' read -r dir deps files; do
+		if [ "$scope" = all ] || { [[ $deps != *k8s.io/* ]] && (cd "$dir" && grep -qE '^\s*go |\.Go\(|"sync(/atomic)?"' $files); }; then
+			go list "$dir"
+		fi
 	done
 }
 kernel='internal/kernel/|internal/dataplane/|internal/conntrack|internal/node|internal/dns|test/'
 mapfile -t unit < <(go list ./internal/... ./cmd/... | grep -vE "$kernel")
 mapfile -t race < <(concurrent "${unit[@]}")
 # The packages that take longest begin first.
-slow='test/takeover$|test/scenarios$|internal/dataplane/iptables$|internal/dns/intercept$|internal/dataplane/nftables$|test/property$|test/rootless$'
+slow='test/takeover$|internal/app$|test/scenarios$|internal/dataplane/iptables$|internal/dns/intercept$|internal/dataplane/nftables$|test/property$|test/rootless$'
 own='^$' # a part of its own
 [ "$scope" = short ] || own='test/takeover$'
 rest() { go list ./... | grep -vE "$own" | grep -vxF -f <(printf '%s\n' "${race[@]}"); }
@@ -57,16 +61,20 @@ machines() {
 deploy() { # modules of their own: what they need is no part of the product's go.mod
 	bash test/deploy/prometheus.sh && (cd scripts/image && tests image -mod=mod ./...) && cd test/deploy && tests deploy -mod=mod ./...
 }
+lint() {
+	bash scripts/lint.sh "$scope"
+}
 browser() { # without it TestPageInABrowser is skipped
 	bash test/browser/install.sh || true
 }
 
 parts=() pids=()
-part() { # NAME COMMAND...: in the background, in a process group of its own
+part() { # NAME NICE: runs the function of that name in the background, in a process group of its own
 	parts+=("$1")
 	(
 		start=$SECONDS
-		"${@:2}" </dev/null >"$out/$1.log" 2>&1
+		renice -n "$2" $BASHPID >/dev/null
+		"$1" </dev/null >"$out/$1.log" 2>&1
 		echo "$? $((SECONDS - start))" >"$out/$1.end"
 	) &
 	pids+=($!)
@@ -77,13 +85,14 @@ trap stop EXIT
 trap 'exit 130' INT TERM
 
 [ "$scope" = short ] || { echo "installing a browser"; browser >"$out/browser.log" 2>&1; }
-[ -n "${SKIP_VM:-}" ] || part machines machines
-part apiserver apiserver
-part plain plain
-part race race
-part lint nice -n 10 bash scripts/lint.sh # its result is needed last
-[ "$scope" = short ] || part takeover takeover
-[ "$scope" = short ] || part deploy deploy
+# What builds or emulates for minutes and then waits comes first, so that the waits are filled by the rest.
+[ -n "${SKIP_VM:-}" ] || part machines 0
+part apiserver 0
+part plain 5
+part race 5
+part lint 10
+[ "$scope" = short ] || part takeover 0
+[ "$scope" = short ] || part deploy 5
 
 finished() { # PART: how many packages, or lines of test/vm/tests.txt, have ended
 	case $1 in machines) cat bin/vm/*.log 2>/dev/null ;; *) cat "$out/$1.log" ;; esac | grep -cE '^ok |: [0-9]+ s$'
