@@ -17,7 +17,7 @@ import (
 // ratchetsFile holds one number per line: "NAME NUMBER".
 const ratchetsFile = "testdata/ratchets.txt"
 
-// The limits that the numbers count against (docs/design/README.md, "Size and language").
+// The limits that the numbers count against.
 const (
 	shortFile   = 60 // lines; a file with fewer is short
 	spreadFiles = 4  // files; a type whose methods lie in more is spread
