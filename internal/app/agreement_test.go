@@ -64,11 +64,6 @@ func TestExplainLooksIntoTheKernel(t *testing.T) {
 	if code, out := run(t, "cleanup"); code != 0 { // what other tests left would be taken over, with an audit that repairs
 		t.Fatal(out)
 	}
-	// A table that the kernel makes during the first sync moves the stamp, and a Load would repair the rule before it is asked for.
-	tables := "for p in iptables ip6tables; do for t in nat filter mangle; do $p-legacy -t $t -S; done; done"
-	if out, err := exec.CommandContext(t.Context(), "sh", "-ec", tables).CombinedOutput(); err != nil {
-		t.Fatalf("list the tables: %v: %s", err, out)
-	}
 	p := begin(t, agentArgs(folder(t, webService), "--proxy-mode", "iptables", "--iptables-backend", "legacy", "--cluster-cidr", "10.244.0.0/16")...)
 	p.says("in sync")
 	askAll(t, []asks{{"explain shop/web", 0, []string{"In kernel  agrees ("}}})

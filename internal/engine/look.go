@@ -12,8 +12,8 @@ import (
 var errNothingRead = errors.New("the kernel has not been read yet, or is about to be read anew")
 
 // Look compares the kernel with the actual state that the tracker assumes, like an audit,
-// and repairs nothing. The drift is repaired by the next write, by an audit, or at once if
-// an alarm reports it. Look reads concurrently with the engine, so that no change waits
+// and repairs nothing. The drift is repaired by an audit, or at once if an alarm reports it.
+// Look reads concurrently with the engine, so that no change waits
 // for it. If a change disturbs the read, Look retries until ctx ends; then it returns the
 // error of the last attempt. Any goroutine may call it.
 func (e *Engine) Look(ctx context.Context) (Audited, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// TestLookRepairsNothing: it says what differs as often as it is asked, and the next change
-// of something else repairs it, although the driver has read it meanwhile.
+// TestLookRepairsNothing: it reports the drift as often as it is called, also after a change of another Service. An audit
+// repairs it.
 func TestLookRepairsNothing(t *testing.T) {
 	watched(t, func(t *testing.T, b *bench) {
 		repaired := b.slowly()
@@ -27,8 +27,14 @@ func TestLookRepairsNothing(t *testing.T) {
 			}
 		}
 		b.put(svcEvent(2, 80))
+		if time.Sleep(time.Minute); repaired() { // virtual time (synctest)
+			t.Fatal("a change has repaired it: --repair=false would not leave it")
+		}
+		if a, err := b.Audit(t.Context()); err != nil || a.Different != 1 {
+			t.Fatalf("%+v %v", a, err)
+		}
 		if time.Sleep(time.Minute); !repaired() { // virtual time (synctest)
-			t.Fatal("a change did not repair what a look had found")
+			t.Fatal("an audit did not repair it")
 		}
 		if a, err := b.Look(t.Context()); err != nil || a.Different+a.Missing+a.Foreign != 0 || a.Objects == 0 {
 			t.Errorf("repaired, and yet %+v %v", a, err)

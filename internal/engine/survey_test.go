@@ -71,7 +71,7 @@ func TestSurveyHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// TestSurveyFindsWhatDiffers as often as it is asked, and repairs nothing; the next change has it repaired.
+// TestSurveyFindsWhatDiffers as often as it is called, and repairs nothing, and neither does the next change. An audit does.
 func TestSurveyFindsWhatDiffers(t *testing.T) {
 	beside(t, func(t *testing.T, b *bench, d *memDriver) {
 		added := key(kindVerdict, "10.96.9.9:80/TCP")
@@ -91,8 +91,15 @@ func TestSurveyFindsWhatDiffers(t *testing.T) {
 		}
 		b.put(svcEvent(2, 80))
 		synctest.Wait()
-		if is := d.snapshot(); is[vip(1)] == "drop" || is[added] != "" || is[vip(2)] == "" {
+		if is := d.snapshot(); is[vip(1)] != "drop" || is[added] == "" || is[vip(2)] == "" {
 			t.Errorf("after a change: %v", is)
+		}
+		if _, err := b.Audit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if is := d.snapshot(); is[vip(1)] == "drop" || is[added] != "" {
+			t.Errorf("after an audit: %v", is)
 		}
 	})
 }
