@@ -88,11 +88,11 @@ trap 'exit 130' INT TERM
 # What builds or emulates for minutes and then waits comes first, so that the waits are filled by the rest.
 [ -n "${SKIP_VM:-}" ] || part machines 0
 part apiserver 0
-part plain 5
-part race 5
-part lint 10
+part plain 10
+part race 10
+part lint 15
 [ "$scope" = short ] || part takeover 0
-[ "$scope" = short ] || part deploy 5
+[ "$scope" = short ] || part deploy 10
 
 finished() { # PART: how many packages, or lines of test/vm/tests.txt, have ended
 	case $1 in machines) cat bin/vm/*.log 2>/dev/null ;; *) cat "$out/$1.log" ;; esac | grep -cE '^ok |: [0-9]+ s$'
