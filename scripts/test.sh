@@ -97,7 +97,17 @@ part lint 15
 finished() { # PART: how many packages, or lines of test/vm/tests.txt, have ended
 	case $1 in machines) cat bin/vm/*.log 2>/dev/null ;; *) cat "$out/$1.log" ;; esac | grep -cE '^ok |: [0-9]+ s$'
 }
-while running=(); for p in "${parts[@]}"; do [ -e "$out/$p.end" ] || running+=("$p ($(finished "$p"))"); done; [ ${#running[@]} -gt 0 ]; do
+unfinished() { # sets running; a part that was killed has ended too
+	running=()
+	local i p
+	for i in "${!parts[@]}"; do
+		p=${parts[i]}
+		[ -e "$out/$p.end" ] || kill -0 "${pids[i]}" 2>/dev/null || [ -e "$out/$p.end" ] || echo "137 $SECONDS" >"$out/$p.end"
+		[ -e "$out/$p.end" ] || running+=("$p ($(finished "$p"))")
+	done
+	[ ${#running[@]} -gt 0 ]
+}
+while unfinished; do
 	sleep 10
 	printf '%5d s  running, with packages done: %s; tests failed: %d\n' $SECONDS "${running[*]}" "$(cat "$out"/*.log | grep -c '^FAIL  ')"
 done
