@@ -171,7 +171,7 @@ func probe(ctx context.Context, d dataplane.Driver, log *slog.Logger) (dataplane
 		if reason == nil || ctx.Err() == nil && err.Error() != reason.Error() {
 			reason = err
 			if ctx.Err() == nil {
-				log.Warn("cannot find out what the kernel can do: retrying", "error", err, "for", probeLimit)
+				log.Warn("cannot probe the kernel; trying again", "error", err, "for", probeLimit)
 			}
 		}
 		select {

@@ -55,7 +55,7 @@ func TestConfigFileChangeEndsTheAgent(t *testing.T) {
 			return errors.New("still running")
 		}
 	})
-	if code := p.code(); code != 1 || !strings.Contains(p.log(), "config.yaml changed: ending, to be started again with it") {
+	if code := p.code(); code != 1 || !strings.Contains(p.log(), "config.yaml changed: exiting to be restarted with the new configuration") {
 		t.Errorf("ended with status %d", code)
 	}
 }

@@ -71,13 +71,13 @@ func TestAllThatIsAskedAbout(t *testing.T) {
 		{"explain [fd00:96::12]:80", 1, []string{"[fd00:96::12]:80/TCP is refused", "no   <- not asked about: it gets what comes by IPv4"}},
 		{"explain shop/two:http --from fd00::7", 1, []string{"[fd00:96::12]:80/TCP is refused"}},
 		{"explain shop/web --from fd00::7", 1, []string{"Service shop/web has no address of IPv6 here, so fd00::7 cannot reach it"}},
-		{"explain 10.96.0.10:80 --from fd00::7", 2, []string{"from fd00::7 to 10.96.0.10:80: they are of different families"}},
+		{"explain 10.96.0.10:80 --from fd00::7", 2, []string{"from fd00::7 to 10.96.0.10:80: the addresses are of different families"}},
 		{"explain 10.96.0.10:81", 1, []string{"10.96.0.10 is the ClusterIP of Service shop/web, which has no port 81: refused"}},
 		{"explain shop/pods", 1, []string{"no Service shop/pods is known; headless ones, and those of another proxy, are not read here"}},
 		{"trace --from fd00::7 --to shop/two:http", 1, []string{"To   [fd00:96::12]:80/TCP", "Verdict: refused"}},
 		{"trace --from 10.244.1.9 --to shop/two:http", 0, []string{"To   10.96.0.12:80/TCP", "Verdict: sent to 10.244.1.6:8080"}},
 		{"trace --from fd00::7 --to shop/web", 2, []string{"Service shop/web has no address of IPv6 here: fairlead explain shop/web says why"}},
-		{"trace --from fd00::7 --to 10.96.0.10:80", 2, []string{"they are of different families"}},
+		{"trace --from fd00::7 --to 10.96.0.10:80", 2, []string{"the addresses are of different families"}},
 	})
 	if _, out := run(t, "explain", "shop/two", "--from", "fd00::7"); strings.Contains(out, "10.96.0.12") {
 		t.Errorf("a client of IPv6 is told of addresses of IPv4:\n%s", out)

@@ -53,7 +53,7 @@ func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	out, err := i.comparison(ctx, r.URL.Query().Get("repair") != "false")
 	if err != nil {
-		http.Error(w, "the kernel could not be compared within "+auditLimit.String()+": changes go first, or nothing is in sync yet", http.StatusServiceUnavailable)
+		http.Error(w, "cannot compare the kernel with the desired state within "+auditLimit.String()+": changes are being written first, or the first sync is not complete", http.StatusServiceUnavailable)
 		return
 	}
 	out.Now = time.Now()
@@ -61,7 +61,7 @@ func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("foreign") == "true" {
 		rules, unread, err := i.foreign(ctx)
 		if err != nil {
-			http.Error(w, "look at the rules of others: "+err.Error(), http.StatusInternalServerError)
+			http.Error(w, "read the rules of other programs: "+err.Error(), http.StatusInternalServerError)
 			return
 		}
 		var others []inspect.Other
@@ -118,7 +118,7 @@ func (i *inspection) foreign(ctx context.Context) (out []inspect.Rule, unread st
 			defer func() { _ = legacy.Close() }()
 			look.IPTables = append(look.IPTables, legacy)
 		} else {
-			unread = "there are rules in iptables-legacy, and they are not read: " + err.Error()
+			unread = "cannot read the rules in iptables-legacy: " + err.Error()
 		}
 	}
 	list, err := look.Strangers(ctx)

@@ -20,7 +20,7 @@ type asks struct {
 // again reports whether to ask once more: an agent that is busy says so, and its status leaves out what is not to be had at once.
 func (c *asks) again(code int, out string) bool {
 	wrong := code != c.code || slices.ContainsFunc(c.want, func(want string) bool { return !strings.Contains(out, want) })
-	return wrong && (strings.HasPrefix(c.args, "status") || strings.Contains(out, "the engine is at work, and has not answered within"))
+	return wrong && (strings.HasPrefix(c.args, "status") || strings.Contains(out, "the engine is busy and has not answered within"))
 }
 
 func askAll(t *testing.T, list []asks) {
@@ -61,7 +61,7 @@ func TestAuditAndTrace(t *testing.T) {
 		{"trace --from 192.0.2.9 --to shop/web:http", 0, []string{"masqueraded: it does not come from a pod"}},
 		{"trace --from 10.244.1.9 --to shop/pay", 1, []string{"Verdict: refused: no endpoint may be used"}},
 		{"trace --from 10.244.1.9 --to 198.51.100.1:80", 1, []string{"Verdict: no Service has 198.51.100.1:80"}},
-		{"trace --from fd00::1 --to 10.96.0.10:80", 2, []string{"they are of different families"}},
+		{"trace --from fd00::1 --to 10.96.0.10:80", 2, []string{"the addresses are of different families"}},
 		{"trace --from 10.244.1.9 --to :30080", 2, []string{"name the address too"}},
 		{"trace --to 10.96.0.10:80", 2, []string{`--from is "", and must be IP or IP:PORT`}},
 		{"audit", 0, []string{"0 missing, 0 different, 0 foreign inside our tables",

@@ -66,7 +66,7 @@ func (c *modeChange) become() error {
 		return err
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, changeVariable+"=") })
-	return fmt.Errorf("start again in another mode: %w", unix.Exec("/proc/self/exe", os.Args, append(env, changeVariable+"="+string(text))))
+	return fmt.Errorf("restart in another mode: %w", unix.Exec("/proc/self/exe", os.Args, append(env, changeVariable+"="+string(text))))
 }
 
 // keepName restores the process's name: execve has set it to "exe".

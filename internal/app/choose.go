@@ -49,7 +49,7 @@ func facts(ctx context.Context, backend string) (choose.Question, error) {
 	defer closeKernels(k)
 	found, err := k.Find(ctx, takeover.Fairlead)
 	if err != nil && !errors.Is(err, unix.EPERM) {
-		return q, fmt.Errorf("find out whether rules of fairlead are here: %w", err)
+		return q, fmt.Errorf("check for rules of fairlead in this network namespace: %w", err)
 	}
 	for i := range found {
 		q.Left = append(q.Left, string(found[i].Place))

@@ -27,19 +27,19 @@ type cleanupFlags struct {
 func cleanupCommand() *cobra.Command {
 	var f cleanupFlags
 	cmd := &cobra.Command{
-		Use: "cleanup", Short: "Remove every rule that fairlead has made, in every mode", Args: noArgs,
-		Long: `cleanup removes everything fairlead has put into the kernel, also after a crash and
-without any memory of what was there. Services stop working on this node. It refuses
-while an agent runs, which would write everything again at once.
+		Use: "cleanup", Short: "Remove every rule that fairlead wrote, in every mode", Args: noArgs,
+		Long: `cleanup removes everything that fairlead has written to the kernel, also after a
+crash; it needs no saved state. Services stop working on this node. It refuses to run
+while an agent runs, because the agent would write everything again at once.
 
-With --kube-proxy it removes what kube-proxy has left instead, and nothing of
-fairlead's: an agent may go on running. It refuses while a kube-proxy runs.`,
+With --kube-proxy it removes the rules that kube-proxy left, and none of fairlead's:
+an agent may keep running. It refuses to run while kube-proxy runs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return clean(cmd.Context(), newLogger(config.Logging{}).Logger, f)
 		},
 	}
-	cmd.Flags().BoolVar(&f.force, "force", false, "clean up although an agent runs, or with --kube-proxy a kube-proxy")
-	cmd.Flags().BoolVar(&f.kubeProxy, "kube-proxy", false, "remove what kube-proxy has left, and nothing of fairlead's")
+	cmd.Flags().BoolVar(&f.force, "force", false, "clean up even if an agent runs (with --kube-proxy: even if kube-proxy runs)")
+	cmd.Flags().BoolVar(&f.kubeProxy, "kube-proxy", false, "remove the rules that kube-proxy left, and none of fairlead's")
 	return cmd
 }
 
@@ -106,7 +106,7 @@ func Cleanup(ctx context.Context, log *slog.Logger) error {
 	}
 	problems = append(problems, err)
 	if !found && len(addrs) == 0 && errors.Join(problems...) == nil {
-		log.Info("nothing found: there are no rules of fairlead in this network namespace")
+		log.Info("nothing to remove: this network namespace has no rules of fairlead")
 	}
 	return errors.Join(problems...)
 }
@@ -147,9 +147,9 @@ func (c cleaning) run(ctx context.Context) (found bool, err error) {
 	problems := []error{err}
 	if c.last && len(list) > 0 {
 		if change := sysctl.CloseRouteLocalnet(sysctl.New()); change != nil && change.Err != nil {
-			c.log.Warn("cannot set a sysctl: everybody on the link reaches what listens on 127.0.0.1 only", "name", change.Name, "value", change.To, "error", change.Err)
+			c.log.Warn("cannot set a sysctl: hosts on the same link can reach programs that listen on 127.0.0.1 only", "name", change.Name, "value", change.To, "error", change.Err)
 		} else if change != nil {
-			c.log.Info("set a sysctl back: no rule is left that keeps packets from outside away from 127.0.0.1", "name", change.Name, "to", change.To)
+			c.log.Info("reset a sysctl: no rule is left that drops packets from other hosts to 127.0.0.1", "name", change.Name, "to", change.To)
 		}
 	}
 	for _, l := range list {
@@ -160,7 +160,7 @@ func (c cleaning) run(ctx context.Context) (found bool, err error) {
 		c.log.Info("removed", "what", l.String())
 	}
 	if c.owner == takeover.KubeProxy && len(list) == 0 && err == nil {
-		c.log.Info("nothing found: there are no rules of kube-proxy in this network namespace")
+		c.log.Info("nothing to remove: this network namespace has no rules of kube-proxy")
 	}
 	return len(list) > 0, errors.Join(problems...)
 }

@@ -25,11 +25,11 @@ func Command(version string) *cobra.Command {
 	root.Long = `fairlead makes Kubernetes Services work on this node.
 
 It reads Services and EndpointSlices from an API server (--kubeconfig, or in a
-cluster nothing at all) or from a folder of manifests (--manifests), and writes
-what they mean into the kernel. It takes kube-proxy's flags and config file.
+cluster no flag at all) or from a folder of manifests (--manifests), and writes
+the rules for them to the kernel. It takes kube-proxy's flags and config file.
 
-It changes only what changed, writes nothing on a restart, and repairs what
-others break.`
+It writes only what changed, writes nothing on a restart, and repairs changes
+that other programs make to its rules.`
 	run := runCommand(version)
 	run.Use, run.Short, run.Long = "run", "Run the proxy (what fairlead does without a subcommand)", root.Long
 	root.AddCommand(run, cleanupCommand(), probeCommand(), wait.Command(), versionCommand(version))

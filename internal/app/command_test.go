@@ -35,7 +35,7 @@ func TestWrongUsage(t *testing.T) {
 		{"version --no-such-flag", "unknown flag: --no-such-flag"},
 		{"cleanup now", `fairlead cleanup takes no arguments and got "now"`},
 		{"cleanup --no-such-flag", "unknown flag: --no-such-flag"},
-		{"probe --services=-1", "--services is -1, and cannot be less than 0"},
+		{"probe --services=-1", "--services is -1, must not be negative"},
 		{"wait", "wait takes one argument"},
 		{"wait --no-such-flag", "unknown flag: --no-such-flag"},
 	} {

@@ -92,10 +92,10 @@ func watchConfig(ctx context.Context, c configWatch) error {
 			default:
 				if err := c.check(ctx, path); err != nil {
 					refused = now
-					c.log.Error("the config file has changed and cannot be used: going on with what was read before", "file", path, "error", err)
+					c.log.Error("the changed config file is invalid; keeping the last valid configuration", "file", path, "error", err)
 					continue
 				}
-				return fmt.Errorf("%s changed: ending, to be started again with it", path)
+				return fmt.Errorf("%s changed: exiting to be restarted with the new configuration", path)
 			}
 		}
 	}

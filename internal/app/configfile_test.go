@@ -58,7 +58,7 @@ func TestConfigFileThatCannotBeUsed(t *testing.T) {
 	write(good + "mode: nftables\n")
 	select {
 	case err := <-ended:
-		if err == nil || !strings.Contains(err.Error(), "changed: ending") {
+		if err == nil || !strings.Contains(err.Error(), "changed: exiting") {
 			t.Errorf("ended with %v", err)
 		}
 	case <-time.After(30 * time.Second):
@@ -123,7 +123,7 @@ func TestConfigFileChanges(t *testing.T) {
 			}
 			select {
 			case err := <-ended:
-				if err == nil || !strings.Contains(err.Error(), "changed: ending") {
+				if err == nil || !strings.Contains(err.Error(), "changed: exiting") {
 					t.Errorf("ended with %v", err)
 				}
 			case <-time.After(30 * time.Second):

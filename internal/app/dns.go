@@ -49,7 +49,7 @@ func (a *agent) addDNS(source string) error {
 		return srv.Run(ctx)
 	}
 	if cfg.Intercept && a.rootless != nil {
-		a.log.Warn("--dns-intercept is not done: it takes nftables rules, and userspace mode writes none")
+		a.log.Warn("--dns-intercept has no effect in userspace mode: it needs nftables rules, which this mode does not write")
 	}
 	if !cfg.Intercept || a.rootless != nil {
 		a.addLate("DNS server", serve)

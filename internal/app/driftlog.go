@@ -36,7 +36,7 @@ func (d *driftLog) say(t *engine.Turn, first string) {
 	}
 	d.running = true
 	time.AfterFunc(driftWindow, d.sumUp)
-	d.log.Warn("somebody else changed our rules: repaired", "objects", len(t.Drift), "first", first,
+	d.log.Warn("repaired drift caused by another program", "objects", len(t.Drift), "first", first,
 		"operations", t.Operations, "took", t.Done.Sub(t.Started).Round(time.Microsecond))
 }
 
@@ -47,7 +47,7 @@ func (d *driftLog) sumUp() {
 	if d.running = d.repairs > 0; !d.running {
 		return
 	}
-	d.log.Warn("another program goes on changing the rules: repaired each time", "times", d.repairs, "objects", d.objects, "first", d.first, "within", driftWindow)
+	d.log.Warn("repaired repeated drift: another program keeps changing the rules", "times", d.repairs, "objects", d.objects, "first", d.first, "within", driftWindow)
 	d.repairs, d.objects = 0, 0
 	time.AfterFunc(driftWindow, d.sumUp)
 }

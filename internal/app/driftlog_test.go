@@ -28,13 +28,13 @@ func TestDriftIsSummedUp(t *testing.T) {
 			repaired()
 			time.Sleep(100 * time.Millisecond) // virtual time (synctest)
 		}
-		says("in a storm", "somebody else changed our rules", 1)
+		says("in a storm", "repaired drift caused by another program", 1)
 		says("in a storm", "times=600 objects=1200", 2)
 		time.Sleep(5 * time.Minute) // virtual time (synctest)
-		says("after it", "another program goes on", 2)
+		says("after it", "another program keeps changing the rules", 2)
 		repaired()
-		says("later", "somebody else changed our rules", 2)
+		says("later", "repaired drift caused by another program", 2)
 		time.Sleep(5 * time.Minute) // virtual time (synctest)
-		says("later", "another program goes on", 2)
+		says("later", "another program keeps changing the rules", 2)
 	})
 }

@@ -146,7 +146,7 @@ func (s *serviceEvents) look(now time.Time) {
 	}
 	for svc, e := range late {
 		if s.toSay(svc, e.since) {
-			say(svc, "NoEndpoints", "connections are refused: for a minute there has been no endpoint that could answer: "+e.why)
+			say(svc, "NoEndpoints", "connections are refused: no usable endpoint for one minute: "+e.why)
 		}
 	}
 }

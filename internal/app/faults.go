@@ -56,6 +56,6 @@ func withRestoreFaults(k iptables.Kernel) iptables.Kernel {
 	if share <= 0 {
 		return k
 	}
-	killed := errors.New("signal: killed (a fault that was asked for)")
+	killed := errors.New("signal: killed (injected fault)")
 	return &iptables.Faulty{Kernel: k, OnRestore: iptables.RandomRestores(chance, share, iptables.Fault{Err: killed}, iptables.Fault{Err: killed, After: true})}
 }

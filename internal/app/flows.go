@@ -30,7 +30,7 @@ type flowLooks struct {
 // begin waits until a walk may begin. If it returns no error, end must be called.
 func (l *flowLooks) begin(ctx context.Context) error {
 	if !l.mu.TryLock() {
-		return errors.New("another look at the table of connections is under way: ask again")
+		return errors.New("the connection table is already being read: try again")
 	}
 	select {
 	case <-time.After(time.Until(l.last.Add(flowsPause))):
@@ -58,7 +58,7 @@ func (i *inspection) countFlows(ctx context.Context, out *inspect.Explanation) {
 	}
 	c := out.Counter(nodePorts)
 	if i.a.rootless != nil {
-		out.TakeFlows(c, 0, errors.New("in userspace mode the agent carries connections itself"))
+		out.TakeFlows(c, 0, errors.New("in userspace mode the agent relays connections itself"))
 		return
 	}
 	if err := i.flows.begin(ctx); err != nil {

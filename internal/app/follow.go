@@ -237,7 +237,7 @@ func (f *follower) tellDrift(t *engine.Turn) {
 // tellRebuilt logs which families were rebuilt as a whole, and why.
 func (f *follower) tellRebuilt(list []engine.Rebuilt) {
 	for _, r := range list {
-		f.a.log.Warn("the rules of a family were made anew in one transaction", "family", r.Family, "reason", r.Why)
+		f.a.log.Warn("rebuilt all rules of a family in one transaction", "family", r.Family, "reason", r.Why)
 		f.a.metrics.Rebuilt(rebuildReason(r.Why))
 	}
 }

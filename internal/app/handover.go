@@ -16,7 +16,7 @@ import (
 )
 
 // errHandedOver ends the agent's tasks: the successor owns its sockets.
-var errHandedOver = errors.New("handed over to the next agent")
+var errHandedOver = errors.New("handed over to the successor")
 
 // shelfLimit is how long inherited sockets of DNS, health and metrics are kept for servers
 // that reopen them; with other flags than before, no server does.
@@ -52,7 +52,7 @@ func queueUp(ctx context.Context, cfg *config.Config, log logger) (become func()
 	}
 	leave, err := handover.Queue(ctx, askLimit)
 	if err != nil {
-		log.Warn("another process has been about to take over for long; going on beside it", "error", err)
+		log.Warn("another process has not finished its takeover in time; taking over concurrently", "error", err)
 	}
 	return leave
 }
@@ -70,7 +70,7 @@ func heirOf(ctx context.Context, cfg *config.Config) (bool, error) {
 	case err != nil:
 		return false, err
 	case who.Mode != userspace.Name:
-		return false, fmt.Errorf("cannot take over: %w, in mode %s, which hands nothing over", &control.TakenError{Who: who}, who.Mode)
+		return false, fmt.Errorf("take over: %w, in mode %s, which does not support a handover", &control.TakenError{Who: who}, who.Mode)
 	}
 	return true, nil
 }
@@ -129,7 +129,7 @@ func (a *agent) inherit(ctx context.Context) error {
 	d := a.rootless.driver
 	t, err := askPatiently(ctx, func(items []handover.Item) error { return errors.Join(d.Inherit(items), a.shelf.Inherit(items)) })
 	if errors.Is(err, handover.ErrNobody) { // the predecessor has ended since
-		a.log.Info("there is nobody left to take over from")
+		a.log.Info("the previous agent has exited before the handover; starting without its sockets")
 		d.Begin()
 		return nil
 	}
@@ -140,7 +140,7 @@ func (a *agent) inherit(ctx context.Context) error {
 	t.Close()
 	time.AfterFunc(shelfLimit, a.shelf.Drop)
 	if err := t.Wait(); err != nil {
-		a.log.Warn("the agent before this one has not freed its addresses yet", "pid", t.From, "error", err)
+		a.log.Warn("the previous agent has not released its addresses yet", "pid", t.From, "error", err)
 	}
 	a.log.Info("took over", "from", t.From, "sockets", d.Sockets(), "clients", a.rootless.relay.Counts().Flows)
 	return nil
@@ -187,7 +187,7 @@ func (a *agent) control(ctx context.Context) {
 		}
 		if !told {
 			told = true
-			a.log.Warn("not yet the agent of this network namespace; trying again", "error", err)
+			a.log.Warn("cannot take the lock on this network namespace yet; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -203,8 +203,8 @@ func (a *agent) drain(ctx context.Context) {
 	r.given.Close() // the sockets at the successor's addresses are closed
 	left := r.relay.Drain(ctx, a.cfg.Userspace.DrainGrace)
 	if left > 0 {
-		a.log.Warn("stopped; connections were ended that had not", "connections", left, "grace", a.cfg.Userspace.DrainGrace)
+		a.log.Warn("stopped; closed the connections that were still open after the drain period", "connections", left, "grace", a.cfg.Userspace.DrainGrace)
 		return
 	}
-	a.log.Info("stopped; the last connection has ended")
+	a.log.Info("stopped; all connections have ended")
 }

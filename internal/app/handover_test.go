@@ -222,7 +222,7 @@ func TestHandover(t *testing.T) {
 	default:
 	}
 	_ = stream.Close()
-	if c := old.code(); c != 0 || !strings.Contains(old.log(), "the last connection has ended") {
+	if c := old.code(); c != 0 || !strings.Contains(old.log(), "all connections have ended") {
 		t.Errorf("the first agent ends with status %d", c)
 	}
 }
@@ -312,7 +312,7 @@ func TestNoHandoverFromAnotherMode(t *testing.T) {
 	p := begin(t, "run", "--manifests", t.TempDir(), "--hostname-override", "node-a")
 	p.says("starting")
 	code, out := run(t, "run", "--proxy-mode", "userspace", "--manifests", t.TempDir(), "--hostname-override", "node-a", "--takeover")
-	if code != 1 || !strings.Contains(out, "hands nothing over") {
+	if code != 1 || !strings.Contains(out, "does not support a handover") {
 		t.Errorf("status %d:\n%s", code, out)
 	}
 	p.terminate()

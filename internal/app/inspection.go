@@ -84,7 +84,7 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 	if a.rootless != nil {
 		for _, u := range a.rootless.driver.Unopened() {
 			s.Troubled++
-			s.Problems = lowest(s.Problems, fmt.Sprintf("Service %s is not served at %s: %v; tried again every 5 s", u.Service, u.At, u.Err))
+			s.Problems = lowest(s.Problems, fmt.Sprintf("Service %s is not served at %s: %v; retried every 5 s", u.Service, u.At, u.Err))
 		}
 	}
 	s.Source = a.sourceOf(s.Source.Err)
@@ -127,7 +127,7 @@ func (i *inspection) explain(w http.ResponseWriter, r *http.Request) {
 func (i *inspection) trace(w http.ResponseWriter, r *http.Request) {
 	ask, err := i.questionOf(r)
 	if err == nil && !ask.From.IsValid() {
-		err = errors.New("from: a trace needs the address that packets come from")
+		err = errors.New("from: the source address of the trace is missing")
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -174,7 +174,7 @@ func (i *inspection) questionOf(r *http.Request) (inspect.Question, error) {
 		ask.From = ask.From.Unmap().WithZone("")
 	}
 	if to := subject.To.Addr(); err == nil && ask.From.IsValid() && to.IsValid() && model.FamilyOf(to) != model.FamilyOf(ask.From) {
-		err = fmt.Errorf("from %s to %s: they are of different families", ask.From, subject.To)
+		err = fmt.Errorf("from %s to %s: the addresses are of different families", ask.From, subject.To)
 	}
 	return ask, err
 }
@@ -191,7 +191,7 @@ func (i *inspection) inspect(w http.ResponseWriter, r *http.Request, f func(engi
 }
 
 func busy(w http.ResponseWriter) {
-	http.Error(w, "the engine is at work, and has not answered within "+engineLimit.String()+": ask again", http.StatusServiceUnavailable)
+	http.Error(w, "the engine is busy and has not answered within "+engineLimit.String()+": try again", http.StatusServiceUnavailable)
 }
 
 // strangers returns the tables of other proxies in nftables. Table handles increase, so they

@@ -62,7 +62,7 @@ type socketsBeside struct {
 // openBeside opens them; gentle ones are for callers that read much and are not urgent. What was opened before an error is closed with the rest.
 func (o *opened) openBeside(gentle bool) (s socketsBeside, err error) {
 	if s.NFT, err = nft.Open(gently(gentle)); err != nil {
-		return s, fmt.Errorf("open a netlink socket to look at nftables: %w", err)
+		return s, fmt.Errorf("open a netlink socket to read nftables: %w", err)
 	}
 	o.closers = append(o.closers, s.NFT.Close)
 	if s.IPVS, err = kernelipvs.Open(kernelipvs.Config{Gentle: gentle}); err != nil {

@@ -76,7 +76,7 @@ func (l *launch) tell(log *slog.Logger) {
 	case c != nil:
 		keepName()
 		if c.Failed != "" {
-			log.Error("the mode could not be changed: going on in the old one", "from", c.From, "to", c.To, "error", c.Failed)
+			log.Error("cannot change the mode; continuing in the old mode", "from", c.From, "to", c.To, "error", c.Failed)
 		} else {
 			log.Info("mode changed by fairlead migrate", "from", c.From, "to", c.To)
 		}

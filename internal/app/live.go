@@ -29,7 +29,7 @@ type tracing struct{ mu sync.Mutex }
 // which is removed with the answer, and at the latest with the end of this process.
 func (i *inspection) follow(ctx context.Context, ask inspect.Question, wait time.Duration, t *inspect.Trace) error {
 	if !i.live.mu.TryLock() {
-		return errors.New("another trace of live packets runs: ask again")
+		return errors.New("another trace of live packets runs: try again")
 	}
 	defer i.live.mu.Unlock()
 	to, err := inspect.ParseSubject(t.To, "")
@@ -65,12 +65,12 @@ func blindness(mode, place string, lost bool) string {
 	var all []string
 	switch {
 	case mode == userspace.Name:
-		all = append(all, "in userspace mode the agent carries connections itself: only rules of others show here")
+		all = append(all, "in userspace mode the agent relays connections itself: only rules of other programs are shown here")
 	case place == "iptables-legacy":
-		all = append(all, "rules of iptables-legacy tell nobody which packets they meet: only tables of nftables show here")
+		all = append(all, "the kernel cannot trace rules of iptables-legacy: only nftables tables are shown here")
 	}
 	if lost { // another program traces very many packets
-		all = append(all, "the kernel told of more packets than could be read, so something may be missing here, the end too: ask again")
+		all = append(all, "the kernel reported more packets than the agent could read: this trace may be incomplete, also at its end: try again")
 	}
 	return strings.Join(all, "; ")
 }

@@ -42,7 +42,7 @@ func TestTraceThatMissedSomething(t *testing.T) {
 			t.Error("it ends with what was lost")
 		}
 		note := blindness("iptables", place, p.lost)
-		if strings.Contains(note, "more packets than could be read") != lost || strings.Contains(note, "tell nobody") != lost || len(p.list) != 0 {
+		if strings.Contains(note, "more packets than the agent could read") != lost || strings.Contains(note, "cannot trace rules of iptables-legacy") != lost || len(p.list) != 0 {
 			t.Errorf("%s: %q, %v", place, note, p.list)
 		}
 	}

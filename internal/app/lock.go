@@ -21,7 +21,7 @@ func takeNamespace(ctx context.Context, cfg *config.Config, version string, log 
 	s, err := control.Take(ctx, who)
 	var squatted *control.SquattedError
 	if errors.As(err, &squatted) || errors.Is(err, control.ErrHeld) {
-		log.Error("going on without the lock that keeps a second agent out", "error", err)
+		log.Error("continuing without the lock that prevents a second agent", "error", err)
 		return nil, nil
 	}
 	return s, err
@@ -36,9 +36,9 @@ func mayClean(ctx context.Context) error {
 	case errors.Is(err, control.ErrNoAgent), errors.As(err, &squatted):
 		return nil
 	case errors.Is(err, control.ErrHeld):
-		return fmt.Errorf("cannot tell whether an agent runs here: %w (fairlead cleanup --force does not ask)", err)
+		return fmt.Errorf("check for a running agent: %w (fairlead cleanup --force skips this check)", err)
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%s manages this network namespace and would write its rules again at once: stop it first (or use fairlead cleanup --force)", who)
+	return fmt.Errorf("%s manages this network namespace and would write its rules again at once: stop it first, or use fairlead cleanup --force", who)
 }

@@ -64,7 +64,7 @@ func TestOneAgentPerNamespace(t *testing.T) {
 	if code, out := run(t, "cleanup", "--force"); code != 0 {
 		t.Errorf("cleanup --force: status %d:\n%s", code, out)
 	}
-	first.says("somebody else changed our rules: repaired")
+	first.says("repaired drift caused by another program")
 	first.terminate()
 	if code, out := run(t, "cleanup"); code != 0 {
 		t.Errorf("cleanup with no agent: status %d:\n%s", code, out)

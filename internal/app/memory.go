@@ -46,15 +46,15 @@ func (m *memory) turn(t *engine.Turn, first string) {
 	m.kernel.Err = ""
 	if t.Err != nil {
 		m.kernel.Err = t.Err.Error()
-		m.history.Happen(t.Done, "a write failed: "+m.kernel.Err)
+		m.history.Happen(t.Done, "write failed: "+m.kernel.Err)
 		return
 	}
 	if before != "" {
-		m.history.Happen(t.Done, "writes work again")
+		m.history.Happen(t.Done, "writes succeed again")
 	}
 	m.history.Turn(t.Done, t.Operations, t.Done.Sub(t.Started))
 	for _, q := range t.Quarantined {
-		m.history.Happen(t.Done, fmt.Sprintf("the kernel refused Service %s: %v", q.Service, q.Err))
+		m.history.Happen(t.Done, fmt.Sprintf("quarantined Service %s: the kernel rejected its rules: %v", q.Service, q.Err))
 	}
 	if t.Complete {
 		m.kernel.Synced, m.kernel.Took = t.Done, t.Done.Sub(t.Started)
@@ -65,7 +65,7 @@ func (m *memory) turn(t *engine.Turn, first string) {
 	if len(t.Drift) > 0 {
 		m.repairs.Objects += len(t.Drift)
 		m.repairs.Last, m.repairs.First = t.Done, first
-		m.history.Happen(t.Done, fmt.Sprintf("somebody else changed our rules: repaired %d objects, such as %s", len(t.Drift), first))
+		m.history.Happen(t.Done, fmt.Sprintf("repaired drift caused by another program: %d objects, such as %s", len(t.Drift), first))
 	}
 }
 
@@ -98,7 +98,7 @@ func (m *memory) tell(told map[string]toldProblem) {
 	switch {
 	case m.source == before:
 	case m.source == "":
-		m.history.Happen(time.Now(), "the source can be read again")
+		m.history.Happen(time.Now(), "the source is available again")
 	default:
 		m.history.Happen(time.Now(), m.source)
 	}
@@ -223,7 +223,7 @@ func (l *noteLog) may(log *slog.Logger, now time.Time) bool {
 		l.window, l.lines = now, 0
 	}
 	if l.lines++; l.lines == mostLines+1 {
-		log.Info("noted: there is more, which is counted and not written here: see the metric fairlead_services_noted, and fairlead explain", "lines", mostLines, "within", linesWindow)
+		log.Info("log limit for notes reached; further notes are only counted: see the metric fairlead_services_noted, and fairlead explain", "lines", mostLines, "within", linesWindow)
 	}
 	return l.lines <= mostLines
 }

@@ -82,7 +82,7 @@ func (m *migration) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case c := <-m.order:
-		m.a.log.Info("changing the mode: the rules serve on until those of the new mode are in", "from", c.From, "to", c.To)
+		m.a.log.Info("changing the mode: the old rules stay active until the new ones are in the kernel", "from", c.From, "to", c.To)
 		return c
 	}
 }
@@ -92,16 +92,16 @@ func (m *migration) watch(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-m.done:
-		m.a.log.Info("the mode is changed: its rules are in and were compared with the kernel", "from", m.told.From, "to", m.told.To)
+		m.a.log.Info("changed the mode: the new rules are in the kernel and verified", "from", m.told.From, "to", m.told.To)
 	case <-time.After(verifyLimit):
-		return fmt.Errorf("its rules are not in and verified after %s: %s", verifyLimit, orNothing(m.a.memory.lastError()))
+		return fmt.Errorf("new rules not verified in the kernel after %s: %s", verifyLimit, orNothing(m.a.memory.lastError()))
 	}
 	return nil
 }
 
 func orNothing(s string) string {
 	if s == "" {
-		return "no error was seen, not all Services may be known yet"
+		return "no error; the list of Services may be incomplete"
 	}
 	return s
 }
@@ -123,7 +123,7 @@ func (m *migration) compare(ctx context.Context, toRemove bool, audit func(conte
 		if found.Missing+found.Different == 0 {
 			break
 		}
-		m.a.log.Warn("not all rules are in the kernel yet: those of others stay until they are", "missing", found.Missing, "different", found.Different)
+		m.a.log.Warn("rules in the kernel are incomplete: the rules of other proxies and modes stay until they are complete", "missing", found.Missing, "different", found.Different)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -181,13 +181,13 @@ func (m *migration) plan(ctx context.Context, to string) (*inspect.Migration, er
 func (m *migration) obstacle(ctx context.Context, p *inspect.Migration, settings error) string {
 	switch {
 	case p.To == p.From:
-		return "the agent runs in this mode"
+		return "the agent already runs in this mode"
 	case settings != nil:
-		return "the settings do not fit: " + oneLine(settings)
+		return "the settings do not allow this mode: " + oneLine(settings)
 	case p.To == choose.Userspace:
-		return "userspace mode removes no rules, and those of " + p.From + " would catch connections before they reach it: stop the agent, run fairlead cleanup, start it with --proxy-mode userspace"
+		return "userspace mode removes no rules, and the rules of " + p.From + " would intercept connections to Services: stop the agent, run fairlead cleanup, start it with --proxy-mode userspace"
 	case m.a.cfg.NoTakeover:
-		return "the agent runs with --no-takeover, so that the rules of the old mode would stay"
+		return "the agent runs with --no-takeover: the rules of the old mode would stay"
 	}
 	return ""
 }
@@ -217,7 +217,7 @@ func (m *migration) fill(ctx context.Context, p *inspect.Migration, cfg *config.
 		}
 	})
 	if err != nil {
-		return errors.New("the engine is at work and cannot be asked: ask again")
+		return errors.New("the engine is busy: try again")
 	}
 	m.say(p, cfg, affinity)
 	return nil

@@ -26,7 +26,7 @@ func TestMigrate(t *testing.T) {
 	}{
 		{"", "migrate needs --to MODE", 2},
 		{"ebpf", "must be auto or one of", 2},
-		{"nftables", "Cannot be done: the agent runs in this mode", 1},
+		{"nftables", "Cannot be done: the agent already runs in this mode", 1},
 		{"userspace", "Cannot be done: userspace mode removes no rules", 1},
 		{"iptables-nft", "Survives  open connections: conntrack translates them", 0},
 	} {
@@ -57,7 +57,7 @@ func TestModeThatCannotStart(t *testing.T) {
 	t.Setenv(changeVariable, `{"to":"iptables-legacy","from":"nftables"}`)
 	t.Setenv("PATH", t.TempDir()) // no programs of iptables
 	p := begin(t, agentArgs(dir)...)
-	p.says("the mode could not be changed: going on in the old one")
+	p.says("cannot change the mode; continuing in the old mode")
 	p.says("in sync")
 	if s := status(t); s.Place != "nftables" || s.Changed == nil || !strings.Contains(s.Changed.Failed, "iptables is not installed") {
 		t.Errorf("%+v %+v", s, s.Changed)

@@ -66,7 +66,7 @@ func openNFTables(ctx context.Context, cfg *config.Config) (opened, error) {
 	}
 	finder, err := nft.Open(nft.Config{})
 	if err != nil {
-		return opened{}, errors.Join(fmt.Errorf("open a netlink socket to look at nftables: %w", err), k.Close())
+		return opened{}, errors.Join(fmt.Errorf("open a netlink socket to read nftables: %w", err), k.Close())
 	}
 	reader, err := nft.Open(gently(true))
 	if err != nil {
@@ -108,5 +108,5 @@ func openDriver(ctx context.Context, cfg *config.Config) (opened, error) {
 			return m.open(ctx, cfg)
 		}
 	}
-	return opened{}, fmt.Errorf("proxy mode %q is not built", cfg.Mode)
+	return opened{}, fmt.Errorf("proxy mode %q is not in this build", cfg.Mode)
 }

@@ -38,7 +38,7 @@ func beside(ctx context.Context, d dataplane.Driver, cfg *config.Config, p offlo
 func countFlows(log *slog.Logger) bool {
 	ch := sysctl.CountFlows(sysctl.New())
 	if ch != nil && ch.Err == nil {
-		log.Info("set a sysctl: conntrack counts packets from now on; connections from before are not accelerated", "name", ch.Name, "from", ch.From, "to", ch.To)
+		log.Info("set a sysctl: conntrack counts packets from now on; existing connections are not accelerated", "name", ch.Name, "from", ch.From, "to", ch.To)
 	} else if ch != nil {
 		logSysctls(log, []sysctl.Change{*ch})
 	}
@@ -62,15 +62,15 @@ func notAccelerated(release string, when config.SelfTest, test func() error, log
 	var untestable *fastpath.UntestableError
 	switch {
 	case err == nil:
-		log.Info("tested with packets: the kernel's fast path carries translated connections", "release", release)
+		log.Info("self-test passed: the kernel's fast path forwards translated connections", "release", release)
 		return ""
 	case !errors.As(err, &untestable):
-		return "tested with packets on this kernel, " + release + ": " + err.Error()
+		return "self-test failed on this kernel, " + release + ": " + err.Error()
 	case doubt == "":
-		log.Warn("the kernel's fast path is not tested; it is assumed to work, for no fault of this release is known", "release", release, "error", err)
+		log.Warn("cannot test the kernel's fast path; assuming that it works: no fault of this kernel release is known", "release", release, "error", err)
 		return ""
 	}
-	return doubt + "; it is assumed to, for here it " + err.Error() + " (--offload-self-test=never goes without a test where no fault is known)"
+	return doubt + "; it is assumed to, for here it " + err.Error() + " (--offload-self-test=never skips the test on kernels without a known fault)"
 }
 
 // lookBeside opens the sockets that read the acceleration's objects concurrently with the engine: one for explain, which without it
@@ -137,7 +137,7 @@ func removeOffload(ctx context.Context, log *slog.Logger) {
 		return // then there is nothing to remove
 	}
 	if err := offload.Remove(ctx, k); err != nil {
-		log.Warn("connections may still be accelerated as an earlier run had it", "error", err)
+		log.Warn("cannot remove the acceleration of an earlier run; connections may still be accelerated", "error", err)
 	}
 	_ = k.Close()
 }

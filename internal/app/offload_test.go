@@ -22,7 +22,7 @@ func TestNotAccelerated(t *testing.T) {
 	}{
 		{"6.12.1", config.SelfTestAuto, broken, false, ""},
 		{"6.12.1", config.SelfTestNever, broken, false, ""},
-		{"6.12.1", config.SelfTestAlways, broken, true, "tested with packets on this kernel, 6.12.1: IPv4: it stands still"},
+		{"6.12.1", config.SelfTestAlways, broken, true, "self-test failed on this kernel, 6.12.1: IPv4: it stands still"},
 		{"6.12.1", config.SelfTestAlways, unknown, true, ""},
 		{"6.12.1", config.SelfTestAlways, nil, true, ""},
 		{"6.19.2", config.SelfTestAuto, broken, true, "it stands still"},

@@ -48,7 +48,7 @@ func (a *agent) countOffload() {
 // countOffloaded counts the flows that a flowtable carries, and what they have carried.
 func countOffloaded(ctx context.Context, table conntrack.Table, held *inspect.Flows, into *metrics.Offload) error {
 	if held == nil || held.Count > maxCounted {
-		return fmt.Errorf("conntrack does not tell how many flows it holds, or more than %d", maxCounted)
+		return fmt.Errorf("conntrack reports no number of flows, or more than %d", maxCounted)
 	}
 	for _, family := range [...]conntrack.Family{conntrack.IPv4, conntrack.IPv6} {
 		for _, protocol := range [...]model.Protocol{model.TCP, model.UDP} {

@@ -22,8 +22,8 @@ func (a *agent) giveBack(ctx context.Context) {
 	}
 	switch {
 	case err != nil:
-		a.log.Warn("addresses that an earlier run made local stay so until Services are known", "error", err)
+		a.log.Warn("cannot release the addresses that an earlier run made local; they stay until Services are known", "error", err)
 	case n > 0:
-		a.log.Info("addresses that an earlier run made local as a whole were released", "addresses", n)
+		a.log.Info("released addresses that an earlier run made local as a whole", "addresses", n)
 	}
 }

@@ -18,9 +18,9 @@ func lacks(release string) string {
 		major, minor int
 		what         string
 	}{
-		{6, 2, "deleting a chain together with what leads to it (6.2): a chain that is not needed stays for some seconds"},
-		{6, 5, "sets that grow in their place (6.5): when one is full the table is made anew, in one transaction, and session affinity remembers 65 535 clients of a Service port at most"},
-		{6, 16, "sets that tell their size (6.16): clients of session affinity are counted by reading them"},
+		{6, 2, "deleting a chain together with the rules that jump to it (6.2): an unused chain stays for some seconds"},
+		{6, 5, "sets that can grow (6.5): when a set is full the agent rebuilds the table in one transaction, and session affinity remembers at most 65 535 clients of a Service port"},
+		{6, 16, "sets that report their size (6.16): clients of session affinity are counted by reading the sets"},
 	} {
 		if major < since.major || major == since.major && minor < since.minor {
 			all = append(all, since.what)
@@ -35,6 +35,6 @@ func (a *agent) tellLacks() {
 		return
 	}
 	if what := lacks(release()); what != "" {
-		a.log.Info("Services work; this kernel lacks what newer ones have", "kernel", release(), "lacks", what)
+		a.log.Info("Services work; this kernel lacks features of newer kernels", "kernel", release(), "lacks", what)
 	}
 }

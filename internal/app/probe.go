@@ -18,17 +18,17 @@ func probeCommand() *cobra.Command {
 	var format string
 	var services int
 	cmd := &cobra.Command{
-		Use: "probe", Short: "Say which modes can run here, which one is recommended, and why", Args: noArgs,
-		Long: `probe tries each mode on this kernel and with the programs that are installed, says what
-came of it, and which mode it recommends. --proxy-mode auto takes exactly that mode. It
-needs no agent and changes nothing: where it may, it works in a network namespace of
+		Use: "probe", Short: "Print which modes can run here, which one is recommended, and why", Args: noArgs,
+		Long: `probe tries each mode on this kernel and with the programs that are installed, prints the
+results, and recommends a mode. --proxy-mode auto takes exactly that mode. It needs no
+agent and changes nothing: with the right to create one, it runs in a network namespace of
 its own. The kernel may load modules for it.
 
 Exit code 0: a mode is recommended. 1: none works. 2: wrong usage.`,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if services < 0 {
-				return usageError{fmt.Errorf("--services is %d, and cannot be less than 0", services)}
+				return usageError{fmt.Errorf("--services is %d, must not be negative", services)}
 			}
 			r := report(cmd.Context(), services)
 			if err := cli.Print(cmd.OutOrStdout(), format, r); err != nil {
@@ -41,7 +41,7 @@ Exit code 0: a mode is recommended. 1: none works. 2: wrong usage.`,
 		},
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "text, json or yaml")
-	cmd.Flags().IntVar(&services, "services", 0, "how many Services there are; 0: as many as the agent that runs here has")
+	cmd.Flags().IntVar(&services, "services", 0, "number of Services; 0: that of the agent that runs here")
 	return cmd
 }
 
@@ -80,7 +80,7 @@ func report(ctx context.Context, services int) *choose.Report {
 // costs notes what a mode costs with so many Services, by the figures of
 // docs/design/iptables.md for 10 000 Services of 10 endpoints.
 func costs(t choose.Try, services int) choose.Try {
-	const change = "one change costs about %d ms of CPU with %d Services of 10 endpoints: iptables-restore reads what exists"
+	const change = "one change costs about %d ms of CPU with %d Services of 10 endpoints: iptables-restore reads all existing rules"
 	msOf10000 := map[string]int{choose.IPTablesLegacy: 366, choose.IPTablesNFT: 109}[t.Mode]
 	if ms := msOf10000 * services / 10000; t.Works && ms >= 10 {
 		t.Notes = append(t.Notes, fmt.Sprintf(change, ms, services))

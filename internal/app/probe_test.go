@@ -112,7 +112,7 @@ func tables(t *testing.T) string {
 // TestNoFlowtables: who may not try does not learn that the kernel has none.
 func TestNoFlowtables(t *testing.T) {
 	for err, want := range map[error]string{
-		unix.EPERM:  "whether the kernel has flowtables cannot be tried here: apply: operation not permitted",
+		unix.EPERM:  "cannot test here whether the kernel has flowtables: apply: operation not permitted",
 		unix.ENOENT: "the kernel has no flowtables (CONFIG_NF_FLOW_TABLE): apply: no such file or directory",
 	} {
 		if got := noFlowtables(fmt.Errorf("apply: %w", err)); got != want {

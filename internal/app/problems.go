@@ -76,7 +76,7 @@ func (p *problemLog) say(kind model.ProblemKind, line string) {
 			p.window, p.lines = now, 0
 		}
 		if p.lines++; p.lines == mostLines+1 {
-			p.log.Warn("bad input: there is more, which is counted and not written here: see the metric fairlead_problems", "lines", mostLines, "within", linesWindow)
+			p.log.Warn("log limit for bad input reached; further problems are only counted: see the metric fairlead_problems", "lines", mostLines, "within", linesWindow)
 		}
 		if p.lines > mostLines {
 			return
@@ -114,9 +114,9 @@ func (f *follower) tellProblems(list []model.Problem, well []string) {
 // Event on the Service.
 func (f *follower) tellQuarantine(list []engine.Quarantined) {
 	for _, q := range list {
-		f.a.log.Error("the kernel refused a Service: put aside, the others go on", "service", q.Service, "objects", q.Objects, "error", q.Err)
+		f.a.log.Error("Service quarantined: the kernel rejected its rules; other Services are unaffected", "service", q.Service, "objects", q.Objects, "error", q.Err)
 		if f.a.recorder != nil && q.Service != (model.ServiceKey{}) {
-			f.a.recorder.Warn(q.Service, "ProxyRulesRefused", "the kernel of this node refused "+strings.Join(q.Objects, ", ")+": "+q.Err.Error())
+			f.a.recorder.Warn(q.Service, "ProxyRulesRefused", "the kernel of this node rejected "+strings.Join(q.Objects, ", ")+": "+q.Err.Error())
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (s *serviceTraffic) run(ctx context.Context) error {
 	defer func() { _ = s.events.Close() }()
 	err := s.events.Follow(ctx, s.happened, s.count.Lost)
 	if err != nil && ctx.Err() == nil {
-		s.log.Warn("--service-metrics: connections are not counted any more, until the next start", "error", err)
+		s.log.Warn("--service-metrics: connections are no longer counted until the next start", "error", err)
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (s *serviceTraffic) readRefusals() {
 	first, now := s.last == nil, map[refusal]uint64{}
 	err := s.read(ctx, func(r refusal, n uint64) { now[r] += n })
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		s.log.Warn("--service-metrics: cannot read what was refused", "error", err)
+		s.log.Warn("--service-metrics: cannot read the counters of refused connections", "error", err)
 	}
 	if err != nil {
 		return

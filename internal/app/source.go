@@ -25,7 +25,7 @@ type sources struct {
 // agent does not own its network namespace.
 func keepSources(routes userspace.Routes) (s sources) {
 	if routes == nil {
-		s.why = "this takes a network namespace of the agent's own, with CAP_NET_ADMIN in it (--userspace-addresses service)"
+		s.why = "the agent needs a network namespace of its own, with CAP_NET_ADMIN in it (--userspace-addresses service)"
 		return s
 	}
 	returns, err := link.OpenReturns(relay.FirstSourcePort, relay.LastSourcePort)
@@ -44,7 +44,7 @@ func keepSources(routes userspace.Routes) (s sources) {
 		s.families = append(s.families, model.FamilyOf(server))
 	}
 	if len(s.families) == 0 {
-		s.why = "a connection in a client's name was tried, and failed here: " + errors.Join(problems...).Error()
+		s.why = "a test connection with the source address of a client failed: " + errors.Join(problems...).Error()
 		return s
 	}
 	s.returns = returns

@@ -54,6 +54,6 @@ func TestFolderIsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	serves(`fairlead_watch_connected{resource="manifests"} 1`)
-	askAll(t, []asks{{"status -o json", 0, []string{"the source can be read again", `"minutes": [`}}})
+	askAll(t, []asks{{"status -o json", 0, []string{"the source is available again", `"minutes": [`}}})
 	p.terminate()
 }

@@ -32,12 +32,12 @@ func (u *untaint) run(ctx context.Context) error {
 		was, err := u.remove(ctx, u.key)
 		if err == nil {
 			if was {
-				u.log.Info("took the start-up taint from the node", "taint", u.key)
+				u.log.Info("removed the start-up taint from the node", "taint", u.key)
 			}
 			return nil
 		}
 		if text := err.Error(); text != said && ctx.Err() == nil {
-			u.log.Warn("the start-up taint stays on the node; trying again", "taint", u.key, "error", text)
+			u.log.Warn("cannot remove the start-up taint from the node; trying again", "taint", u.key, "error", text)
 			said = text
 		}
 		u.pause(ctx, wait)

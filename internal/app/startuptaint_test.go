@@ -42,7 +42,7 @@ func TestStartupTaintGoesAfterTheFirstSync(t *testing.T) {
 	if want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}; !slices.Equal(pauses, want) || asked != 4 {
 		t.Errorf("asked %d times with pauses %v", asked, pauses)
 	}
-	if said := out.String(); strings.Count(said, "forbidden") != 1 || strings.Count(said, "conflict") != 1 || strings.Count(said, "took the start-up taint") != 1 {
+	if said := out.String(); strings.Count(said, "forbidden") != 1 || strings.Count(said, "conflict") != 1 || strings.Count(said, "removed the start-up taint") != 1 {
 		t.Errorf("said %s", said)
 	}
 }

@@ -71,7 +71,7 @@ func logSysctls(log *slog.Logger, changes []sysctl.Change) {
 		logSysctl(log, c)
 	}
 	if len(left) > 0 {
-		log.Info("sysctls are not ours to set in this container or user namespace: the host's values stay", "wanted", strings.Join(left, " "))
+		log.Info("sysctls are read-only in this container or user namespace; keeping the host's values", "wanted", strings.Join(left, " "))
 	}
 }
 

@@ -23,7 +23,7 @@ func TestSysctlsThatAreReadOnly(t *testing.T) {
 	})
 	got := out.String()
 	if strings.Count(got, "\n") != 2 || strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "name=d") ||
-		!strings.Contains(got, `level=INFO msg="sysctls are not ours to set in this container or user namespace: the host's values stay" wanted="a=1 b=1 c=1"`) {
+		!strings.Contains(got, `level=INFO msg="sysctls are read-only in this container or user namespace; keeping the host's values" wanted="a=1 b=1 c=1"`) {
 		t.Errorf("said:\n%s", got)
 	}
 }

@@ -22,7 +22,7 @@ func (a *agent) addTakeover(own takeover.Place) {
 	a.add("takeover", func(ctx context.Context) error {
 		kernels, err := openKernels(a.cfg.IPVS.ExcludeCIDRs...)
 		if err != nil {
-			a.log.Warn("cannot find out what other proxies left", "error", err)
+			a.log.Warn("cannot read the rules that other proxies left", "error", err)
 			return nil
 		}
 		if own != takeover.NFTables {
@@ -43,10 +43,10 @@ func (a *agent) addLeftovers() {
 		for owner, command := range map[string]string{takeover.Fairlead: "fairlead cleanup", takeover.KubeProxy: "fairlead cleanup --kube-proxy"} {
 			found, err := kernels.Find(ctx, owner)
 			if err != nil {
-				a.log.Debug("cannot find out what other proxies left", "error", err)
+				a.log.Debug("cannot read the rules that other proxies left", "error", err)
 			}
 			for i := range found {
-				a.log.Warn("rules of another mode are still here and catch connections before they reach this agent: stop it and remove them",
+				a.log.Warn("rules of another mode intercept connections before they reach this agent: stop the program that writes them, then remove the rules",
 					"what", found[i].String(), "command", command)
 			}
 		}

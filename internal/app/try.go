@@ -26,7 +26,7 @@ const tryLimit = probeLimit
 // Where a mode was tried, in words that follow "was tried".
 const (
 	apart = "in a network namespace of its own"
-	here  = "in this network namespace, since one of its own needs CAP_SYS_ADMIN"
+	here  = "in this network namespace, because a separate one needs CAP_SYS_ADMIN"
 )
 
 // trial tries modes with the settings of cfg.
@@ -142,7 +142,7 @@ func (t *trial) accelerate(ctx context.Context) choose.Try {
 // noFlowtables returns what the error of the attempt to create a flowtable means.
 func noFlowtables(err error) string {
 	if errors.Is(err, unix.EPERM) {
-		return "whether the kernel has flowtables cannot be tried here: " + oneLine(err)
+		return "cannot test here whether the kernel has flowtables: " + oneLine(err)
 	}
 	return "the kernel has no flowtables (CONFIG_NF_FLOW_TABLE): " + oneLine(err)
 }

@@ -51,8 +51,8 @@ func (u *unanswered) end(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		u.log.Warn("cannot end flows that began before there was a rule for them: they are refused until their clients give up", "error", err)
+		u.log.Warn("cannot end flows that began before their rule existed; their packets are rejected until the flows time out", "error", err)
 	case n > 0:
-		u.log.Info("ended flows that began before there was a rule for them: their next packet begins them anew", "flows", n)
+		u.log.Info("ended flows that began before their rule existed; their next packet starts a new flow", "flows", n)
 	}
 }

@@ -35,7 +35,7 @@ func groupedUsage(cmd *cobra.Command) error {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
 	}
 	if !strings.Contains(cmd.Long, "Exit code") { // a command with its own codes has listed them
-		b.WriteString("\nExit code 0: well. 1: failed. 2: wrong usage.\n")
+		b.WriteString("\nExit code 0: success. 1: failed. 2: wrong usage.\n")
 	}
 	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
 	return err

@@ -73,7 +73,7 @@ func openUserspace(ctx context.Context, cfg *config.Config) (opened, error) {
 // talks returns the function that lists the open connections; nil if the kernel does not support that.
 func talks(log *slog.Logger) func() ([]link.Talk, error) {
 	if _, err := link.Talks(); err != nil {
-		log.Warn("this kernel does not tell which connections there are: what those of Services and endpoints that are gone need stays for --userspace-endpoint-grace", "error", err)
+		log.Warn("cannot list open connections on this kernel; routes and addresses of removed Services and endpoints stay for --userspace-endpoint-grace", "error", err)
 		return nil
 	}
 	return link.Talks
@@ -133,11 +133,11 @@ func notes(p addressplan.Plan, cfg *config.Config) (out []string) {
 	if !p.Own {
 		out = append(out, "userspace mode: Services are answered on addresses in 127.0.0.0/8, NodePorts on localhost; --userspace-map FILE lists them")
 		if p.FirstPort > 1 {
-			out = append(out, fmt.Sprintf("userspace mode: this user may not bind ports below %d: they are moved up by 10000, 80 to 10080", p.FirstPort))
+			out = append(out, fmt.Sprintf("userspace mode: this user may not bind ports below %d: the agent adds 10000 to them, such as 80 to 10080", p.FirstPort))
 		}
 	}
 	if m := cfg.DetectLocal.Mode; m == config.BridgeInterface || m == config.InterfaceNamePrefix {
-		out = append(out, fmt.Sprintf("userspace mode: detectLocalMode %s tells pods by the interface that a packet comes in by, which a socket does not know: every client counts as none", m))
+		out = append(out, fmt.Sprintf("userspace mode: detectLocalMode %s recognises pods by the interface of a packet, which a socket does not have: no client is recognised as a pod", m))
 	}
 	return out
 }

@@ -49,7 +49,7 @@ func (p *placeTable) update(decided []model.Frontend, gone []model.FrontendKey) 
 		return nil
 	}
 	var text strings.Builder
-	text.WriteString("# Service, port, kind, what a client of the cluster would ask, where it is answered here\n")
+	text.WriteString("# Service, port, kind, address in the cluster, address on this node\n")
 	for _, row := range slices.Sorted(maps.Values(p.rows)) {
 		text.WriteString(row + "\n")
 	}

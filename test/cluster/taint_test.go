@@ -34,7 +34,7 @@ func testStartupTaint(t *testing.T, e *env) {
 	e.agent.args = append(e.agent.args, "--startup-taint="+startupTaint)
 	e.agent.start()
 	e.eventually("the agent says that it may not", func(context.Context) error {
-		if said := e.agent.said(); !strings.Contains(said, "the start-up taint stays on the node") || !strings.Contains(said, "forbidden") {
+		if said := e.agent.said(); !strings.Contains(said, "cannot remove the start-up taint from the node") || !strings.Contains(said, "forbidden") {
 			return errors.New("not said")
 		}
 		return nil
