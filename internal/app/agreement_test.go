@@ -110,6 +110,6 @@ eval iptables-legacy -t nat -R "$chain" "$number" "$rule"`
 		t.Fatalf("insert a rule: %v: %s", err, out)
 	}
 	askAll(t, []asks{{"audit --foreign", 1, []string{
-		"other: iptables-legacy, table nat of IPv4, chain PREROUTING: pass by our rules what goes to 10.96.0.10/32: an address of Service shop/web"}}})
+		"other: iptables-legacy, table nat of IPv4, chain PREROUTING: exempt from Fairlead's rules what goes to 10.96.0.10/32: an address of Service shop/web"}}})
 	p.terminate()
 }

@@ -147,14 +147,14 @@ func (k Kernels) chains(ctx context.Context, owner string) ([]Leftover, error) {
 		at := k.backend(b)
 		if at == nil {
 			if owner == KubeProxy && b == kernel.NFT && k.hasChain(ctx) {
-				l.What, l.Stuck = "chains", "the programs of iptables are not installed here; run kube-proxy --cleanup on this node"
+				l.What, l.Stuck = "chains", "the iptables programs are not installed here; run kube-proxy --cleanup on this node"
 				out = append(out, l)
 			}
 			continue
 		}
 		n, err := k.Planes.CountChains(ctx, at, owner)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("look into %s: %w", l.Place, err))
+			problems = append(problems, fmt.Errorf("read %s: %w", l.Place, err))
 		}
 		if n == 0 {
 			continue

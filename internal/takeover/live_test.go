@@ -73,7 +73,7 @@ func TestRetriesAskForKubeProxy(t *testing.T) {
 		return remove(ctx, k, owner)
 	}
 	log, end := b.begin(&Params{Own: NFTables, Live: proxy.live})
-	b.says(log, "cannot remove what another proxy left; trying again")
+	b.says(log, "cannot remove rules that another proxy left; trying again")
 	proxy.on.Store(true)
 	b.looks(&proxy, 2)
 	busy.Store(false)
@@ -82,7 +82,7 @@ func TestRetriesAskForKubeProxy(t *testing.T) {
 		t.Errorf("the rules of a kube-proxy that runs are removed:\n%s", log.String())
 	}
 	proxy.on.Store(false)
-	b.says(log, "removed what another proxy left")
+	b.says(log, "removed rules that another proxy left")
 	end()
 	if text := log.String(); strings.Contains(text, "came back") {
 		t.Errorf("rules that were never removed have come back:\n%s", text)
@@ -112,7 +112,7 @@ func TestDrainingAsksForKubeProxy(t *testing.T) {
 	var ipvs servers
 	b.k.Planes.RetireServers = ipvs.retire
 	log, end := b.begin(&Params{Own: NFTables, Live: proxy.live, Drain: time.Hour})
-	b.says(log, "gets no new connections")
+	b.says(log, "no new connections")
 	proxy.on.Store(true)
 	b.looks(&proxy, 2)
 	before := ipvs.retired.Load()
@@ -133,7 +133,7 @@ func TestDrainingAsksForKubeProxy(t *testing.T) {
 	b.eventually("the device goes", func() bool { return !strings.Contains(b.sh("ip -o link"), "kube-ipvs0") })
 	b.looks(&proxy, 2)
 	end()
-	if n := strings.Count(log.String(), `removed what another proxy left" what="kube-proxy's device`); n != 1 {
+	if n := strings.Count(log.String(), `removed rules that another proxy left" what="kube-proxy's device`); n != 1 {
 		t.Errorf("removed %d times:\n%s", n, log.String())
 	}
 }
@@ -178,9 +178,9 @@ func TestUnreadPlaceIsLoggedOnce(t *testing.T) {
 		return 0, errors.New("program not installed")
 	}
 	log, end := b.begin(&Params{Own: NFTables})
-	b.says(log, "removed what another proxy left")
+	b.says(log, "removed rules that another proxy left")
 	end()
-	if n := strings.Count(log.String(), "cannot find out what other proxies left"); n != 1 {
+	if n := strings.Count(log.String(), "cannot read the rules that other proxies left"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 }
@@ -205,7 +205,7 @@ func TestOwnRulesAreVerifiedAgain(t *testing.T) {
 		t.Errorf("verified %d times for a removal, and kube-proxy runs", n)
 	}
 	proxy.on.Store(false)
-	b.says(log, "removed what another proxy left")
+	b.says(log, "removed rules that another proxy left")
 	end()
 	if verify.Load() != 1 {
 		t.Errorf("verified %d times", verify.Load())

@@ -30,8 +30,8 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 	done := make(chan error, 1)
 	p := Params{Kernels: b.k, Own: NFTables, InKernel: inKernel, Verify: verified, Log: slog.New(slog.NewTextHandler(&log, nil)), Looks: []time.Duration{10 * time.Millisecond}}
 	go func() { done <- b.ns.Do(func() error { return Run(ctx, p) }) }()
-	b.says(&log, "cannot remove what another proxy left; trying again")
-	b.says(&log, "removed what another proxy left")
+	b.says(&log, "cannot remove rules that another proxy left; trying again")
+	b.says(&log, "removed rules that another proxy left")
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

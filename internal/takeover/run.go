@@ -55,9 +55,9 @@ func Run(ctx context.Context, p Params) error {
 		case r.live != "" && l.Owner == KubeProxy:
 		case l.Place == p.Own && p.Own != NFTables: // a part of what the engine is writing now looks like kube-proxy's
 		case p.Leave:
-			p.Log.Warn("found rules of another proxy and leave them as --no-takeover asks: of two that serve an address the one registered later wins", "what", l.String())
+			p.Log.Warn("found rules of another proxy; keeping them because of --no-takeover: for an address that both serve, the proxy whose hooks were registered later takes precedence", "what", l.String())
 		default:
-			p.Log.Info("found what another proxy left: it goes once our rules are in", "what", l.String())
+			p.Log.Info("found rules that another proxy left; removing them when the agent's rules are in the kernel", "what", l.String())
 		}
 	}
 	if p.Leave {
@@ -98,7 +98,7 @@ func (r *runner) askLive(ctx context.Context) {
 		r.report()
 		r.Log.Warn("kube-proxy runs in this network namespace: its rules stay until it has stopped; "+StopKubeProxy, "seen", r.live)
 	case before != "" && r.live == "":
-		r.Log.Info("kube-proxy has stopped: what it left is removed now")
+		r.Log.Info("kube-proxy has stopped; removing its rules")
 	}
 }
 
@@ -124,7 +124,7 @@ func (r *runner) found(ctx context.Context) []Leftover {
 		return out
 	}
 	if unread != "" && unread != r.unread {
-		r.Log.Warn("cannot find out what other proxies left", "error", unread)
+		r.Log.Warn("cannot read the rules that other proxies left", "error", unread)
 	}
 	r.unread = unread
 	return out
@@ -176,14 +176,14 @@ func (r *runner) pending() bool {
 func (r *runner) remove(ctx context.Context, l *Leftover) {
 	switch err := l.Remove(ctx); {
 	case err == nil:
-		r.Log.Info("removed what another proxy left", "what", l.String())
+		r.Log.Info("removed rules that another proxy left", "what", l.String())
 	case l.Stuck != "":
 		if !r.left[l.Place] {
 			r.left[l.Place] = false
 		}
-		r.Log.Warn("cannot remove what another proxy left", "error", err)
+		r.Log.Warn("cannot remove rules that another proxy left", "error", err)
 	case ctx.Err() == nil: // another program may hold the lock of iptables, or have written at the same time
-		r.Log.Warn("cannot remove what another proxy left; trying again", "error", err)
+		r.Log.Warn("cannot remove rules that another proxy left; trying again", "error", err)
 		r.left[l.Place] = true
 	}
 }
@@ -197,9 +197,9 @@ func (r *runner) drain(ctx context.Context, l *Leftover, by time.Time) (wait boo
 	case !time.Now().Before(by):
 		return false
 	case err != nil:
-		r.Log.Warn("cannot retire what another proxy left", "what", l.String(), "error", err)
+		r.Log.Warn("cannot drain what another proxy left", "what", l.String(), "error", err)
 	case n > 0:
-		r.Log.Info("what another proxy left gets no new connections and stays until the open ones end", "what", l.String(), "connections", n)
+		r.Log.Info("draining what another proxy left: no new connections; removing it when the open ones have ended", "what", l.String(), "connections", n)
 	}
 	return err != nil || n > 0
 }
@@ -239,10 +239,10 @@ func (r *runner) cameBack(i int, now map[Place]bool) (remove bool) {
 		case left || r.warned[place]:
 		case again && i-at <= calm:
 			r.warned[place], changed = true, true
-			r.Log.Warn("another proxy runs in this network namespace: what was removed came back; stop it, then run fairlead cleanup --kube-proxy", "where", string(place))
+			r.Log.Warn("another proxy runs in this network namespace: the rules that were removed came back; stop it, then run fairlead cleanup --kube-proxy", "where", string(place))
 		default:
 			r.removed[place], remove = i, true
-			r.Log.Info("rules of kube-proxy came back: removing them once more, for another program may have restored an old dump", "where", string(place))
+			r.Log.Info("rules of kube-proxy came back; removing them once more: another program may have restored an old dump", "where", string(place))
 		}
 	}
 	if changed {

@@ -23,7 +23,7 @@ const (
 )
 
 // passBy is the effect of a rule that stands before the agent's jump and ends the traversal of the chain.
-const passBy = "pass by our rules"
+const passBy = "exempt from Fairlead's rules"
 
 // Strangers returns the foreign rules that can end a packet's way, or let it bypass the agent's rules. It reads the tables of
 // nftables that the agent does not own, those of iptables' nft backend included, and x_tables where its programs are among

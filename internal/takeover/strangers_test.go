@@ -57,8 +57,8 @@ func TestStrangersOfIPTables(t *testing.T) {
 			slices.Sort(got)
 			want := []string{
 				"FORWARD: drop <nil> 10.244.0.0/16 0", "INPUT: drop <nil> <nil> 0", "PREROUTING: dnat <nil> 10.96.0.6/32 80",
-				"PREROUTING: pass by our rules 10.0.0.0/8 10.96.0.3/32 80", "PREROUTING: pass by our rules 10.0.0.0/8 <nil> 0",
-				"PREROUTING: pass by our rules <nil> 10.96.0.1/32 0",
+				"PREROUTING: exempt from Fairlead's rules 10.0.0.0/8 10.96.0.3/32 80", "PREROUTING: exempt from Fairlead's rules 10.0.0.0/8 <nil> 0",
+				"PREROUTING: exempt from Fairlead's rules <nil> 10.96.0.1/32 0",
 			}
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("-want +got:\n%s", d)

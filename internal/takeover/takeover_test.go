@@ -249,10 +249,10 @@ func TestRunWaitsForOurRules(t *testing.T) {
 	}
 	has := func() bool { return strings.Contains(b.sh("nft list tables"), "kube-proxy") }
 	stop := run(true)
-	b.says(&log, "leave them as --no-takeover asks")
+	b.says(&log, "keeping them because of --no-takeover")
 	stop()
 	stop = run(false)
-	b.says(&log, "it goes once our rules are in")
+	b.says(&log, "removing them when the agent's rules are in the kernel")
 	if !has() {
 		t.Error("removed before our rules were in")
 	}
@@ -261,18 +261,18 @@ func TestRunWaitsForOurRules(t *testing.T) {
 		t.Errorf("removed before our rules were compared with the kernel; something to remove: %t", toRemove)
 	}
 	close(same)
-	b.says(&log, "removed what another proxy left")
+	b.says(&log, "removed rules that another proxy left")
 	if has() {
 		t.Error("not removed")
 	}
 	b.sh(kubeProxys) // a stale dump that is restored goes (k3s#7261)
-	b.says(&log, "rules of kube-proxy came back: removing them once more")
+	b.says(&log, "rules of kube-proxy came back; removing them once more")
 	b.eventually("what came back goes once", func() bool { return !has() })
 	if strings.Contains(log.String(), "another proxy runs") {
 		t.Error("a dump that was restored once is taken for a proxy that runs")
 	}
 	b.sh(kubeProxys)
-	b.says(&log, "another proxy runs in this network namespace: what was removed came back")
+	b.says(&log, "another proxy runs in this network namespace: the rules that were removed came back")
 	if !has() {
 		t.Error("removed a second time: that would never end")
 	}
@@ -337,7 +337,7 @@ func TestLiveKubeProxyKeepsItsRules(t *testing.T) {
 	has := func() bool {
 		return strings.Contains(b.sh("nft list tables"), "kube-proxy") || strings.Contains(b.sh("iptables-legacy-save"), "KUBE-SERVICES")
 	}
-	if !has() || strings.Contains(log.String(), "removed what") {
+	if !has() || strings.Contains(log.String(), "removed rules") {
 		t.Errorf("the rules of a kube-proxy that runs are removed:\n%s", log.String())
 	}
 	live.Store(false)
@@ -364,13 +364,13 @@ func TestOwnPlaceIsNotTold(t *testing.T) {
 	go func() { done <- b.ns.Do(func() error { return Run(ctx, p) }) }()
 	b.says(&log, "table ip kube-proxy")
 	close(inKernel)
-	b.says(&log, "removed what another proxy left")
+	b.says(&log, "removed rules that another proxy left")
 	b.eventually("what is left of kube-proxy goes", func() bool { return !strings.Contains(b.sh("iptables-nft-save"), "KUBE-SERVICES") })
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if text := log.String(); strings.Contains(text, "found what another proxy left: it goes once our rules are in\" what=\"kube-proxy's 1 chain") {
+	if text := log.String(); strings.Contains(text, "found rules that another proxy left; removing them when the agent's rules are in the kernel\" what=\"kube-proxy's 1 chain") {
 		t.Errorf("told before our own rules were in:\n%s", text)
 	}
 }

@@ -162,7 +162,7 @@ func TestStrangersOfLegacyTables(t *testing.T) {
 		"iptables-legacy, table mangle of IPv4, chain FORWARD: tproxy from 10.0.0.3/32 port 80",
 		"iptables-legacy, table nat of IPv4, chain PREROUTING: redirect",
 		"iptables-legacy, table nat of IPv4, chain PREROUTING: dnat",
-		"iptables-legacy, table nat of IPv4, chain PREROUTING: pass by our rules",
+		"iptables-legacy, table nat of IPv4, chain PREROUTING: exempt from Fairlead's rules",
 		"iptables-legacy, table filter of IPv4, chain INPUT, its policy: drop",
 		"iptables-legacy, table filter of IPv6, chain FORWARD: reject to fd00::1/128 port 65535",
 		"iptables-legacy, table filter of IPv6, chain FORWARD: drop",
@@ -204,7 +204,7 @@ func TestWalkFollowsEveryJump(t *testing.T) {
 	for _, c := range []struct {
 		nat  bool
 		want string
-	}{{true, "drop,pass by our rules,pass by our rules,pass by our rules,drop"}, {false, "drop,drop"}} {
+	}{{true, "drop,exempt from Fairlead's rules,exempt from Fairlead's rules,exempt from Fairlead's rules,drop"}, {false, "drop,drop"}} {
 		w := walk{nat: c.nat, at: NFTables, table: "t", ours: func(at Place, table, chain string) bool { return at == NFTables && table == "t" && chain == "own" },
 			rules: map[string][]nft.Effect{"base": {own, {Stops: "return"}, {Stops: "accept", Daddr: &p}, own, {Stops: "accept"}}, "other": {{Ends: "drop"}, {Stops: "accept"}, {Stops: "return"}}}}
 		w.begin("base", false)

@@ -58,7 +58,7 @@ func TestLiveKubeProxy(t *testing.T) {
 			tr.More(t, 20)
 			tr.Stop()
 			tr.Check(t, pair[0]+" to "+pair[1])
-			if text := agent.Log(); strings.Contains(text, "came back") || strings.Contains(text, "cannot remove what another proxy left") {
+			if text := agent.Log(); strings.Contains(text, "came back") || strings.Contains(text, "cannot remove rules that another proxy left") {
 				t.Error("rules came back, or were not removed at once")
 			}
 			if t.Failed() {

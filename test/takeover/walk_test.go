@@ -42,7 +42,7 @@ func TestWalk(t *testing.T) {
 		}
 		tr.More(t, 50)
 		tr.Check(t, step)
-		if i > 0 && !strings.Contains(agent.Log(), "removed what another proxy left") {
+		if i > 0 && !strings.Contains(agent.Log(), "removed rules that another proxy left") {
 			t.Errorf("%s: the log does not say what was removed:\n%s", step, agent.Log())
 		}
 	}
