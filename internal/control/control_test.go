@@ -85,7 +85,7 @@ func TestAgentEndsMeanwhile(t *testing.T) {
 		}
 		_ = c.Close()
 	}))
-	want := fmt.Sprintf("pid %d, which ran as the agent here, closed the connection without an answer: it ended, or needed more than 10s", os.Getpid())
+	want := fmt.Sprintf("agent with pid %d closed the connection without an answer: it ended, or needed more than 10s", os.Getpid())
 	if _, err := Get(t.Context(), "/status"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -106,7 +106,7 @@ func TestSilentAgent(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := Get(ctx, "/status"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("pid %d, which runs as the agent here, has not answered in time", os.Getpid())) {
+	if _, err := Get(ctx, "/status"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("agent with pid %d has not answered in time", os.Getpid())) {
 		t.Errorf("asked for its status: %v", err)
 	}
 }

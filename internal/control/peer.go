@@ -70,7 +70,7 @@ func (u peerUID) String() string { return strconv.Itoa(int(u)) }
 func rootOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if uid, err := strconv.Atoi(r.RemoteAddr); err != nil || !Trusted(uid) {
-			http.Error(w, "only root, and the user whose agent it is, may ask the agent", http.StatusForbidden)
+			http.Error(w, "only root and the user that runs the agent may query it", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -101,7 +101,7 @@ func anyUser(uid int, uidMap, overflow string) bool {
 func Peer(c net.Conn) (*unix.Ucred, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, fmt.Errorf("ask who is at the other end of a %T: no Unix socket", c)
+		return nil, fmt.Errorf("read peer credentials: a %T is not a Unix socket", c)
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {

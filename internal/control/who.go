@@ -55,17 +55,17 @@ type SquattedError struct {
 
 func (e *SquattedError) Error() string {
 	if e.Socket != "" && e.Socket != Name {
-		return fmt.Sprintf("pid %d of user %d holds the socket %s: an agent hands over to its own user and to root only, and nothing is taken from another user's process; stop that process, or start the new agent as user %d if that is the agent's user",
+		return fmt.Sprintf("pid %d of user %d holds the socket %s: an agent hands over only to its own user and to root, and accepts nothing from a process of another user; stop that process, or start the new agent as user %d if that is the agent's user",
 			e.PID, e.UID, e.Socket, e.UID)
 	}
-	return fmt.Sprintf("pid %d of user %d holds the socket %s: it is not this node's agent; if that user runs one in userspace mode, ask it as that user (setpriv --reuid %d fairlead status)",
+	return fmt.Sprintf("pid %d of user %d holds the socket %s: it is not this node's agent; if that user runs an agent in userspace mode, query it as that user (setpriv --reuid %d fairlead status)",
 		e.PID, e.UID, Name, e.UID)
 }
 
 // ErrHeld reports that the holder of the name cannot be asked: no caller gets through, as
 // with a program that took the name and does not listen, or never accepts. An agent
 // does neither.
-var ErrHeld = errors.New("a program that takes no callers holds the socket " + Name + ": it is no agent that works")
+var ErrHeld = errors.New("a program that accepts no connections holds the socket " + Name + ": it is not a working agent")
 
 // Ask asks the agent of this network namespace who it is. The error is ErrNoAgent
 // if there is none, a *SquattedError or ErrHeld if what holds the socket can be none. An agent
@@ -113,9 +113,9 @@ func call(ctx context.Context, method, path string) ([]byte, error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
-		err = fmt.Errorf("pid %d, which ran as the agent here, closed the connection without an answer: it ended, or needed more than %s", cred.Pid, answerLimit)
+		err = fmt.Errorf("agent with pid %d closed the connection without an answer: it ended, or needed more than %s", cred.Pid, answerLimit)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = fmt.Errorf("pid %d, which runs as the agent here, has not answered in time: it is stopped, hangs, or gets no CPU: %w", cred.Pid, ctx.Err())
+		err = fmt.Errorf("agent with pid %d has not answered in time: it is stopped, hangs, or gets no CPU: %w", cred.Pid, ctx.Err())
 	}
 	return body, err
 }
@@ -128,7 +128,7 @@ func dial(ctx context.Context) (net.Conn, *unix.Ucred, error) {
 		return nil, nil, ErrNoAgent
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("ask the agent of this network namespace: %w", err)
+		return nil, nil, fmt.Errorf("query the agent of this network namespace: %w", err)
 	}
 	cred, err := Peer(c)
 	if err == nil && !Trusted(int(cred.Uid)) {
@@ -136,7 +136,7 @@ func dial(ctx context.Context) (net.Conn, *unix.Ucred, error) {
 	}
 	if err != nil {
 		_ = c.Close()
-		return nil, nil, fmt.Errorf("ask the agent of this network namespace: %w", err)
+		return nil, nil, fmt.Errorf("query the agent of this network namespace: %w", err)
 	}
 	return c, cred, nil
 }
@@ -173,7 +173,7 @@ func put(ctx context.Context, c net.Conn, method, path string) ([]byte, error) {
 	}
 	resp, err := client.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("ask the agent: %w", err)
+		return nil, fmt.Errorf("query the agent: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

@@ -20,7 +20,7 @@ func TestWhoMayNotAsk(t *testing.T) {
 		{&control.AnswerError{Status: 400, Text: "no such question"}, Usage, "no such question"},
 		{&control.AnswerError{Status: 400, Text: "no \x1b[2J"}, Usage, `no \x1b[2J`},
 		{&control.AnswerError{Status: 503, Text: "busy"}, Unwell, "busy"},
-		{fmt.Errorf("ask: %w", squatted), NoAgent, "ask it as that user (setpriv --reuid 1000 fairlead status)"},
+		{fmt.Errorf("ask: %w", squatted), NoAgent, "query it as that user (setpriv --reuid 1000 fairlead status)"},
 		{control.ErrNoAgent, NoAgent, "no agent"},
 	} {
 		err := failed(c.err)
