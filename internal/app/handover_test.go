@@ -304,7 +304,7 @@ func TestHandoverThatFails(t *testing.T) {
 		}
 		crowd.more(t, 5)
 	}
-	p.says("a handover has failed")
+	p.says("handover failed")
 }
 
 // An agent that writes rules has nothing to hand over.

@@ -61,7 +61,7 @@ func Give(ctx context.Context, p Params) *Given {
 			return nil
 		}
 		if err != nil {
-			p.Log.Warn("cannot accept a request to hand over", "error", err)
+			p.Log.Warn("cannot accept a handover request", "error", err)
 			pause(ctx)
 			continue
 		}
@@ -71,9 +71,9 @@ func Give(ctx context.Context, p Params) *Given {
 		}
 		_ = c.Close()
 		if errors.Is(err, io.EOF) {
-			err = errors.New("the process that asked for it has gone")
+			err = errors.New("the requesting process has exited")
 		}
-		p.Log.Warn("a handover has failed: this agent goes on", "error", err)
+		p.Log.Warn("handover failed; this agent continues", "error", err)
 	}
 }
 
@@ -86,7 +86,7 @@ func listen(ctx context.Context, log *slog.Logger) *net.UnixListener {
 		}
 		if !told {
 			told = true
-			log.Warn("cannot be asked to hand over yet; trying again", "socket", Name, "error", err)
+			log.Warn("cannot listen for handover requests yet; trying again", "socket", Name, "error", err)
 		}
 	}
 	return nil
@@ -105,7 +105,7 @@ func give(c *net.UnixConn, p Params) (*Given, error) {
 		return nil, err
 	}
 	if !control.Trusted(int(who.Uid)) {
-		return nil, fmt.Errorf("pid %d of user %d asks for it, who is not this agent's", who.Pid, who.Uid)
+		return nil, fmt.Errorf("request from pid %d of user %d, which is not the user of this agent", who.Pid, who.Uid)
 	}
 	w := wire{c: c, limit: p.Limit, until: time.Now().Add(p.Limit)}
 	p.Giver.Pause()

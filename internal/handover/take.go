@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNobody reports that no agent runs from which this process could take over.
-var ErrNobody = errors.New("no agent of userspace mode runs in this network namespace")
+var ErrNobody = errors.New("no agent in userspace mode runs in this network namespace")
 
 // queueName is the socket name that the process about to take over holds.
 const queueName = "@fairlead-heir"
@@ -57,7 +57,7 @@ func Ask(ctx context.Context, limit time.Duration, usable func([]Item) error) (*
 		return nil, ErrNobody
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask the agent to hand over: %w", err)
+		return nil, fmt.Errorf("request a handover from the running agent: %w", err)
 	}
 	t := &Taken{w: wire{c: c.(*net.UnixConn), limit: limit}}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
@@ -68,7 +68,7 @@ func Ask(ctx context.Context, limit time.Duration, usable func([]Item) error) (*
 	if err != nil {
 		closeFiles(t.Items)
 		_ = c.Close()
-		return nil, fmt.Errorf("take over from the agent that runs: %w", err)
+		return nil, fmt.Errorf("take over from the running agent: %w", err)
 	}
 	return t, nil
 }

@@ -78,7 +78,7 @@ func (w wire) hear(want string) error {
 		return err
 	}
 	if got := string(buf[:n]); got != want {
-		return fmt.Errorf("the other side says %q, want %q", got, want)
+		return fmt.Errorf("unexpected handover message %q, want %q", got, want)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (w wire) receive() ([]Item, error) {
 	}
 	files, err := descriptors(oob[:m])
 	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		err = errors.New("a message is cut: this process may open too few files")
+		err = errors.New("handover message truncated: this process may open too few files (ulimit -n)")
 	}
 	end := err == nil && string(text[:n]) == wordEnd
 	var list []Item
@@ -145,7 +145,7 @@ func distribute(list []Item, files []*os.File) (err error) {
 		if list[i].HasFile && len(files) > 0 {
 			list[i].File, files = files[0], files[1:]
 		} else if list[i].HasFile && err == nil {
-			err = fmt.Errorf("%s %s comes without its descriptor", list[i].Kind, list[i].Key)
+			err = fmt.Errorf("%s %s: file descriptor missing in the handover message", list[i].Kind, list[i].Key)
 		}
 	}
 	for _, f := range files {
