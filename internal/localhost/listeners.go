@@ -159,7 +159,7 @@ func (l *Listeners) reconcile(ctx context.Context) bool {
 			ok = false
 			if !l.reported[k] {
 				l.reported[k] = true
-				l.p.Log.Warn("cannot answer a NodePort on the loopback address; trying again", "service", f.Service, "error", err)
+				l.p.Log.Warn("cannot listen for a NodePort on the loopback address; trying again", "service", f.Service, "error", err)
 				l.p.OnBindError(f.Service, k.Port, err)
 			}
 		} else {
@@ -205,7 +205,7 @@ func (l *Listeners) listen(ctx context.Context, f model.Frontend) error {
 
 func (l *Listeners) close(k model.FrontendKey) {
 	if err := l.open[k].Close(); err != nil {
-		l.p.Log.Debug("closing a listener", "key", k, "error", err)
+		l.p.Log.Debug("cannot close a listener", "key", k, "error", err)
 	}
 	delete(l.open, k)
 }

@@ -48,7 +48,7 @@ func (l *Listeners) carry(ctx context.Context, client *net.TCPConn, to *target) 
 	defer client.Close() //nolint:errcheck // nothing can be done about it
 	server, err := l.dial(ctx, client, to)
 	if err != nil {
-		l.p.Log.Debug("a connection to a NodePort finds no endpoint", "address", client.LocalAddr(), "error", err)
+		l.p.Log.Debug("no endpoint accepts a connection to a NodePort", "address", client.LocalAddr(), "error", err)
 		l.p.OnRejected(model.TCP)
 		_ = client.SetLinger(0) // a reset, which the client reports as "connection reset" or "refused"
 		return
@@ -75,7 +75,7 @@ func pipe(to, from *net.TCPConn) {
 	_ = to.CloseWrite()
 }
 
-var errNone = errors.New("no endpoint that answers")
+var errNone = errors.New("no endpoint answers")
 
 func (l *Listeners) dial(ctx context.Context, client *net.TCPConn, to *target) (*net.TCPConn, error) {
 	if peer, ok := client.RemoteAddr().(*net.TCPAddr); !ok || !to.admits(peer.AddrPort().Addr()) {
