@@ -31,7 +31,7 @@ func (c *relayCollector) rows() []relayRow {
 		{over, overHelp, counter, float64(n.OverProcess), "process"},
 		{over, overHelp, counter, float64(n.OverPorts), "ports"},
 		{"fairlead_userspace_udp_displaced_total", "UDP clients evicted, longest idle first, to admit new clients of their Service.", counter, float64(n.Displaced), ""},
-		{"fairlead_userspace_loops_total", "Endpoints not tried because they are a socket of this agent for the same Service (a loop).", counter, float64(n.Loops), ""},
+		{"fairlead_userspace_loops_total", "Endpoints not tried because they are a socket of this agent that forwards back to the same Service (a loop).", counter, float64(n.Loops), ""},
 		{"fairlead_userspace_stalled_total", "Connections ended because a peer neither read nor sent for too long, or is unreachable.", counter, float64(n.Stalled), ""},
 		{"fairlead_userspace_endpoint_gone_total", "Connections ended because their endpoint no longer exists: after the grace period, or at once with --reset-gone-endpoints.", counter, float64(n.Gone), ""},
 		{"fairlead_userspace_bytes_total", "Bytes relayed over TCP connections.", counter, float64(n.Bytes), ""},

@@ -77,7 +77,7 @@ func (l *Listener) takeOver(f *os.File) (fd int, err error) {
 	}
 	listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	if err == nil && listens == 0 {
-		err = fmt.Errorf("the socket that was handed over does not listen")
+		err = fmt.Errorf("the socket from the handover does not listen")
 	}
 	if err == nil {
 		err = unix.SetNonblock(fd, true)
@@ -136,7 +136,7 @@ func (l *Listener) resume() error {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("nobody can wait for clients")
+		err = fmt.Errorf("no worker can accept connections")
 	}
 	return err
 }
@@ -196,7 +196,7 @@ func (l *Listener) rest(w *worker, err error) {
 			return
 		}
 		if err := w.listen(l); err != nil {
-			w.r.p.Log.Debug("a worker cannot wait for a socket", "address", l.at, "error", err)
+			w.r.p.Log.Debug("a worker cannot register a listening socket", "address", l.at, "error", err)
 		}
 	})
 }

@@ -8,13 +8,13 @@ import (
 )
 
 // ErrFull is returned for a socket that is not opened because no descriptor is left.
-var ErrFull = errors.New("no file descriptor is left for it: this process may open too few (ulimit -n)")
+var ErrFull = errors.New("no free file descriptor: this process may open too few (ulimit -n)")
 
 // Errors for a connection that is rejected.
 var (
-	errServiceFull = errors.New("the Service has as many connections as it may have")
-	errFull        = errors.New("this process has no file descriptors left for connections")
-	errPorts       = errors.New("this network namespace has no port left for UDP clients (net.ipv4.ip_local_port_range)")
+	errServiceFull = errors.New("the Service has reached its connection limit")
+	errFull        = errors.New("this process has no free file descriptor for connections")
+	errPorts       = errors.New("this network namespace has no free port for UDP clients (net.ipv4.ip_local_port_range)")
 )
 
 // budget shares out the file descriptors; a second budget shares out the ports of UDP clients. A Service may hold as many as

@@ -137,7 +137,7 @@ func (c *conn) due() {
 		case limit == 0:
 		case w.now-h.since >= limit:
 			w.r.counts.stalled.Add(1)
-			w.r.complain(c.svc, "a connection is given up: its peer takes nothing, says nothing or is gone", unix.ETIMEDOUT)
+			w.r.complain(c.svc, "aborted a stalled connection: a peer neither reads nor sends, or is unreachable", unix.ETIMEDOUT)
 			c.abort()
 			return
 		default:
@@ -152,7 +152,7 @@ func (c *conn) due() {
 func (c *conn) broken(s *side, err error) {
 	if err == unix.ETIMEDOUT { // keep-alive's
 		c.w.r.counts.stalled.Add(1)
-		c.w.r.complain(c.svc, "a connection is given up: its peer takes nothing, says nothing or is gone", err)
+		c.w.r.complain(c.svc, "aborted a stalled connection: a peer neither reads nor sends, or is unreachable", err)
 	}
 	switch {
 	case s == &c.client:

@@ -46,5 +46,5 @@ func (t *Target) turnedAway(err error) {
 	default:
 		r.counts.overProcess.Add(1)
 	}
-	r.complain(t.service(), "a connection is turned away", err)
+	r.complain(t.service(), "rejected a connection", err)
 }

@@ -48,7 +48,7 @@ func (l *Listener) Resume() {
 	l.refilter() // another process may have set its own
 	if l.conn == nil {
 		if err := l.resume(); err != nil {
-			l.t.r.p.Log.Error("nobody takes clients any more", "address", l.at, "error", err)
+			l.t.r.p.Log.Error("cannot resume a listener: new clients are not accepted", "address", l.at, "error", err)
 		}
 		return
 	}

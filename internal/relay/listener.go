@@ -51,7 +51,7 @@ func (r *Relay) ListenAgain(t *Target, at netip.AddrPort, p model.Protocol, h He
 	case model.UDP:
 		l.conn, err = l.listenUDP(h.Socket)
 	default:
-		err = fmt.Errorf("%s is not carried", p)
+		err = fmt.Errorf("protocol %s is not supported", p)
 	}
 	if err != nil {
 		r.budget.unlisten()
@@ -98,7 +98,7 @@ func (l *Listener) listenUDP(f *os.File) (*net.UDPConn, error) {
 	if u, ok := c.(*net.UDPConn); ok {
 		return u, nil
 	}
-	return nil, errors.Join(fmt.Errorf("the socket for %s is not UDP's", l.at), c.Close())
+	return nil, errors.Join(fmt.Errorf("the socket for %s is not a UDP socket", l.at), c.Close())
 }
 
 // prepare prepares a UDP socket before it is bound.
@@ -144,7 +144,7 @@ func (l *Listener) program() []unix.SockFilter {
 func (l *Listener) refilter() {
 	err := l.control(func(fd int) error { return attach(uintptr(fd), l.program()) })
 	if err != nil { // closed, or out of memory: connections are checked again when they are accepted
-		l.t.r.p.Log.Debug("cannot filter a socket", "address", l.at, "error", err)
+		l.t.r.p.Log.Debug("cannot attach a filter to a socket", "address", l.at, "error", err)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // errLoop is the reason why a looping endpoint gets no client.
-var errLoop = errors.New("the endpoint is a socket of this agent that leads back to the Service: correct the EndpointSlice's endpoints[].addresses")
+var errLoop = errors.New("the endpoint is a socket of this agent that forwards back to the same Service (a loop): correct the EndpointSlice's endpoints[].addresses")
 
 // loopsAtOnce bounds how many endpoints are skipped for one client because they loop back.
 const loopsAtOnce = 16
@@ -85,7 +85,7 @@ func (t *Target) endpoints() (out []netip.AddrPort) {
 // loop counts and reports an endpoint that loops back.
 func (r *Relay) loop(svc model.ServiceKey, at netip.AddrPort) {
 	r.counts.loops.Add(1)
-	if r.complain(svc, "endpoint "+at.String()+" is not asked", errLoop) && r.p.OnLoop != nil {
+	if r.complain(svc, "endpoint "+at.String()+" is not used", errLoop) && r.p.OnLoop != nil {
 		r.p.OnLoop(svc, at, errLoop)
 	}
 }

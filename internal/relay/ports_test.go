@@ -76,7 +76,7 @@ func TestUDPFloodLeavesPorts(t *testing.T) {
 	c := client(21300, third)
 	_, _ = c.Write([]byte("x"))
 	eventually(t, func() error {
-		if n, text := r.Counts(), log.String(); n.OverPorts == 0 || n.Lost == 0 || !strings.Contains(text, "no port left for a UDP client") || !strings.Contains(text, "test/third") {
+		if n, text := r.Counts(), log.String(); n.OverPorts == 0 || n.Lost == 0 || !strings.Contains(text, "no free port for a UDP client") || !strings.Contains(text, "test/third") {
 			return fmt.Errorf("%+v, the log says %q", n, text)
 		}
 		return nil
@@ -85,7 +85,7 @@ func TestUDPFloodLeavesPorts(t *testing.T) {
 	c.ask(t, 1)
 }
 
-// With no port left towards an endpoint, clients go to another one, or are turned back and
+// With no free port towards an endpoint, clients go to another one, or are turned back and
 // the log says which setting it is; when a connection has ended the next one is served.
 func TestNoPortLeft(t *testing.T) {
 	const file, few = "/proc/sys/net/ipv4/ip_local_port_range", 4
@@ -131,10 +131,10 @@ func TestNoPortLeft(t *testing.T) {
 		held = append(held, c)
 	}
 	if err := turnedAway(20009); !turnedBack(err) {
-		t.Errorf("with no port left: %v", err)
+		t.Errorf("with no free port: %v", err)
 	}
 	eventually(t, func() error {
-		if text := log.String(); !strings.Contains(text, "no port left") || !strings.Contains(text, "ip_local_port_range") || !strings.Contains(text, "test/one") {
+		if text := log.String(); !strings.Contains(text, "no free port") || !strings.Contains(text, "ip_local_port_range") || !strings.Contains(text, "test/one") {
 			return fmt.Errorf("the log says %q", text)
 		}
 		return nil

@@ -88,7 +88,7 @@ func New(p Params) *Relay {
 	for range min(runtime.GOMAXPROCS(0), maxWorkers) {
 		w, err := newWorker(r)
 		if err != nil { // the workers that were started do the work
-			p.Log.Warn("cannot carry connections on all processors", "error", err)
+			p.Log.Warn("cannot relay connections on all processors", "error", err)
 			break
 		}
 		r.workers = append(r.workers, w)

@@ -56,13 +56,13 @@ func (t *Target) strayed(client netip.Addr, endpoint netip.AddrPort) {
 	t.astray[astray{client, endpoint}] = time.Now().Add(astrayFor)
 	t.mu.Unlock()
 	t.r.counts.sourceLost.Add(1)
-	t.r.complain(t.service(), "an endpoint's answers to a client's address do not come back here, so it sees this host's", unix.ETIMEDOUT)
+	t.r.complain(t.service(), "answers of an endpoint to a client's address do not return to this host; the endpoint gets this host's address instead", unix.ETIMEDOUT)
 }
 
 // noSource counts and reports that a client's address cannot be used.
 func (t *Target) noSource(err error) {
 	t.r.counts.sourceLost.Add(1)
-	t.r.complain(t.service(), "a client's address cannot be had towards an endpoint, so that sees this host's", err)
+	t.r.complain(t.service(), "cannot use a client's address towards an endpoint; the endpoint gets this host's address instead", err)
 }
 
 // speakFor binds a socket to a client's address and a port.

@@ -16,7 +16,7 @@ const dialTries = 4
 
 // Why a connection ends before it began.
 var (
-	errNone    = errors.New("no endpoint takes it")
+	errNone    = errors.New("no endpoint accepts the connection")
 	errKeptOut = errors.New("the client is not in the source ranges")
 )
 
@@ -108,7 +108,7 @@ func (c *conn) connect() error {
 		}
 	}
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
-		c.w.r.complain(c.svc, "this host has no port left for a connection to "+c.at.String()+" (net.ipv4.ip_local_port_range, net.ipv4.tcp_tw_reuse)", err)
+		c.w.r.complain(c.svc, "this host has no free port for a connection to "+c.at.String()+" (net.ipv4.ip_local_port_range, net.ipv4.tcp_tw_reuse)", err)
 	}
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (c *conn) missed(err error) {
 // refuse counts and resets a client that no endpoint accepts.
 func (c *conn) refuse(err error) {
 	c.w.r.counts.refused.Add(1)
-	c.w.r.p.Log.Debug("a connection finds no endpoint", "address", c.l.at, "error", err)
+	c.w.r.p.Log.Debug("no endpoint accepts a connection", "address", c.l.at, "error", err)
 	c.abort()
 }
 

@@ -161,7 +161,7 @@ func (u *flows) room(svc model.ServiceKey, now time.Time) error {
 	if err == nil || !u.displace(svc, now) {
 		return err
 	}
-	u.r.complain(svc, "the longest idle UDP client makes room for another", err)
+	u.r.complain(svc, "evicted the longest idle UDP client to admit a new one", err)
 	return nil
 }
 
@@ -183,11 +183,11 @@ func (u *flows) displace(svc model.ServiceKey, now time.Time) bool {
 func (u *flows) undialed(svc model.ServiceKey, at netip.AddrPort, now time.Time, err error) {
 	if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EADDRINUSE) {
 		u.r.counts.refused.Add(1)
-		u.r.complain(svc, "cannot open a socket for a UDP client towards "+at.String(), err)
+		u.r.complain(svc, "cannot open the socket of a UDP client to "+at.String(), err)
 		return
 	}
 	u.r.counts.overPorts.Add(1)
-	u.r.complain(svc, "this network namespace has no port left for a UDP client (net.ipv4.ip_local_port_range)", err)
+	u.r.complain(svc, "this network namespace has no free port for a UDP client (net.ipv4.ip_local_port_range)", err)
 	if u.displace(svc, now) {
 		u.r.giveFlow(svc)
 	}

@@ -201,7 +201,7 @@ func TestUDPLongestIdleMakesRoom(t *testing.T) {
 			if held := r.ports.held[tg.service()]; n.Displaced < 17 || n.OverService+n.OverProcess+n.OverPorts != 0 || held > 3 {
 				t.Errorf("%+v, %d ports held", n, held)
 			}
-			if !strings.Contains(log.String(), "longest idle UDP client makes room") || !strings.Contains(log.String(), "test/web") {
+			if !strings.Contains(log.String(), "evicted the longest idle UDP client") || !strings.Contains(log.String(), "test/web") {
 				t.Errorf("the log says %q", log.String())
 			}
 			if got := stays.ask(t, 1); got != before {
