@@ -69,7 +69,7 @@ func Mode(q Question) (Choice, error) {
 		t := q.Try(mode)
 		switch {
 		case t.Unsure:
-			return c, fmt.Errorf("cannot tell yet whether mode %s works here: %s", mode, t.Why)
+			return c, fmt.Errorf("cannot determine yet whether mode %s works here: %s", mode, t.Why)
 		case !t.Works:
 			c.Because = append(c.Because, fmt.Sprintf("%s does not work here: %s", mode, t.Why))
 		default:
@@ -90,15 +90,15 @@ func rank(left []string, mode string) int {
 
 func reason(mode string, here bool) string {
 	if here {
-		return "rules of this mode are here already, and it works: nothing changes without a cause"
+		return "rules of this mode are already in the kernel, and it works: the mode does not change without a reason"
 	}
 	switch mode {
 	case NFTables:
 		return "a new connection costs the same with any number of Services, and a change writes one map element"
 	case IPTablesNFT, IPTablesLegacy:
-		return "of the modes that work here it serves every kind of Service; a connection walks down a trie, so the number of Services decides little"
+		return "of the modes that work here it serves every kind of Service; the rules form a trie, so the number of Services has little effect on a connection"
 	case IPVS:
-		return "the modes that serve every kind of Service do not work here; ipvs lacks ranges of ports (docs/modes.md)"
+		return "the modes that serve every kind of Service do not work here; ipvs lacks port ranges (docs/modes.md)"
 	}
-	return "it needs no rules in the kernel: the agent carries the connections itself"
+	return "it needs no rules in the kernel: the agent relays the connections itself"
 }

@@ -33,13 +33,13 @@ func TestMode(t *testing.T) {
 		"no nf_tables":                  {world: world{IPTablesLegacy: yes, IPVS: yes, Userspace: yes}, want: IPTablesLegacy, because: "nftables does not work here: lacks something"},
 		"the host uses legacy":          {world: world{IPTablesNFT: yes, IPTablesLegacy: yes}, backend: "legacy", want: IPTablesLegacy},
 		"the host uses nft":             {world: world{IPTablesNFT: yes, IPTablesLegacy: yes}, backend: "nft", want: IPTablesNFT},
-		"ipvs only":                     {world: world{IPVS: yes, Userspace: yes}, want: IPVS, because: "lacks ranges of ports"},
+		"ipvs only":                     {world: world{IPVS: yes, Userspace: yes}, want: IPVS, because: "lacks port ranges"},
 		"no privilege":                  {world: world{Userspace: yes}, want: Userspace},
 		"nothing":                       {world: world{}, err: ErrNone.Error()},
-		"ours are here":                 {world: all, left: []string{IPTablesLegacy}, want: IPTablesLegacy, because: "here already"},
-		"servers drain beside":          {world: all, left: []string{IPVS, NFTables}, want: NFTables, because: "here already"},
+		"ours are here":                 {world: all, left: []string{IPTablesLegacy}, want: IPTablesLegacy, because: "already in the kernel"},
+		"servers drain beside":          {world: all, left: []string{IPVS, NFTables}, want: NFTables, because: "already in the kernel"},
 		"ours do not work any more":     {world: world{NFTables: yes}, left: []string{IPVS}, want: NFTables, because: "ipvs does not work here"},
-		"short of memory":               {world: world{NFTables: unsure, IPTablesLegacy: yes}, err: "cannot tell yet whether mode nftables works here: no memory"},
+		"short of memory":               {world: world{NFTables: unsure, IPTablesLegacy: yes}, err: "cannot determine yet whether mode nftables works here: no memory"},
 		"what comes after may be short": {world: world{NFTables: yes, IPVS: unsure}, want: NFTables},
 	} {
 		t.Run(name, func(t *testing.T) {

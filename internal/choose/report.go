@@ -33,14 +33,14 @@ func (r *Report) SayHow() {
 	case to == "" || to == r.Running:
 		return
 	case r.Running == "":
-		r.Switch = []string{"start the agent with --proxy-mode auto, which takes what is recommended, or with the mode of your choice (--iptables-backend for iptables)"}
+		r.Switch = []string{"start the agent with --proxy-mode auto, which uses the recommended mode, or with another mode (--iptables-backend for iptables)"}
 		return
 	case r.Running != r.Recommended.Mode:
 		to = r.Recommended.Mode
 	}
 	r.Switch = []string{
-		fmt.Sprintf("fairlead migrate --to %s --dry-run   says what a change would do", to),
-		fmt.Sprintf("fairlead migrate --to %s             changes the agent that runs", to),
+		fmt.Sprintf("fairlead migrate --to %s --dry-run   prints what a change would do", to),
+		fmt.Sprintf("fairlead migrate --to %s             changes the mode of the running agent", to),
 	}
 }
 
@@ -71,7 +71,7 @@ func (r *Report) Text(w io.Writer) {
 		fmt.Fprintf(w, "  %s\n", b)
 	}
 	if r.Fresh != "" && r.Fresh != r.Recommended.Mode {
-		fmt.Fprintf(w, "  on a node without rules of fairlead it would be %s\n", r.Fresh)
+		fmt.Fprintf(w, "  on a node without rules of fairlead: %s\n", r.Fresh)
 	}
 	for _, s := range r.Switch {
 		fmt.Fprintf(w, "To change: %s\n", s)
