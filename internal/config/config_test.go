@@ -205,8 +205,8 @@ func TestFile(t *testing.T) {
 	want.DetectLocal.ClusterCIDRs = prefixes("10.244.0.0/16", "fd00:10:244::/56")
 	want.MasqueradeAll, want.MasqueradeBit, want.SyncPeriod = true, 20, 10*time.Second
 	want.Warnings = []string{"ignored because --config is given: --iptables-sync-period --masquerade-all",
-		"mode is not set: nftables is taken, where kube-proxy 1.36 takes iptables on Linux. NodePorts answer on the node's primary addresses only " +
-			"(nodePortAddresses: primary), and not on 127.0.0.1. To say that this is meant set mode: nftables (--proxy-mode=nftables); for kube-proxy's own way, iptables",
+		"mode is not set: using nftables, where kube-proxy 1.36 uses iptables on Linux. NodePorts answer on the node's primary addresses only " +
+			"(nodePortAddresses: primary), and not on 127.0.0.1. To confirm this set mode: nftables (--proxy-mode=nftables); for kube-proxy's default, iptables",
 		"accepted without effect in nftables mode here: clientConnection.kubeconfig"}
 	if d := diff(want, c); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -386,8 +386,8 @@ func TestModeThatIsNotSet(t *testing.T) {
 	}{
 		"kube-proxy's flags":     {[]string{"--cluster-cidr=10.0.0.0/8"}, "NodePorts answer on the node's primary addresses only", "default"},
 		"file":                   {[]string{"--config=" + writeFile(t, header)}, "and not on 127.0.0.1", "default"},
-		"file, addresses":        {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [10.0.0.0/8]\n")}, "kube-proxy 1.36 takes iptables on Linux. To say", "default"},
-		"file, primary is meant": {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [primary]\n")}, "kube-proxy 1.36 takes iptables on Linux. To say", "default"},
+		"file, addresses":        {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [10.0.0.0/8]\n")}, "kube-proxy 1.36 uses iptables on Linux. To confirm", "default"},
+		"file, primary is meant": {[]string{"--config=" + writeFile(t, header+"nodePortAddresses: [primary]\n")}, "kube-proxy 1.36 uses iptables on Linux. To confirm", "default"},
 		"file with a mode":       {[]string{"--config=" + writeFile(t, header+"mode: nftables\n")}, "", ""},
 		"flag without a mode":    {[]string{"--proxy-mode=", "--cluster-cidr=10.0.0.0/8"}, "NodePorts answer on the node's primary addresses only", "default"},
 		"flag":                   {[]string{"--proxy-mode=nftables", "--cluster-cidr=10.0.0.0/8"}, "", ""},

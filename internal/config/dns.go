@@ -41,18 +41,18 @@ func dnsNames() []string {
 }
 
 func (o *dnsFlags) add(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.addrs, "dns-address", nil, "IP or IP:port on which to answer DNS for this node, from what the agent knows; empty: no DNS server")
+	fs.StringSliceVar(&o.addrs, "dns-address", nil, "IP or IP:port on which to answer DNS for this node, from the Services that the agent has read; empty: no DNS server")
 	fs.StringVar(&o.domain, "dns-domain", "cluster.local", "cluster domain of the DNS server")
 	fs.StringSliceVar(&o.upstreams, "dns-upstream", nil, "IP or IP:port of the servers for all other names; empty: those of /etc/resolv.conf, which is read again when it changes")
 	fs.StringVar(&o.service, "dns-cluster-service", "kube-system/kube-dns", "the cluster's own DNS Service, which --dns-intercept takes over on this node")
 	fs.StringSliceVar(&o.clusterAddrs, "dns-cluster-address", nil, "IP or IP:port of the cluster's own DNS Service, to ask there for cluster names until the agent has read them; empty: cluster names cannot be answered before the Service has been read")
-	fs.BoolVar(&o.intercept, "dns-intercept", false, "lead this node's pods' queries for the cluster DNS Service to the DNS server here, for as long as it is healthy")
-	fs.DurationVar(&o.park, "dns-park", time.Second, "longest wait for a name of a headless Service that is expected but not there yet; 0: only where the annotation fairlead.dev/dns-park asks")
-	fs.BoolVar(&o.podRecords, "dns-pod-records", true, "answer a-b-c-d.namespace.pod names with the address they say, as CoreDNS does with 'pods insecure'")
-	fs.StringSliceVar(&o.allow, "dns-allow", nil, "CIDRs of who may ask the DNS server, beside this node; empty: this node's pods (the Node's podCIDRs, or --cluster-cidr if these say too little), and whom --dns-intercept brings")
-	fs.IntVar(&o.clientRate, "dns-client-rate", 20000, "queries per second that one client of the DNS server may ask; 0: no bound. The node itself has none")
-	fs.BoolVar(&o.statusForAll, "dns-status-for-all", false, "tell every client, not only pods that are endpoints in the Service's namespace, which endpoints of a Service are not ready (for 'fairlead wait')")
-	fs.DurationVar(&o.maxStale, "dns-max-stale", 5*time.Minute, "how long after the API server was lost names are served as they were; later the interception ends, and cluster names are asked at the cluster's own DNS. 0: for ever")
+	fs.BoolVar(&o.intercept, "dns-intercept", false, "redirect this node's pods' queries for the cluster DNS Service to the DNS server here, as long as it is healthy")
+	fs.DurationVar(&o.park, "dns-park", time.Second, "longest wait for a name of a headless Service that is expected but not published yet; 0: only for Services with the annotation fairlead.dev/dns-park")
+	fs.BoolVar(&o.podRecords, "dns-pod-records", true, "answer a-b-c-d.namespace.pod names with the address in the name, as CoreDNS does with 'pods insecure'")
+	fs.StringSliceVar(&o.allow, "dns-allow", nil, "CIDRs of clients that may query the DNS server, in addition to this node; empty: this node's pods (the Node's podCIDRs, or --cluster-cidr if these are incomplete), and the clients that --dns-intercept redirects")
+	fs.IntVar(&o.clientRate, "dns-client-rate", 20000, "queries per second that one client of the DNS server may send; 0: no limit. The node itself has no limit")
+	fs.BoolVar(&o.statusForAll, "dns-status-for-all", false, "report to every client, not only to pods that are endpoints in the Service's namespace, which endpoints of a Service are not ready (for 'fairlead wait')")
+	fs.DurationVar(&o.maxStale, "dns-max-stale", 5*time.Minute, "how long names are served from the last known state after the connection to the API server was lost; then the interception ends, and cluster names are forwarded to the cluster's own DNS. 0: without limit")
 }
 
 // fill validates the flags and returns the settings.
@@ -83,7 +83,7 @@ func (o *dnsFlags) check(v *validator) {
 		v.badOwn("dns-park", o.park.String(), "must be within 0s and 4s: resolvers ask again after 5s")
 	}
 	if o.maxStale < 0 || o.maxStale > 0 && o.maxStale < 10*time.Second {
-		v.badOwn("dns-max-stale", o.maxStale.String(), "must be 0 or at least 10s: a watch that is only opened anew is no loss")
+		v.badOwn("dns-max-stale", o.maxStale.String(), "must be 0 or at least 10s: a watch that is only reopened is not a lost connection")
 	}
 	if o.clientRate != 0 && o.clientRate < 10 {
 		v.badOwn("dns-client-rate", strconv.Itoa(o.clientRate), "must be 0 or at least 10")

@@ -62,23 +62,23 @@ func Register(fs *pflag.FlagSet) *Flags {
 func (f *Flags) addActions(fs *pflag.FlagSet) {
 	fs.StringVar(&f.file, "config", "", "read settings from this KubeProxyConfiguration file; other flags are then ignored, except logging, --hostname-override and Fairlead's own")
 	fs.StringVar(&f.writeTo, "write-config-to", "", "write the resulting configuration to this file and exit")
-	fs.BoolVar(&f.cleanup, "cleanup", false, "remove every trace of Fairlead from this node and exit (same as the command cleanup)")
+	fs.BoolVar(&f.cleanup, "cleanup", false, "remove everything that Fairlead wrote on this node and exit (same as the command cleanup)")
 	fs.BoolVar(&f.initOnly, "init-only", false, "do only what needs full privilege (sysctls) and exit; afterwards CAP_NET_ADMIN is enough")
 	fs.StringVar(&f.version, "version", "", "print the version and exit")
 	fs.Lookup("version").NoOptDefVal = "true"
-	fs.StringVar(&f.manifests, "manifests", "", "take Services and EndpointSlices from the YAML files in this folder instead of an API server")
+	fs.StringVar(&f.manifests, "manifests", "", "read Services and EndpointSlices from the YAML files in this folder instead of an API server")
 }
 
 func (f *Flags) addClient(fs *pflag.FlagSet) {
 	c := &f.wire.ClientConnection
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig file for the API server; empty: the cluster this pod runs in")
-	fs.StringVar(&f.master, "master", "", "address of the API server, in place of the one in the kubeconfig")
+	fs.StringVar(&f.master, "master", "", "address of the API server, instead of that in the kubeconfig")
 	fs.StringVar(&c.ContentType, "kube-api-content-type", c.ContentType, "content type of requests to the API server")
 	fs.Float32Var(&c.QPS, "kube-api-qps", c.QPS, "requests per second to the API server")
-	fs.Int32Var(&c.Burst, "kube-api-burst", c.Burst, "requests to the API server that may come at once")
-	fs.StringVar(&f.hostname, "hostname-override", "", "name of our Node; empty: the host's name")
+	fs.Int32Var(&c.Burst, "kube-api-burst", c.Burst, "burst of requests to the API server")
+	fs.StringVar(&f.hostname, "hostname-override", "", "name of this node's Node object; empty: the host's name")
 	fs.DurationVar(asTime(&f.wire.ConfigSyncPeriod), "config-sync-period", 15*time.Minute, "accepted for kube-proxy's sake; a watch needs no periodic refresh here")
-	fs.StringToStringVar(&f.gates, "feature-gates", nil, "Kubernetes feature gates, name=true or name=false, separated by commas; any name is accepted, and one that Kubernetes 1.36 does not know is warned of")
+	fs.StringToStringVar(&f.gates, "feature-gates", nil, "Kubernetes feature gates, name=true or name=false, separated by commas; any name is accepted, with a warning for one that Kubernetes 1.36 does not know")
 }
 
 func (f *Flags) addServers(fs *pflag.FlagSet) {
@@ -98,7 +98,7 @@ func (f *Flags) addServers(fs *pflag.FlagSet) {
 
 func (f *Flags) addTraffic(fs *pflag.FlagSet) {
 	w := &f.wire
-	fs.StringVar(&w.Mode, "proxy-mode", w.Mode, "how Services are programmed: nftables, iptables, ipvs, userspace, which needs no privilege, or auto, what fairlead probe recommends")
+	fs.StringVar(&w.Mode, "proxy-mode", w.Mode, "how Services are programmed: nftables, iptables, ipvs, userspace (needs no privilege), or auto (the mode that fairlead probe recommends)")
 	fs.StringVar(&w.ClusterCIDR, "cluster-cidr", "", "pod range of the cluster, or one of each family separated by a comma")
 	fs.StringVar(&w.DetectLocalMode, "detect-local-mode", w.DetectLocalMode, "how pod traffic is recognised: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix")
 	fs.StringVar(&w.DetectLocal.BridgeInterface, "pod-bridge-interface", "", "the bridge of --detect-local-mode=BridgeInterface")
@@ -111,8 +111,8 @@ func (f *Flags) addTraffic(fs *pflag.FlagSet) {
 }
 
 func (f *Flags) addSync(fs *pflag.FlagSet) {
-	const minHelp = "least pause between two syncs; 0, the default here (kube-proxy: 1s), writes each change when it comes: a sync costs what changed, not what exists"
-	fs.DurationVar(&f.syncPeriod, "iptables-sync-period", 30*time.Second, "/healthz fails when a change has waited for twice this long; and the kernel is audited against what it should hold each hour, or as often as this if it is longer; every mode but ipvs")
+	const minHelp = "least pause between two syncs; 0, the default here (kube-proxy: 1s), writes each change at once: the cost of a sync depends on the changes, not on the number of Services"
+	fs.DurationVar(&f.syncPeriod, "iptables-sync-period", 30*time.Second, "/healthz fails when a change has waited for twice this long; the kernel is audited against the desired state each hour, or at this interval if it is longer; every mode but ipvs")
 	fs.DurationVar(&f.minSyncPeriod, "iptables-min-sync-period", 0, minHelp+"; every mode but ipvs")
 	fs.DurationVar(&f.ipvsSync, "ipvs-sync-period", 30*time.Second, "as --iptables-sync-period, in ipvs mode")
 	fs.DurationVar(&f.ipvsMinSync, "ipvs-min-sync-period", 0, "as --iptables-min-sync-period, in ipvs mode")
@@ -121,22 +121,22 @@ func (f *Flags) addSync(fs *pflag.FlagSet) {
 func (f *Flags) addIPVS(fs *pflag.FlagSet) {
 	v := &f.wire.IPVS
 	fs.StringVar(&v.Scheduler, "ipvs-scheduler", "", "IPVS scheduler; empty: rr")
-	fs.StringSliceVar(&v.ExcludeCIDRs, "ipvs-exclude-cidrs", nil, "virtual servers in these CIDRs are not ours to delete")
+	fs.StringSliceVar(&v.ExcludeCIDRs, "ipvs-exclude-cidrs", nil, "virtual servers in these CIDRs are never deleted")
 	fs.BoolVar(&v.StrictARP, "ipvs-strict-arp", false, "set arp_ignore to 1 and arp_announce to 2")
-	fs.DurationVar(asTime(&v.TCPTimeout), "ipvs-tcp-timeout", 0, "timeout of idle TCP connections; 0: leave")
-	fs.DurationVar(asTime(&v.TCPFinTimeout), "ipvs-tcpfin-timeout", 0, "timeout of TCP connections after a FIN; 0: leave")
-	fs.DurationVar(asTime(&v.UDPTimeout), "ipvs-udp-timeout", 0, "timeout of UDP flows; 0: leave")
+	fs.DurationVar(asTime(&v.TCPTimeout), "ipvs-tcp-timeout", 0, "timeout of idle TCP connections; 0: unchanged")
+	fs.DurationVar(asTime(&v.TCPFinTimeout), "ipvs-tcpfin-timeout", 0, "timeout of TCP connections after a FIN; 0: unchanged")
+	fs.DurationVar(asTime(&v.UDPTimeout), "ipvs-udp-timeout", 0, "timeout of UDP flows; 0: unchanged")
 }
 
 func (f *Flags) addConntrack(fs *pflag.FlagSet) {
 	c := &f.wire.Conntrack
-	fs.Int32Var(c.MaxPerCore, "conntrack-max-per-core", *c.MaxPerCore, "conntrack entries to allow for each CPU; 0: leave the limit, and --conntrack-min too")
+	fs.Int32Var(c.MaxPerCore, "conntrack-max-per-core", *c.MaxPerCore, "conntrack entries to allow for each CPU; 0: the limit stays unchanged, and --conntrack-min has no effect")
 	fs.Int32Var(c.Min, "conntrack-min", *c.Min, "least number of conntrack entries to allow")
-	fs.DurationVar(asTime(c.TCPEstablishedTimeout), "conntrack-tcp-timeout-established", 24*time.Hour, "timeout of idle established TCP flows; 0: leave")
-	fs.DurationVar(asTime(c.TCPCloseWaitTimeout), "conntrack-tcp-timeout-close-wait", time.Hour, "timeout of TCP flows in CLOSE_WAIT; 0: leave")
+	fs.DurationVar(asTime(c.TCPEstablishedTimeout), "conntrack-tcp-timeout-established", 24*time.Hour, "timeout of idle established TCP flows; 0: unchanged")
+	fs.DurationVar(asTime(c.TCPCloseWaitTimeout), "conntrack-tcp-timeout-close-wait", time.Hour, "timeout of TCP flows in CLOSE_WAIT; 0: unchanged")
 	fs.BoolVar(&c.TCPBeLiberal, "conntrack-tcp-be-liberal", false, "let conntrack accept TCP packets outside the window")
-	fs.DurationVar(asTime(&c.UDPTimeout), "conntrack-udp-timeout", 0, "timeout of UDP flows without a reply; 0: leave")
-	fs.DurationVar(asTime(&c.UDPStreamTimeout), "conntrack-udp-timeout-stream", 0, "timeout of UDP flows with replies; 0: leave")
+	fs.DurationVar(asTime(&c.UDPTimeout), "conntrack-udp-timeout", 0, "timeout of UDP flows without a reply; 0: unchanged")
+	fs.DurationVar(asTime(&c.UDPStreamTimeout), "conntrack-udp-timeout-stream", 0, "timeout of UDP flows with replies; 0: unchanged")
 }
 
 func (f *Flags) addLogging(fs *pflag.FlagSet) {

@@ -156,11 +156,11 @@ func (f *Flags) modeTaken(c *Config) []string {
 	if f.modeGiven() || !f.fromKubeProxy() {
 		return nil
 	}
-	text := "mode is not set: nftables is taken, where kube-proxy 1.36 takes iptables on Linux."
+	text := "mode is not set: using nftables, where kube-proxy 1.36 uses iptables on Linux."
 	if c.NodePorts.Primary && !slices.Contains(f.given(), primary) {
 		text += " NodePorts answer on the node's primary addresses only (nodePortAddresses: primary), and not on 127.0.0.1."
 	}
-	return []string{text + " To say that this is meant set mode: nftables (--proxy-mode=nftables); for kube-proxy's own way, iptables"}
+	return []string{text + " To confirm this set mode: nftables (--proxy-mode=nftables); for kube-proxy's default, iptables"}
 }
 
 func (f *Flags) modeGiven() bool {

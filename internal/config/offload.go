@@ -53,11 +53,11 @@ func offloadNames() []string {
 }
 
 func (o *offloadFlags) add(fs *pflag.FlagSet) {
-	fs.IntVar(&o.threshold, "offload-packet-threshold", offloadThreshold, "with --feature-gates="+offloadGate+"=true: packets after which a connection to a Service is taken past the rules by the kernel's fast path (nftables and iptables modes); 0: never")
+	fs.IntVar(&o.threshold, "offload-packet-threshold", offloadThreshold, "with --feature-gates="+offloadGate+"=true: packets after which the kernel's fast path forwards a connection to a Service without the rules (nftables and iptables modes); 0: never")
 	fs.StringSliceVar(&o.include, "offload-interfaces", nil, "devices between which connections are accelerated, patterns such as eth*; empty: all that are up")
-	fs.StringSliceVar(&o.exclude, "offload-exclude-interfaces", nil, "devices that take no part in it, patterns too")
-	fs.StringVar(&o.excludeFile, "offload-exclude-file", "", "file of addresses and prefixes, one a line, whose connections are never accelerated, be it the client, the Service or the endpoint; for policy engines. It is watched; until it can be read nothing is accelerated")
-	fs.StringVar(&o.selfTest, "offload-self-test", string(SelfTestAuto), "when to test with packets, in a network namespace of its own, that the fast path carries translated connections: auto (on kernels that are known or suspected to break them), always, never (those are then refused untested)")
+	fs.StringSliceVar(&o.exclude, "offload-exclude-interfaces", nil, "devices that are excluded from acceleration, patterns too")
+	fs.StringVar(&o.excludeFile, "offload-exclude-file", "", "file of addresses and prefixes, one per line, whose connections are never accelerated, as client, Service or endpoint; for policy engines. The file is watched; until it can be read nothing is accelerated")
+	fs.StringVar(&o.selfTest, "offload-self-test", string(SelfTestAuto), "when to test with packets, in a network namespace of its own, that the fast path forwards translated connections: auto (on kernels that are known or suspected to break them), always, never (acceleration is then off on those kernels)")
 }
 
 // fillOffload validates the flags and sets c.Offload. The flag takes precedence over the
@@ -81,9 +81,9 @@ func (f *Flags) fillOffload(c *Config, w *wire, v *validator) {
 		c.Offload.Threshold = 0
 	case c.Offload.Threshold == 0:
 	case c.Mode == "ipvs":
-		c.Offload.Threshold, c.Offload.Why = 0, "not in ipvs mode, whose connections would stall on the kernel's fast path"
+		c.Offload.Threshold, c.Offload.Why = 0, "not supported in ipvs mode: its connections would stall on the kernel's fast path"
 	case c.Mode == "userspace":
-		c.Offload.Threshold, c.Offload.Why = 0, "not in userspace mode, whose connections the agent carries itself"
+		c.Offload.Threshold, c.Offload.Why = 0, "not supported in userspace mode: the agent relays its connections itself"
 	}
 	if c.Offload.Why != "" {
 		v.warnings = append(v.warnings, "connections to Services are not accelerated: "+c.Offload.Why)
@@ -98,7 +98,7 @@ func (o *offloadFlags) check(v *validator) {
 	for flag, list := range map[string][]string{"offload-interfaces": o.include, "offload-exclude-interfaces": o.exclude} {
 		for _, pattern := range list {
 			if _, err := path.Match(pattern, ""); err != nil {
-				v.badOwn(flag, pattern, "is no pattern: a [ is not closed")
+				v.badOwn(flag, pattern, "is not a pattern: a [ is not closed")
 			}
 		}
 	}

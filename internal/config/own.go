@@ -56,12 +56,12 @@ func ownNames() []string {
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	o := &f.own
 	fs.BoolVar(&o.resetGone, "reset-gone-endpoints", false, "end open TCP connections to endpoints that no longer exist; terminating endpoints finish theirs")
-	fs.BoolVar(&o.noTakeover, "no-takeover", false, "leave the rules that kube-proxy, another mode or another iptables backend left here, instead of removing them once ours are in")
+	fs.BoolVar(&o.noTakeover, "no-takeover", false, "keep the rules that kube-proxy, another mode or another iptables backend left here, instead of removing them once the agent's rules are in the kernel")
 	fs.BoolVar(&o.noNodeExternal, "no-external-ips-of-node", false, "do not serve an address of spec.externalIPs while it is an address of this node; by default, as in kube-proxy, the Service takes its ports of that address from the node")
-	fs.StringVar(&o.startupTaint, "startup-taint", "", "key of a taint that is taken from this node once Services work on it, for instance "+DefaultStartupTaint+"; empty: none. Needs the right to patch nodes")
-	fs.StringVar(&o.manifestsEmpty, "manifests-empty", "keep", "what a --manifests folder means that holds no manifest at the start: keep what an earlier run left in the kernel, or delete it")
-	fs.DurationVar(&o.drainGrace, "ipvs-drain-grace", 15*time.Minute, "how long an endpoint that is gone keeps its open TCP and SCTP connections, while it gets no new ones; 0: it loses them at once; and how long those of ipvs mode go on after a change to another mode")
-	fs.IntVar(&o.serviceMetrics, "service-metrics", 0, "count connections, refusals and bytes by Service, with rows in /metrics for so many of the busiest Service ports and ten times as many endpoints, the others summed; 0: count nothing. Each new connection then costs some microseconds of a processor (docs/metrics.md)")
+	fs.StringVar(&o.startupTaint, "startup-taint", "", "key of a taint that is removed from this node once Services work on it, for instance "+DefaultStartupTaint+"; empty: none. Needs the right to patch nodes")
+	fs.StringVar(&o.manifestsEmpty, "manifests-empty", "keep", "meaning of a --manifests folder without a manifest at the start: keep what an earlier run left in the kernel, or delete it")
+	fs.DurationVar(&o.drainGrace, "ipvs-drain-grace", 15*time.Minute, "how long a removed endpoint keeps its open TCP and SCTP connections, without new ones; 0: they end at once; and how long connections of ipvs mode continue after a change to another mode")
+	fs.IntVar(&o.serviceMetrics, "service-metrics", 0, "count connections, refusals and bytes by Service, with rows in /metrics for this number of the busiest Service ports and ten times as many endpoints, the others summed; 0: count nothing. Counting costs some microseconds of CPU for each new connection (docs/metrics.md)")
 	o.dns.add(fs)
 	o.userspace.add(fs)
 	o.offload.add(fs)

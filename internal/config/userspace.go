@@ -28,12 +28,12 @@ func userspaceNames() []string {
 }
 
 func (u *Userspace) add(fs *pflag.FlagSet) {
-	fs.StringVar(&u.Addresses, "userspace-addresses", "auto", "where Services are answered in userspace mode: service, on their own addresses (needs CAP_NET_ADMIN and should have a network namespace of its own); loopback, on addresses in 127.0.0.0/8; or auto, the first in a user namespace that allows it, else the second")
-	fs.StringVar(&u.Map, "userspace-map", "", "file into which userspace mode writes where each Service is answered, a line for each port")
-	fs.IntVar(&u.ServiceConnections, "userspace-service-connections", 0, "most connections of one Service in userspace mode; 0: as many as file descriptors are still free")
-	fs.BoolVar(&u.Takeover, "takeover", false, "userspace mode: take the listening sockets over from the agent that runs here, which then ends with its last connection; nobody is refused meanwhile")
-	fs.DurationVar(&u.DrainGrace, "userspace-drain-grace", 15*time.Minute, "how long connections go on in an agent of userspace mode that has handed over to the next one; 0: they end at once")
-	fs.DurationVar(&u.EndpointGrace, "userspace-endpoint-grace", 15*time.Minute, "how long connections go on in userspace mode to an endpoint that exists no longer, unless the Service says it by the annotation fairlead.dev/endpoint-grace; 0: for ever")
+	fs.StringVar(&u.Addresses, "userspace-addresses", "auto", "where Services are answered in userspace mode: service, on their own addresses (needs CAP_NET_ADMIN and should have a network namespace of its own); loopback, on addresses in 127.0.0.0/8; or auto, service in a user namespace that allows it, else loopback")
+	fs.StringVar(&u.Map, "userspace-map", "", "file to which userspace mode writes where each Service is answered, one line per port")
+	fs.IntVar(&u.ServiceConnections, "userspace-service-connections", 0, "maximum number of connections of one Service in userspace mode; 0: limited by the free file descriptors")
+	fs.BoolVar(&u.Takeover, "takeover", false, "userspace mode: take the listening sockets over from the running agent, which then ends with its last connection; no client is refused during the handover")
+	fs.DurationVar(&u.DrainGrace, "userspace-drain-grace", 15*time.Minute, "how long connections continue in an agent of userspace mode that has handed over to its successor; 0: they end at once")
+	fs.DurationVar(&u.EndpointGrace, "userspace-endpoint-grace", 15*time.Minute, "how long connections to a removed endpoint continue in userspace mode, unless the Service has the annotation fairlead.dev/endpoint-grace; 0: without limit")
 }
 
 // fill validates the flags and returns the settings.
