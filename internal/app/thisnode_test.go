@@ -86,7 +86,7 @@ func TestClusterWithoutOurNode(t *testing.T) {
 			return nil
 		})
 	}
-	ready(http.StatusServiceUnavailable, "no Node of this node's name")
+	ready(http.StatusServiceUnavailable, "no Node with this node's name")
 	status(1, "no Node of this name")
 	arrive()
 	ready(http.StatusOK, "ok")

@@ -47,11 +47,11 @@ func HealthHandler(t *Tracker, c Counter) http.Handler {
 		case s.ready:
 			text(w, http.StatusOK, "ok")
 		case s.updated.IsZero():
-			text(w, http.StatusServiceUnavailable, "not ready: no complete sync yet; the agent's log says what is missing")
+			text(w, http.StatusServiceUnavailable, "not ready: no complete sync yet; see the agent's log for what is missing")
 		case s.unknown:
-			text(w, http.StatusServiceUnavailable, "not ready: the cluster has no Node of this node's name; set --hostname-override to that of this machine's Node")
+			text(w, http.StatusServiceUnavailable, "not ready: the cluster has no Node with this node's name; set --hostname-override to the name of this machine's Node")
 		default:
-			text(w, http.StatusServiceUnavailable, "not ready: changes are not in the kernel in time; the agent's log says why")
+			text(w, http.StatusServiceUnavailable, "not ready: pending changes are not written to the kernel in time; see the agent's log for the cause")
 		}
 	})
 	return mux

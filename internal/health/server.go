@@ -67,7 +67,7 @@ func (s *Server) Run(ctx context.Context) error {
 		if s.p.HardFail {
 			return err
 		}
-		s.p.Log.Error("server failed, trying again", "server", s.p.Name, "after", retryAfter, "err", err)
+		s.p.Log.Error("server failed; trying again", "server", s.p.Name, "after", retryAfter, "err", err)
 		select {
 		case <-ctx.Done():
 			return nil
