@@ -82,7 +82,7 @@ func (c *Config) fill() error {
 		c.Domain = "cluster.local"
 	}
 	if _, ok := dns.IsDomainName(c.Domain); !ok {
-		return fmt.Errorf("configure DNS: %q is no domain name", c.Domain)
+		return fmt.Errorf("configure DNS: %q is not a domain name", c.Domain)
 	}
 	if err := c.checkAddrs(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c *Config) fill() error {
 	case c.Park < 0:
 		c.Park = 0
 	case c.Park > MaxPark:
-		return fmt.Errorf("configure DNS: parking for %s is longer than %s, after which resolvers give up", c.Park, MaxPark)
+		return fmt.Errorf("configure DNS: parking for %s is longer than the resolvers' timeout of %s", c.Park, MaxPark)
 	}
 	c.fillOptional()
 	return nil
@@ -135,7 +135,7 @@ func (c *Config) checkAddrs() error {
 	}
 	for _, a := range c.listen() {
 		if !a.IsValid() || a.Addr().IsUnspecified() || a.Addr().IsMulticast() {
-			return fmt.Errorf("configure DNS: %s is not one specific address and port", a)
+			return fmt.Errorf("configure DNS: %s is not a specific address and port", a)
 		}
 	}
 	for _, u := range c.Upstreams {

@@ -21,18 +21,18 @@ const (
 func (s *Server) Fit() error {
 	switch {
 	case !s.cfg.Store.Synced():
-		return errors.New("the cluster's Services have not been read yet")
+		return errors.New("the Services of the cluster have not been read yet")
 	case s.cfg.Stale():
-		return errors.New("the API server has not been heard of for longer than --dns-max-stale")
+		return errors.New("the API server has not answered for longer than --dns-max-stale")
 	case len(s.forward.upstreams()) == 0:
-		return errors.New("no server is known for names outside the cluster: resolv.conf names none, and --dns-upstream is not given")
+		return errors.New("no upstream server for names outside the cluster: resolv.conf lists none, and --dns-upstream is not set")
 	}
 	if s.cfg.ClusterService.Name == "" {
 		return nil
 	}
 	check := s.domain.Load()
 	if check == nil {
-		return errors.New("the cluster's DNS has not been asked yet whether its domain is ours")
+		return errors.New("the domain of the cluster's DNS has not been checked yet")
 	}
 	return check.disagrees
 }
@@ -100,7 +100,7 @@ func (s *Server) refreshUpstreams() {
 		return
 	}
 	s.forward.setServers(list)
-	s.cfg.Log.Info("names outside the cluster are asked at", "servers", list, "from", s.cfg.ResolvConf)
+	s.cfg.Log.Info("forwarding names outside the cluster", "servers", list, "from", s.cfg.ResolvConf)
 }
 
 // domainCheck is the answer of the cluster's DNS about Config.Domain.
@@ -148,7 +148,7 @@ func disagree(ctx context.Context, name string, servers []netip.AddrPort) error 
 		answer, err := ask(once, server, m)
 		cancel()
 		if err == nil && answer.Rcode == dns.RcodeNameError {
-			return fmt.Errorf("the cluster's DNS at %s has no name %s: --dns-domain is not the cluster's domain", server.Addr(), name)
+			return fmt.Errorf("the cluster's DNS at %s does not have the name %s: --dns-domain is not the cluster's domain", server.Addr(), name)
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ type forwarder struct {
 // flight is one question that is being asked. waiting is guarded by the forwarder.
 type flight struct{ waiting []func(*dns.Msg) }
 
-var errBadAnswer = errors.New("the answer does not fit the question")
+var errBadAnswer = errors.New("the response does not match the query")
 
 func newForwarder(addrs []netip.AddrPort, c *Config) *forwarder {
 	f := &forwarder{metrics: c.Metrics, cache: newCache(c.Now), now: c.Now, flight: map[cacheKey]*flight{}}

@@ -34,7 +34,7 @@ func (g *guard) catch(lost func()) {
 	}
 	g.mu.Unlock()
 	if !told {
-		g.server.cfg.Log.Error("a DNS query made the server fail; the query is lost, the server goes on. Please report this", "fault", text, "stack", string(debug.Stack()))
+		g.server.cfg.Log.Error("panic while serving a DNS query; the query is lost, the server continues. Please report this bug", "fault", text, "stack", string(debug.Stack()))
 	}
 	if lost != nil {
 		lost()

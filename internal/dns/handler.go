@@ -81,7 +81,7 @@ func (s *Server) admit(raw []byte, from *asker) *client {
 // addresses are not known and the operator has to configure them.
 func (s *Server) stranger(addr netip.Addr) {
 	s.toldStranger.Do(func() {
-		s.cfg.Log.Warn("refused a DNS query: its sender is neither this node nor one of its pods, as far as the Node's podCIDRs and --cluster-cidr say; --dns-allow lists who else may ask. Further ones are only counted (fairlead_dns_dropped_total)",
+		s.cfg.Log.Warn("refused a DNS query: the client is neither this node nor one of its pods (by the Node's podCIDRs and --cluster-cidr); add other clients with --dns-allow. Further refusals are only counted (fairlead_dns_dropped_total)",
 			"client", addr)
 	})
 }
@@ -272,7 +272,7 @@ func (s *Server) send(q *query, m *dns.Msg, cut bool) {
 	m.Truncated = m.Truncated || cut
 	b, err := m.Pack()
 	if err != nil {
-		s.cfg.Log.Debug("cannot pack DNS answer", "name", q.name, "error", err)
+		s.cfg.Log.Debug("cannot pack a DNS response", "name", q.name, "error", err)
 		m = &dns.Msg{MsgHdr: m.MsgHdr, Question: m.Question}
 		m.Rcode = dns.RcodeServerFailure
 		if b, err = m.Pack(); err != nil {

@@ -46,14 +46,14 @@ func (s *Server) open(ctx context.Context) *sockets {
 		err := s.openAll(ctx, k)
 		if err == nil {
 			if said != "" {
-				s.cfg.Log.Info("the DNS server listens now")
+				s.cfg.Log.Info("the DNS server listens")
 			}
 			return k
 		}
 		k.close()
 		if ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
-			s.cfg.Log.Warn("the DNS server cannot listen: it tries again each second", "error", err)
+			s.cfg.Log.Warn("the DNS server cannot listen; trying again each second", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -93,12 +93,12 @@ func NewMetrics() *Metrics {
 	late := []float64{.01, .05, .1, .25, .5, 1, 2, 3, 5, 8, 13, 21, 34, 60, 120, 300}
 	m := &Metrics{
 		requestsVec: counterVec("requests_total", "Queries answered, by zone, type and response code.", "zone", "type", "rcode"),
-		parked:      gauge("parked", "Queries that wait for a name to be published, now."),
-		parkedTotal: counterVec("parked_total", "Queries that waited (or, result shed, were not let wait) for a name to be published.", "result"),
+		parked:      gauge("parked", "Queries that wait now for a name to be published."),
+		parkedTotal: counterVec("parked_total", "Queries that waited (result shed: were not admitted to wait) for a name to be published.", "result"),
 		parkDuration: prometheus.NewHistogram(histogram("park_duration_seconds", "How long parked queries waited.",
 			[]float64{.01, .05, .1, .25, .5, .75, 1, 1.5, 2, 3, 4})),
 		firstMiss: prometheus.NewHistogram(histogram("first_miss_to_publish_seconds",
-			"Time from the first query in vain for a name of a headless Service until the name was published.", late)),
+			"Time from the first unanswered query for a name of a headless Service until the name was published.", late)),
 		// Buckets as coredns_kubernetes_dns_programming_duration_seconds: 1 ms to about 17 min.
 		programming: prometheus.NewHistogramVec(histogram("programming_duration_seconds",
 			"Time from the change of an endpoint until this node's DNS answers with it.",
@@ -111,11 +111,11 @@ func NewMetrics() *Metrics {
 		synced:      gauge("synced", "1 when every source has delivered its first list: only then does the server answer for the cluster domain."),
 		services:    gauge("services", "Services known to the server."),
 		tcpConns:    gauge("tcp_connections", "Open TCP connections."),
-		watchAge:    gauge("watch_age_seconds", "Time since the source was last heard of, at the last self-check."),
-		intercepted: gauge("intercepted", "1 while pods' queries for the cluster DNS Service are led to this server."),
+		watchAge:    gauge("watch_age_seconds", "Time since the last message from the source, at the last self-check."),
+		intercepted: gauge("intercepted", "1 while pods' queries for the cluster DNS Service are redirected to this server."),
 		serving:     gauge("serving", "1 while the server listens on all of its addresses."),
-		dropped:     counterVec("dropped_total", "Packets and connections that got no answer, or were refused because of who sent them or how many.", "reason"),
-		panics:      prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "faults_total", Help: "Queries that made the server fail. Each is a mistake in Fairlead: please report it."}),
+		dropped:     counterVec("dropped_total", "Packets and connections without an answer, or refused because of their sender or its rate.", "reason"),
+		panics:      prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "faults_total", Help: "Queries that caused a panic in the server. Each is a bug in Fairlead: please report it."}),
 	}
 	m.resolveLabels()
 	return m

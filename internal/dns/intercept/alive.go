@@ -37,9 +37,9 @@ func openAlive(ctx context.Context, vip netip.Addr) (*alive, error) {
 
 func explain(err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("another server on this node has the cluster DNS's address (NodeLocal DNSCache?): %w", err)
+		return fmt.Errorf("another server on this node listens on the address of the cluster DNS (NodeLocal DNSCache?): %w", err)
 	}
-	return fmt.Errorf("hold the cluster DNS's address: %w", err)
+	return fmt.Errorf("bind the address of the cluster DNS: %w", err)
 }
 
 func (a *alive) close() {

@@ -17,9 +17,9 @@ const askTimeout = 900 * time.Millisecond
 
 var (
 	errSilent = errors.New("this node's DNS server does not answer")
-	errPath   = errors.New("this node's DNS server answers the node but not what comes in by a device as pods' queries do: " +
-		"let the host's firewall accept UDP and TCP to port 10053 of the server's address, also on the device " + podDevice)
-	errNoTable = errors.New("somebody removed our table of redirections")
+	errPath   = errors.New("this node's DNS server answers the node, but not queries that arrive on a network device like those of pods: " +
+		"allow UDP and TCP to port 10053 of the server's address in the host's firewall, also on the device " + podDevice)
+	errNoTable = errors.New("another program removed the nftables table of the DNS redirection")
 )
 
 // ask sends one question to the server, over the path of a pod's query. The answer
@@ -30,7 +30,7 @@ func (t target) ask(p *path, question string) error {
 	m.SetQuestion(question, dns.TypeTXT)
 	query, err := m.Pack()
 	if err != nil {
-		return fmt.Errorf("ask this node's DNS server: %w", err)
+		return fmt.Errorf("query this node's DNS server: %w", err)
 	}
 	from := netip.AddrPortFrom(asker(t.vip), uint16(1024+rand.IntN(60000)))
 	to := netip.AddrPortFrom(t.vip, 53)
@@ -54,7 +54,7 @@ func (t target) ask(p *path, question string) error {
 			continue
 		}
 		if r.Rcode != dns.RcodeSuccess || len(r.Answer) == 0 {
-			return fmt.Errorf("this node's DNS server answers %s", dns.RcodeToString[r.Rcode])
+			return fmt.Errorf("this node's DNS server answered %s", dns.RcodeToString[r.Rcode])
 		}
 		return nil
 	}
@@ -94,7 +94,7 @@ func openRaw(device int, v4 bool) (*raw, error) {
 	}
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open a packet socket to ask this node's DNS server (is CAP_NET_RAW missing?): %w", err)
+		return nil, fmt.Errorf("open a packet socket to query this node's DNS server (is CAP_NET_RAW missing?): %w", err)
 	}
 	s := &raw{fd, device}
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: proto<<8 | proto>>8, Ifindex: device}); err != nil {

@@ -86,7 +86,7 @@ const (
 )
 
 // errNotRead is returned before the first list; it differs from a Service that has no address.
-var errNotRead = errors.New("the cluster's Services have not been read yet")
+var errNotRead = errors.New("the Services of the cluster have not been read yet")
 
 // Run redirects until ctx ends; then it removes the tables. A failure is reported
 // once and retried.
@@ -163,7 +163,7 @@ func (i *Intercept) step(ctx context.Context) error {
 		}
 	}
 	if len(want) == 0 {
-		return errors.New("the cluster DNS Service has no address of a family that this node's server listens on")
+		return errors.New("the cluster DNS Service has no address of an IP family that this node's server listens on")
 	}
 	if err := i.cfg.Fit(); err != nil {
 		i.release()
@@ -225,7 +225,7 @@ func (i *Intercept) install(ctx context.Context, want []target) error {
 	err := i.commit(ctx, want)
 	if !i.noSocket && isAny(err, unix.ENOENT, unix.EOPNOTSUPP) {
 		i.noSocket = true
-		i.cfg.Log.Info("this kernel has no nft_socket: after a crash queries are lost for up to 3 s")
+		i.cfg.Log.Info("this kernel has no nft_socket: after a crash of the agent, queries are lost for up to 3 s")
 		err = i.commit(ctx, want)
 	}
 	if err != nil {
@@ -238,7 +238,7 @@ func (i *Intercept) install(ctx context.Context, want []target) error {
 	}
 	if i.path, err = openPath(vips); err != nil {
 		i.installed = nil
-		return fmt.Errorf("ask this node's DNS server as pods do: %w", err)
+		return fmt.Errorf("query this node's DNS server on the path of pods: %w", err)
 	}
 	i.installed = want
 	return nil

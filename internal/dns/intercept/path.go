@@ -45,7 +45,7 @@ func openPath(vips []netip.Addr) (*path, error) {
 	}
 	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: podDevice}, PeerName: askDevice}
 	if err := netlink.LinkAdd(pair); err != nil {
-		return nil, fmt.Errorf("make the devices %s and %s: %w", podDevice, askDevice, err)
+		return nil, fmt.Errorf("create the devices %s and %s: %w", podDevice, askDevice, err)
 	}
 	p, err := setUp(vips)
 	if err != nil {

@@ -25,11 +25,11 @@ func TestReasonsAtTheStart(t *testing.T) {
 		t.Errorf("told at once: %s", text)
 	}
 	i.began = time.Now().Add(-beginning)
-	if text := look(); !strings.Contains(text, "Services have not been read yet") {
+	if text := look(); !strings.Contains(text, "have not been read yet") {
 		t.Errorf("before the Services are read: %q", text)
 	}
 	known = true
-	if text := look(); !strings.Contains(text, "has no address of a family") {
+	if text := look(); !strings.Contains(text, "has no address of an IP family") {
 		t.Errorf("without the Service: %q", text)
 	}
 	if text := look(); text != "" {
