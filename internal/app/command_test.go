@@ -71,7 +71,7 @@ func TestHelpIsInGroups(t *testing.T) {
 // The help of a command tells its exit codes once, and gives examples where it has some.
 func TestHelpTellsExitCodes(t *testing.T) {
 	for line, want := range map[string]string{"status": "3: no agent runs here.", "explain": "3: no agent runs here.", "trace": "3: no agent runs here.", "audit": "3: no agent runs here.",
-		"probe": "0: a mode is recommended.", "cleanup": "1: failed.", "wait": "1: not in time."} {
+		"probe": "0: a mode is recommended.", "cleanup": "1: failed.", "wait": "1: not complete in time."} {
 		out, err := execute(t, line, "--help")
 		if err != nil || strings.Count(strings.ToLower(out), "exit code 0:") != 1 || !strings.Contains(out, want) {
 			t.Errorf("%s --help: %v: not one line of exit codes with %q:\n%s", line, err, want, out)

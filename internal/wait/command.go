@@ -28,7 +28,7 @@ type Params struct {
 
 // ErrTimeout is returned when the time ran out. What was missing has been
 // written to Params.Out.
-var ErrTimeout = errors.New("not all there in time")
+var ErrTimeout = errors.New("not complete in time")
 
 // usageError is an error in the command's arguments.
 type usageError struct{ error }
@@ -55,10 +55,10 @@ func Command() *cobra.Command {
 		Use:   "wait service/NAME",
 		Short: "Wait until a Service has its endpoints; for init containers",
 		Long: `wait blocks until a Service has the endpoints that a program needs before it
-starts. It asks the pod's own name server and needs no rights; if that server is
-Fairlead's it says who is missing and why when the time is over.
+starts. It queries the pod's own name server and needs no rights. At the timeout
+it lists the missing endpoints; if the name server is Fairlead's, with the reasons.
 
-Exit code 0: all there. 1: not in time. 2: wrong usage.`,
+Exit code 0: complete. 1: not complete in time. 2: wrong usage.`,
 		Example:      "  fairlead wait service/flux --hostnames flux-0 --connect 8050 --timeout 120s\n  fairlead wait service/flux --endpoints 4",
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -75,12 +75,12 @@ Exit code 0: all there. 1: not in time. 2: wrong usage.`,
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := cmd.Flags()
 	f.StringVarP(&p.Namespace, "namespace", "n", "", "namespace of the Service (default the pod's, by its DNS search list)")
-	f.IntVar(&p.Endpoints, "endpoints", 0, "how many endpoints must be published; a pod with addresses of two families is one (default 1, or one for each of --hostnames)")
+	f.IntVar(&p.Endpoints, "endpoints", 0, "number of endpoints that must be published; a pod with addresses of two families counts once (default 1, or one for each of --hostnames)")
 	f.StringSliceVar(&p.Hostnames, "hostnames", nil, "hostnames of endpoints that must be published, such as flux-0,flux-1")
-	f.BoolVar(&p.Resolve, "resolve", false, "also wait until a look-up by this pod's search list, at its first name server, finds the names")
+	f.BoolVar(&p.Resolve, "resolve", false, "also wait until the names resolve with this pod's search list, at its first name server")
 	f.Uint16Var(&p.Connect, "connect", 0, "also wait until each endpoint accepts TCP on this port")
-	f.DurationVar(&p.Timeout, "timeout", time.Minute, "how long to wait; 0 = look once")
-	f.StringVar(&p.Server, "server", "", "name server to ask, address or address:port (default that of /etc/resolv.conf)")
+	f.DurationVar(&p.Timeout, "timeout", time.Minute, "how long to wait; 0 = check once")
+	f.StringVar(&p.Server, "server", "", "name server to query, address or address:port (default that of /etc/resolv.conf)")
 	return cmd
 }
 
@@ -91,11 +91,11 @@ func (p *Params) check() error {
 		name = strings.TrimPrefix(p.Service, "svc/")
 	}
 	if name == "" || strings.ContainsAny(name, "/. ") {
-		return usageError{fmt.Errorf("%q names no Service: write service/NAME, and the namespace with -n", p.Service)}
+		return usageError{fmt.Errorf("%q is not a Service: write service/NAME, and the namespace with -n", p.Service)}
 	}
 	p.Service = name
 	if p.Endpoints < 0 || p.Timeout < 0 {
-		return usageError{errors.New("a negative number of endpoints or time makes no sense")}
+		return usageError{errors.New("the number of endpoints and the timeout must not be negative")}
 	}
 	if p.Endpoints == 0 && len(p.Hostnames) == 0 {
 		p.Endpoints = 1
@@ -103,7 +103,7 @@ func (p *Params) check() error {
 	for i, h := range p.Hostnames {
 		p.Hostnames[i] = strings.ToLower(strings.TrimSpace(h))
 		if p.Hostnames[i] == "" || strings.Contains(h, ".") {
-			return usageError{fmt.Errorf("%q is no hostname of an endpoint: it is one label, such as flux-0", h)}
+			return usageError{fmt.Errorf("%q is not a hostname of an endpoint: it must be one label, such as flux-0", h)}
 		}
 	}
 	if p.ResolvConf == "" {

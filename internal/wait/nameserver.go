@@ -43,7 +43,7 @@ func findNameServer(p *Params) (*nameServer, error) {
 		}
 	}
 	if n.namespace == "" {
-		return nil, usageError{fmt.Errorf("%s has no search list of a pod: give the namespace with -n", p.ResolvConf)}
+		return nil, usageError{fmt.Errorf("%s does not have the search list of a pod: set the namespace with -n", p.ResolvConf)}
 	}
 	if n.server == "" && len(conf.Servers) > 0 {
 		n.server = net.JoinHostPort(conf.Servers[0], conf.Port)
@@ -52,7 +52,7 @@ func findNameServer(p *Params) (*nameServer, error) {
 		n.server = net.JoinHostPort(n.server, "53")
 	}
 	if n.server == "" {
-		return nil, fmt.Errorf("%s names no server", p.ResolvConf)
+		return nil, fmt.Errorf("%s contains no name server", p.ResolvConf)
 	}
 	return n, nil
 }
@@ -72,13 +72,13 @@ func (n *nameServer) exchange(ctx context.Context, m *dns.Msg, timeout time.Dura
 	c := dns.Client{Net: "tcp", Timeout: timeout}
 	conn, err := c.DialContext(ctx, n.server)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for %s: %w", n.server, m.Question[0].Name, err)
+		return nil, fmt.Errorf("query %s for %s: %w", n.server, m.Question[0].Name, err)
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // the client heeds the context while it connects only
 	r, _, err := c.ExchangeWithConn(m, conn)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for %s: %w", n.server, m.Question[0].Name, err)
+		return nil, fmt.Errorf("query %s for %s: %w", n.server, m.Question[0].Name, err)
 	}
 	return r, nil
 }
@@ -117,7 +117,7 @@ func (n *nameServer) status(ctx context.Context, p *Params, q fairdns.StatusQues
 			continue
 		}
 		if r.Rcode == dns.RcodeServerFailure {
-			return nil, fmt.Errorf("ask %s: it has not read the cluster's Services yet", n.server)
+			return nil, fmt.Errorf("query %s: it has not read the cluster's Services yet", n.server)
 		}
 		if r, err = n.ask(ctx, fairdns.StatusLabel+"."+n.domain, dns.TypeTXT); err != nil {
 			return nil, err

@@ -34,7 +34,7 @@ func (v *verdict) explainPods(ctx context.Context, n *nameServer, p *Params) {
 	}
 	pods, err := listPods(ctx, n.namespace, p)
 	if err != nil {
-		v.miss("(%v: with the right to list pods, wait would say which of these it is)", err)
+		v.miss("(%v: with the right to list pods, wait reports which of these applies)", err)
 		return
 	}
 	named := map[string]bool{}
@@ -80,7 +80,7 @@ func (q *pod) why() string {
 func listPods(ctx context.Context, namespace string, p *Params) ([]pod, error) {
 	token, err := os.ReadFile(filepath.Join(p.Account, "token"))
 	if err != nil {
-		return nil, fmt.Errorf("cannot list pods: no account in this pod")
+		return nil, fmt.Errorf("cannot list pods: this pod has no service account")
 	}
 	pool := x509.NewCertPool()
 	if ca, err := os.ReadFile(filepath.Join(p.Account, "ca.crt")); err == nil {

@@ -45,9 +45,9 @@ func reason(err error) string {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "refused: nothing listens there yet"
+		return "refused: no process listens on this port yet"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return "silent: packets are dropped on the way (a network policy not in force yet, or a dead pod)"
+		return "not answered: packets are dropped on the way (a network policy that is not in force yet, or a dead pod)"
 	}
 	return err.Error()
 }

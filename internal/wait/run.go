@@ -105,14 +105,14 @@ func (w *waiting) look(ctx context.Context, wait time.Duration) *verdict {
 	q := fairdns.StatusQuestion{Pods: p.Endpoints, Hosts: p.Hostnames, Wait: wait, List: p.Connect != 0}
 	st, err := w.server.status(ctx, p, q)
 	if err != nil {
-		v.summary = "the name server cannot be asked"
+		v.summary = "the name server cannot be queried"
 		v.miss("%v", err)
 		return v
 	}
 	v.pushed, v.headless = st.fairlead && !st.complete, !st.fairlead || st.kind == "headless"
 	if st.fairlead && !st.exists {
-		v.summary = "there is no such Service"
-		v.miss("this node knows no Service %s in namespace %s", p.Service, w.server.namespace)
+		v.summary = "the Service does not exist"
+		v.miss("no Service %s in namespace %s is known on this node", p.Service, w.server.namespace)
 		return v
 	}
 	for _, h := range p.Hostnames {
@@ -148,13 +148,13 @@ func (v *verdict) host(h string, st *status) {
 	}
 	switch e := st.missing[i]; {
 	case !st.fairlead:
-		v.miss("%s: not published (the name server is not Fairlead's and knows no reasons)", h)
+		v.miss("%s: not published (reason unknown: the name server is not Fairlead's)", h)
 	case e.state == fairdns.StateNotReady:
 		v.miss("%s %s: has an address, but is not ready", h, e.addr)
 	case e.state == fairdns.StateLeft:
-		v.miss("%s: was published a short while ago and is gone: its pod is being replaced", h)
+		v.miss("%s: was published until recently: its pod is being replaced", h)
 	case e.state == fairdns.StateUntold:
-		v.miss("%s: not published (why is told only to pods that are endpoints in the Service's namespace)", h)
+		v.miss("%s: not published (the reason is reported only to pods that are endpoints in the Service's namespace)", h)
 	default:
 		v.absent = append(v.absent, h)
 		v.miss("%s: is in no EndpointSlice: its pod does not exist, is not scheduled, or has no IP yet", h)
@@ -165,12 +165,12 @@ func (v *verdict) host(h string, st *status) {
 func (v *verdict) count(p *Params, st *status) {
 	if st.pods >= p.Endpoints {
 		if st.fairlead && !st.complete && len(v.missing) == 0 {
-			v.miss("the server says that something is missing, and not what") // it limits the names that it lists
+			v.miss("the server reports an incomplete Service, without the missing names") // it limits the names that it lists
 		}
 		return
 	}
 	if st.cut {
-		v.miss("at least %d of %d endpoints are published: the name server's answer has no room for more, and only Fairlead's counts them", st.pods, p.Endpoints)
+		v.miss("at least %d of %d endpoints are published: the response of this name server has no room for more, and only Fairlead's reports the number", st.pods, p.Endpoints)
 		return
 	}
 	v.miss("%d of %d endpoints are published", st.pods, p.Endpoints)
@@ -182,7 +182,7 @@ func (v *verdict) count(p *Params, st *status) {
 	switch known := st.pods + st.waiting; {
 	case !st.fairlead:
 	case !st.told:
-		v.miss("(which endpoints are not ready is told only to pods that are endpoints in the Service's namespace)")
+		v.miss("(endpoints that are not ready are reported only to pods that are endpoints in the Service's namespace)")
 	case known < p.Endpoints:
 		v.short = p.Endpoints - known
 		v.miss("%d more are in no EndpointSlice: their pods do not exist, are not scheduled, or have no IP yet", v.short)
@@ -224,7 +224,7 @@ func (w *waiting) resolve(ctx context.Context, v *verdict) {
 	n, p := w.server, w.p
 	for _, h := range p.Hostnames {
 		if !slices.Contains(v.absent, h) && n.lookup(ctx, h+"."+n.name(p.Service, n.namespace)) == 0 {
-			v.miss("%s: a look-up of its name finds nothing in this pod", h)
+			v.miss("%s: its name does not resolve in this pod", h)
 		}
 	}
 	if len(p.Hostnames) > 0 && p.Endpoints == 0 {
@@ -235,6 +235,6 @@ func (w *waiting) resolve(ctx context.Context, v *verdict) {
 		want = max(1, min(p.Endpoints, mostResolved))
 	}
 	if got := n.lookup(ctx, n.name(p.Service, n.namespace)); got < want {
-		v.miss("a look-up of the Service's name finds %d of %d endpoints in this pod", got, want)
+		v.miss("the Service's name resolves to %d of %d endpoints in this pod", got, want)
 	}
 }

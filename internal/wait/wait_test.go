@@ -152,7 +152,7 @@ func TestReasons(t *testing.T) {
 		{"a name is not ready", Params{Hostnames: []string{"flux-2"}}, false, []string{"flux-2 127.0.0.13: has an address, but is not ready"}},
 		{"refused", Params{Endpoints: 2, Connect: port}, false, []string{"flux-1 127.0.0.12: published, but TCP", "refused"}},
 		{"one of two accepts", Params{Endpoints: 1, Connect: port}, true, nil},
-		{"no such Service", Params{Service: "svc/other"}, false, []string{"knows no Service other in namespace jobs"}},
+		{"no such Service", Params{Service: "svc/other"}, false, []string{"no Service other in namespace jobs is known"}},
 		{"another namespace", Params{Namespace: "elsewhere"}, false, []string{"namespace elsewhere"}},
 	} {
 		out, err := c.run(k.p)
