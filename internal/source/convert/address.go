@@ -24,7 +24,7 @@ func parseAddr(s string) (netip.Addr, error) {
 		a = legacy
 	}
 	if a.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("%q has a zone, which an address of a cluster cannot have", s)
+		return netip.Addr{}, fmt.Errorf("%q has a zone, which is not allowed in an address of a cluster", s)
 	}
 	return a.Unmap(), nil
 }

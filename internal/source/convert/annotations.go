@@ -127,7 +127,7 @@ func checkPortRange(item string) string {
 func scheduler(value, field string, r *report) string {
 	const longest = 15 // IP_VS_SCHEDNAME_MAXLEN is 16 and includes the terminating zero
 	if value == "" || len(value) > longest || strings.Trim(value, "abcdefghijklmnopqrstuvwxyz") != "" {
-		r.add(field, "%q is no name of a scheduler of IPVS: they have up to %d small letters", value, longest)
+		r.add(field, "%q is not the name of an IPVS scheduler: names have up to %d lower case letters", value, longest)
 		return ""
 	}
 	return value

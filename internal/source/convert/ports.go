@@ -105,7 +105,7 @@ func nodePort(p *corev1.ServicePort, i int, kind corev1.ServiceType, r *report) 
 	if p.NodePort == 0 {
 		if kind == corev1.ServiceTypeNodePort {
 			r.add(in("spec.ports", i, "nodePort"),
-				"missing: without an API server nobody assigns one, so the number must be written")
+				"missing: without an API server none is assigned; write the number")
 		}
 		return 0
 	}

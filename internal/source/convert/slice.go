@@ -113,7 +113,7 @@ func (c *Converter) endpoints(o *discoveryv1.EndpointSlice, family model.Family,
 			endpoint.Hostname = ""
 		}
 		if j, twice := seen[a]; twice {
-			r.add(in("endpoints", i, "addresses[0]"), "%s occurs twice in the slice: it counts once", a)
+			r.add(in("endpoints", i, "addresses[0]"), "%s occurs twice in the slice: it is used once", a)
 			if rank(endpoint) > rank(out[j]) {
 				out[j] = endpoint
 			}

@@ -60,7 +60,7 @@ func TestSliceBadInput(t *testing.T) {
 		{"wrong family", goodSlice("10.0.0.1", "fd00::1", "fd00::2"), nil,
 			[]string{"endpoints[1].addresses[0]: not of addressType IPv4: 2 of 3 endpoints are not used"}, ready, addrs("10.0.0.1")},
 		{"same endpoint twice", goodSlice("10.0.0.1", "10.0.0.1"), nil,
-			[]string{"endpoints[1].addresses[0]: 10.0.0.1 occurs twice in the slice: it counts once"}, ready, addrs("10.0.0.1")},
+			[]string{"endpoints[1].addresses[0]: 10.0.0.1 occurs twice in the slice: it is used once"}, ready, addrs("10.0.0.1")},
 		{"hostname", goodSlice("10.0.0.1", "10.0.0.2"), func(o *discoveryv1.EndpointSlice) {
 			o.Endpoints[0].Hostname, o.Endpoints[1].Hostname = ptr("my.host"), ptr("Web-0")
 		}, []string{`endpoints[0].hostname: "my.host" is not a DNS label: DNS names the endpoint by its address`},

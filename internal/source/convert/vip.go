@@ -17,11 +17,11 @@ func clusterIPs(spec *corev1.ServiceSpec, r *report) []netip.Addr {
 		texts = []string{spec.ClusterIP}
 	}
 	if len(texts) == 0 {
-		r.add("spec.clusterIP", "missing: without an API server nobody assigns one, so the address must be written")
+		r.add("spec.clusterIP", "missing: without an API server none is assigned; write the address")
 		return nil
 	}
 	if spec.ClusterIP != "" && spec.ClusterIP != texts[0] {
-		r.add("spec.clusterIP", "%q is not the first of spec.clusterIPs, which counts", spec.ClusterIP)
+		r.add("spec.clusterIP", "%q is not the first of spec.clusterIPs, which is used", spec.ClusterIP)
 	}
 	var out []netip.Addr
 	for i, text := range texts {
@@ -34,7 +34,7 @@ func clusterIPs(spec *corev1.ServiceSpec, r *report) []netip.Addr {
 		case err != nil:
 			r.add(name, "%v", err)
 		case slices.ContainsFunc(out, func(o netip.Addr) bool { return o.Is4() == a.Is4() }):
-			r.add(name, "%s is the second %s address: only the first counts", a, model.FamilyOf(a))
+			r.add(name, "%s is the second %s address: only the first is used", a, model.FamilyOf(a))
 		default:
 			out = append(out, a)
 		}
@@ -111,7 +111,7 @@ func prefixes(field string, texts []string, r *report) []netip.Prefix {
 func guards(field string, texts []string, r *report) []netip.Prefix {
 	out := prefixes(field, texts, r)
 	if len(out) == 0 && len(texts) > 0 {
-		r.add(field, "no entry can be read: nobody is let in")
+		r.add(field, "no entry is valid: no client is admitted")
 		return []netip.Prefix{
 			netip.PrefixFrom(netip.IPv4Unspecified(), 32), netip.PrefixFrom(netip.IPv6Unspecified(), 128),
 		}

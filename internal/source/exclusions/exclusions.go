@@ -126,7 +126,7 @@ func (w *Watcher) read(changed time.Time) {
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file", w.path)
+		err = fmt.Errorf("%s is not a file", w.path)
 	}
 	if err == nil && info.Size() > maxBytes {
 		err = fmt.Errorf("%s is larger than %d MiB", w.path, maxBytes>>20)
@@ -146,7 +146,7 @@ func (w *Watcher) read(changed time.Time) {
 
 // fail delivers the Problem that the file cannot be read.
 func (w *Watcher) fail(err error) {
-	hold, event := "what was read before holds", model.Event{}
+	hold, event := "the last content that was read stays in effect", model.Event{}
 	if !w.held {
 		hold, event.Exclusions = "nothing is accelerated until it can be", &model.Exclusions{Prefixes: everything()}
 	}

@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 	if want := []string{"line 9", "line 10", "line 11"}; !slices.Equal(fields, want) {
 		t.Errorf("problems of %q, want %q", fields, want)
 	}
-	if got := problems[0].String(); got != `file x: line 9: "nonsense" is no address and no prefix, such as 10.1.2.3 or fd00:1::/64` {
+	if got := problems[0].String(); got != `file x: line 9: "nonsense" is neither an address nor a prefix, such as 10.1.2.3 or fd00:1::/64` {
 		t.Error(got)
 	}
 }
@@ -108,7 +108,7 @@ func TestWatch(t *testing.T) {
 	}
 	e = next("removed")
 	want("removed", e, 1)
-	if e.Exclusions != nil || !strings.Contains(e.Problems[0].Reason, "what was read before holds") {
+	if e.Exclusions != nil || !strings.Contains(e.Problems[0].Reason, "the last content that was read stays in effect") {
 		t.Errorf("%+v", e)
 	}
 	write("10.0.0.1\n10.0.0.2\n")

@@ -30,7 +30,7 @@ func parse(object, text string) (list []netip.Prefix, problems []model.Problem) 
 		}
 	}
 	if bad > maxProblems {
-		problems = append(problems, model.Problem{Object: object, Reason: fmt.Sprintf("%d more lines are no addresses", bad-maxProblems)})
+		problems = append(problems, model.Problem{Object: object, Reason: fmt.Sprintf("%d more lines are not addresses", bad-maxProblems)})
 	}
 	if len(list) > maxPrefixes {
 		problems = append(problems, model.Problem{Object: object, Reason: fmt.Sprintf("%d addresses are more than %d: nothing is accelerated", len(list), maxPrefixes)})
@@ -44,13 +44,13 @@ func prefix(line string) (netip.Prefix, error) {
 	if err != nil {
 		a, bad := netip.ParseAddr(line)
 		if bad != nil || a.Zone() != "" {
-			return p, fmt.Errorf("%q is no address and no prefix, such as 10.1.2.3 or fd00:1::/64", line)
+			return p, fmt.Errorf("%q is neither an address nor a prefix, such as 10.1.2.3 or fd00:1::/64", line)
 		}
 		p = netip.PrefixFrom(a, a.BitLen())
 	}
 	if a := p.Addr(); a.Is4In6() { // the kernel compares IPv4 addresses
 		if p.Bits() < 96 {
-			return p, fmt.Errorf("%q is a prefix around IPv4 addresses that are written as IPv6: write the IPv4 prefix", line)
+			return p, fmt.Errorf("%q is a prefix of IPv4-mapped IPv6 addresses: write the IPv4 prefix", line)
 		}
 		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
 	}

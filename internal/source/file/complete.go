@@ -43,16 +43,16 @@ func (f *folder) troubles() []model.Problem {
 	}
 	const (
 		leftovers = "what an earlier run left in the kernel stays"
-		others    = "all other files are followed, and what an earlier run left in the kernel and they do not name stays"
+		others    = "all other files are used, and objects of an earlier run in the kernel that they do not name stay"
 	)
 	switch unread := f.unread(); {
 	case f.lost != "":
 		return say("the folder of manifests can be read again",
-			"the folder of manifests %s cannot be read: %s: what was read before, or left by an earlier run, stays", f.dir, f.lost)
+			"the folder of manifests %s cannot be read: %s: the objects that were read before, or left by an earlier run, stay", f.dir, f.lost)
 	case !f.scanned || f.settled:
 	case len(f.catalog.entries) == 0 && len(unread) == 0 && !f.empty:
 		return say("the folder of manifests holds manifests now",
-			"the folder of manifests %s holds no Service, EndpointSlice or Node: %s (--manifests-empty=delete takes it away)", f.dir, leftovers)
+			"the folder of manifests %s holds no Service, EndpointSlice or Node: %s (--manifests-empty=delete removes it)", f.dir, leftovers)
 	case len(unread) > 0 && len(f.catalog.entries) == 0:
 		return say("every manifest has been read", "no file of %s could be read: %s until one is: %s", f.dir, leftovers, strings.Join(unread, ", "))
 	case slices.ContainsFunc(unread, func(name string) bool { return len(f.files[name].problems) > 0 }):
@@ -83,6 +83,6 @@ func (f *folder) stranger() []model.Problem {
 	if len(others) > 3 {
 		others = append(others[:3], "...")
 	}
-	return []model.Problem{{Object: f.origin(), Reason: fmt.Sprintf("holds no Node %s, which is what this node is called (--hostname-override): "+
-		"there is %s; without it no zone and no address of this node is known, and --nodeport-addresses=primary opens no NodePort", f.node, strings.Join(others, ", "))}}
+	return []model.Problem{{Object: f.origin(), Reason: fmt.Sprintf("holds no Node %s, the name of this node (--hostname-override): "+
+		"it holds %s; without it the zone and the addresses of this node are unknown, and --nodeport-addresses=primary opens no NodePort", f.node, strings.Join(others, ", "))}}
 }

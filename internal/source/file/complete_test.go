@@ -62,7 +62,7 @@ func TestSyncedOnlyWhenAllIsKnown(t *testing.T) {
 			func(t *testing.T, dir string) {
 				write(t, dir, "a.yaml", service("a", "10.96.0.1"))
 				write(t, dir, "b.yaml", "kind: [\n")
-			}, []string{"not every file", "all other files are followed", "b.yaml"}, 1,
+			}, []string{"not every file", "all other files are used", "b.yaml"}, 1,
 			func(t *testing.T, dir string) { write(t, dir, "b.yaml", service("b", "10.96.0.2")) },
 		},
 		"nothing but what is not YAML": {

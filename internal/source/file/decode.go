@@ -131,7 +131,7 @@ func (r *reader) readJSON(text []byte, inherited typeMeta, depth int, p *parsed)
 		fail("not a Kubernetes object: kind is missing")
 	case h.Kind == "List" || (strings.HasSuffix(h.Kind, "List") && h.Items != nil):
 		if depth >= maxDepth {
-			fail("lists inside of lists inside of lists")
+			fail("lists are nested too deeply")
 			return
 		}
 		items := typeMeta{}

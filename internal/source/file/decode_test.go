@@ -41,13 +41,13 @@ func TestBadInput(t *testing.T) {
 			"file bad.yaml:1: not a Kubernetes object: metadata.name: a bool cannot be the value of this field (string)"}},
 		{"no name", "---\napiVersion: v1\nkind: Service\n", []string{"file bad.yaml:1: Service: metadata.name is missing"}},
 		{"name that is none", service("My_App", "10.96.0.1") + "---\n" + service(strings.Repeat("x", 64), "10.96.0.2") + "---\n" + service(`"a\x1b[2J"`, "10.96.0.3"), []string{
-			`file bad.yaml:1: Service: metadata.name: "My_App" is no DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`,
-			`file bad.yaml:7: Service: metadata.name: "` + strings.Repeat("x", 64) + `" is no DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`,
-			`file bad.yaml:14: Service: metadata.name: "a\x1b[2J" is no DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`}},
+			`file bad.yaml:1: Service: metadata.name: "My_App" is not a DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`,
+			`file bad.yaml:7: Service: metadata.name: "` + strings.Repeat("x", 64) + `" is not a DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`,
+			`file bad.yaml:14: Service: metadata.name: "a\x1b[2J" is not a DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`}},
 		{"namespace that is none", strings.Replace(service("x", "10.96.0.1"), "name: x", `name: x, namespace: "a.b"`, 1), []string{
-			`file bad.yaml:1: Service: metadata.namespace: "a.b" is no DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`}},
+			`file bad.yaml:1: Service: metadata.namespace: "a.b" is not a DNS label (lower case letters, digits and '-', at most 63 characters): the object is not used`}},
 		{"slice whose name is none", slice("x..y", "good", "10.0.0.1") + "---\n" + slice("x.y", "good", "10.0.0.1"), []string{
-			`file bad.yaml:1: EndpointSlice: metadata.name: "x..y" is no DNS subdomain (lower case letters, digits, '-' and '.', at most 253 characters): the object is not used`}},
+			`file bad.yaml:1: EndpointSlice: metadata.name: "x..y" is not a DNS subdomain (lower case letters, digits, '-' and '.', at most 253 characters): the object is not used`}},
 		{"misspelt field", strings.Replace(service("x", "10.96.0.1"), "  ports:", "  externalIps: [1.2.3.4]\n  ports:", 1),
 			[]string{"Service default/x: spec.externalIps: unknown field"}},
 		{"key twice", service("x", "10.96.0.1") + "kind: Service\n", []string{`file bad.yaml:7: key "kind" already set in map`}},
@@ -61,10 +61,10 @@ func TestBadInput(t *testing.T) {
 			"EndpointSlice default/x: endpoints[0].addresses[0]: not of addressType IPv4: 1 of 1 endpoints are not used"}},
 		{"port 0", strings.Replace(slice("x", "good", "10.0.0.1"), "8080", "0", 1), []string{"EndpointSlice default/x: ports[0].port: 0 is not a port"}},
 		{"twice in a file", service("x", "10.96.0.1") + "---\n" + service("x", "10.96.0.2"),
-			[]string{"file bad.yaml:7: Service default/x is defined twice in this file: the definition in line 1 counts"}},
-		{"defined elsewhere", service("good", "10.96.0.66"), []string{"Service default/good: also defined in good.yaml: the definition in bad.yaml counts"}},
+			[]string{"file bad.yaml:7: Service default/x is defined twice in this file: the definition in line 1 is used"}},
+		{"defined elsewhere", service("good", "10.96.0.66"), []string{"Service default/good: also defined in good.yaml: the definition in bad.yaml is used"}},
 		{"list", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {name: x}}\n", []string{
-			"Service default/x: spec.clusterIP: missing: without an API server nobody assigns one, so the address must be written"}},
+			"Service default/x: spec.clusterIP: missing: without an API server none is assigned; write the address"}},
 		{"empty list", "apiVersion: v1\nkind: List\nitems:\n", nil},
 		{"typed list", `{"apiVersion":"v1","kind":"ServiceList","items":[{"metadata":{"name":"x"},"spec":{"clusterIP":"bad"}}]}`, []string{
 			`Service default/x: spec.clusterIP: "bad" is not an IP address`}},
@@ -120,7 +120,7 @@ func TestOtherFileTakesOver(t *testing.T) {
 	l := start(t, dir, nil)
 	l.now(func() {
 		if l.services["default/x"].ClusterIPs[0].String() != "10.96.0.1" || !slices.Equal(l.allProblems(), []string{
-			"Service default/x: also defined in b.yaml: the definition in a.yaml counts", "Service default/x: also defined in c.yaml: the definition in a.yaml counts"}) {
+			"Service default/x: also defined in b.yaml: the definition in a.yaml is used", "Service default/x: also defined in c.yaml: the definition in a.yaml is used"}) {
 			t.Fatalf("got %q", l.allProblems())
 		}
 	})

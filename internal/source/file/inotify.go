@@ -80,7 +80,7 @@ func (n *inotify) Remove(dir string) error {
 		}
 		delete(n.dirs, wd)
 		if _, err := unix.InotifyRmWatch(n.fd, uint32(wd)); err != nil && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("watch %s no longer: %w", dir, err)
+			return fmt.Errorf("stop watching %s: %w", dir, err)
 		}
 	}
 	return nil

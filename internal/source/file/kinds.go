@@ -48,7 +48,7 @@ func kindOf(t typeMeta) (k kind, why string) {
 }
 
 const (
-	ofKustomize = "this is for kustomize and defines no object for Services: ignored; what kustomize would change is not applied, so write the output of kubectl kustomize into the folder"
+	ofKustomize = "this is for kustomize and defines no object for Services: ignored; changes by kustomize are not applied: write the output of kubectl kustomize into the folder"
 	ofHelm      = "this is for Helm and defines no object for Services: ignored; write the output of helm template into the folder"
 )
 

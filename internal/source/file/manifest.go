@@ -88,7 +88,7 @@ func parse(r *reader, seed maphash.Seed, known *manifest, data []byte) content {
 			if first, twice := lines[o.id]; twice {
 				c.problems = append(c.problems, model.Problem{
 					Object: fmt.Sprintf("%s:%d", known.origin(), d.line),
-					Reason: fmt.Sprintf("%s is defined twice in this file: the definition in line %d counts", o.id, first),
+					Reason: fmt.Sprintf("%s is defined twice in this file: the definition in line %d is used", o.id, first),
 				})
 				continue
 			}

@@ -97,7 +97,7 @@ func (e *entry) want() (*object, []model.Problem) {
 	for _, other := range e.claims[1:] {
 		problems = append(slices.Clip(problems), model.Problem{
 			Object: first.object.id.String(),
-			Reason: fmt.Sprintf("also defined in %s: the definition in %s counts", other.file.name, first.file.name),
+			Reason: fmt.Sprintf("also defined in %s: the definition in %s is used", other.file.name, first.file.name),
 		})
 	}
 	return first.object, problems

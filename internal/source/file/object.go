@@ -40,8 +40,8 @@ func (k id) String() string {
 // labels (RFC 1123), which the API server allows since RelaxedServiceNameValidation (KEP-5311), and so must namespaces. Names of all other kinds must
 // be DNS subdomains.
 func (k id) invalid() string {
-	check, want := validation.IsDNS1123Subdomain, "no DNS subdomain (lower case letters, digits, '-' and '.', at most 253 characters)"
-	const label = "no DNS label (lower case letters, digits and '-', at most 63 characters)"
+	check, want := validation.IsDNS1123Subdomain, "not a DNS subdomain (lower case letters, digits, '-' and '.', at most 253 characters)"
+	const label = "not a DNS label (lower case letters, digits and '-', at most 63 characters)"
 	if k.kind == serviceKind {
 		check, want = validation.IsDNS1123Label, label
 	}

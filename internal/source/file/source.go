@@ -69,7 +69,7 @@ func (s *Source) Run(ctx context.Context, sink func(model.Event)) error {
 	if err != nil {
 		// inotify instances are few (fs.inotify.max_user_instances is 128). A
 		// proxy must not fail because other programs use them all.
-		s.config.Log.Warn("folder of manifests is not watched, only looked at every second", "dir", dir, "err", err)
+		s.config.Log.Warn("cannot watch the folder of manifests; reading it every second instead", "dir", dir, "err", err)
 		w.notify, w.rescan = unwatched{}, min(w.rescan, lostRescan)
 		return w.run(ctx)
 	}

@@ -245,7 +245,7 @@ func (w *watch) follow() {
 	w.watched = nil
 	if err := w.notify.Add(dir); err != nil {
 		if !w.warned {
-			w.folder.log.Warn("folder of manifests is not watched, only looked at every second", "dir", dir, "err", err)
+			w.folder.log.Warn("cannot watch the folder of manifests; reading it every second instead", "dir", dir, "err", err)
 		}
 		w.warned = true
 		return

@@ -87,7 +87,7 @@ func TestTokenReplaced(t *testing.T) {
 	l.until(t, "synced", l.synced)
 	f.do(func() { f.token = "second" })
 	f.hangUpAll()
-	l.until(t, "refused", func() bool { return len(l.problems) == 1 && strings.Contains(l.problems[0], "refuses our credentials") })
+	l.until(t, "refused", func() bool { return len(l.problems) == 1 && strings.Contains(l.problems[0], "rejects the agent's credentials") })
 	if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestWrongCertificate(t *testing.T) {
 
 // Old clusters have no ServiceCIDRs, and old roles forbid them: go on without.
 func TestWithoutServiceCIDRs(t *testing.T) {
-	for status, complaint := range map[int]string{http.StatusNotFound: "", http.StatusForbidden: "forbidden: list servicecidrs: give the account"} {
+	for status, complaint := range map[int]string{http.StatusNotFound: "", http.StatusForbidden: "forbidden: list servicecidrs: grant the account"} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			f := newFakeAPI(t)
 			populate(f)
@@ -210,7 +210,7 @@ func TestRestoredFromBackup(t *testing.T) {
 		})
 		f.put("endpointslices", slice("web-1", "10.0.0.3"))
 		l.until(t, "a change afterwards", func() bool { return l.slices["default/web-1"].Endpoints[0].Addr.String() == "10.0.0.3" })
-		if n := strings.Count(log.String(), "older than what it has sent before"); n == 0 || n > len(f.kinds) {
+		if n := strings.Count(log.String(), "older than the data that it sent before"); n == 0 || n > len(f.kinds) {
 			t.Errorf("said %d times", n)
 		}
 	})

@@ -23,16 +23,16 @@ func explain(server, resource string, err error) string {
 	var other otherAnswer
 	switch {
 	case errors.As(err, &other):
-		return fmt.Sprintf("the server at %s answers a list of %s with a %s: it is no API server of Kubernetes, or something between changes its answers",
+		return fmt.Sprintf("the server at %s answers a list of %s with a %s: it is not a Kubernetes API server, or a proxy on the way changes its answers",
 			server, resource, string(other))
 	case errors.As(err, &certificate):
 		return fmt.Sprintf("the certificate of the API server at %s is not trusted (certificate-authority of the kubeconfig, or ca.crt of the service account): %v",
 			server, certificate.Err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Sprintf("the API server at %s refuses our credentials (401): the token has expired or is unknown, or the client certificate is not signed by the cluster",
+		return fmt.Sprintf("the API server at %s rejects the agent's credentials (401): the token has expired or is unknown, or the client certificate is not signed by the cluster",
 			server)
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("forbidden: list %s: give %s the role in deploy/: until then %s", resource, accountOf(err), without[resource])
+		return fmt.Sprintf("forbidden: list %s: grant %s the role in deploy/: until then %s", resource, accountOf(err), without[resource])
 	case errors.As(err, &status) && status.Status().Code != 0:
 		s := status.Status()
 		return fmt.Sprintf("the API server at %s cannot list %s: it answers %d %s", server, resource, s.Code, s.Message)
@@ -42,10 +42,10 @@ func explain(server, resource string, err error) string {
 
 // without is the effect on the node while a resource cannot be listed.
 var without = map[string]string{
-	"services":       "Services stay as they were last seen, and if none was, the kernel stays as it is",
-	"endpointslices": "endpoints stay as they were last seen, and if none was, the kernel stays as it is",
-	"nodes":          "zone, addresses and pod CIDRs of this node stay as they were last seen, and Services are followed without them if none was",
-	"servicecidrs":   "the Service ranges stay as they were last seen, and what is sent to their unused addresses is not dropped if none was",
+	"services":       "Services keep their last known state; without one, the kernel stays unchanged",
+	"endpointslices": "endpoints keep their last known state; without one, the kernel stays unchanged",
+	"nodes":          "zone, addresses and pod CIDRs of this node keep their last known state; without one, Services are handled without them",
+	"servicecidrs":   "the Service ranges keep their last known state; without one, packets to their unused addresses are not dropped",
 }
 
 // accountOf returns the account that was denied access, as the server names it. The

@@ -31,7 +31,7 @@ func TestExplain(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}, "",
 			fmt.Errorf("User %q cannot %s resource %q", "system:serviceaccount:kube-system:fairlead", verb, "endpointslices"))
 	}
-	const noRole = "forbidden: list endpointslices: give the account system:serviceaccount:kube-system:fairlead the role in deploy/: until then endpoints stay as they were last seen, and if none was, the kernel stays as it is"
+	const noRole = "forbidden: list endpointslices: grant the account system:serviceaccount:kube-system:fairlead the role in deploy/: until then endpoints keep their last known state; without one, the kernel stays unchanged"
 	for _, c := range []struct {
 		err  error
 		want string
@@ -45,7 +45,7 @@ func TestExplain(t *testing.T) {
 		{wrapped(errors.New("EOF of some kind")), "cannot reach the API server at " + server + ": EOF of some kind"},
 		{forbidden("list"), noRole},
 		{forbidden("watch"), noRole},
-		{apierrors.NewUnauthorized("Unauthorized"), "the API server at " + server + " refuses our credentials (401): the token has expired or is unknown, or the client certificate is not signed by the cluster"},
+		{apierrors.NewUnauthorized("Unauthorized"), "the API server at " + server + " rejects the agent's credentials (401): the token has expired or is unknown, or the client certificate is not signed by the cluster"},
 		{&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusServiceUnavailable, Message: "apiserver not ready"}}, "the API server at " + server + " cannot list endpointslices: it answers 503 apiserver not ready"},
 	} {
 		if got := explain(server, "endpointslices", c.err); got != c.want {
@@ -81,7 +81,7 @@ func TestListOfSomethingElse(t *testing.T) {
 	}))
 	defer server.Close()
 	l := start(t, nil, func(c *Config) { c.Master = server.URL })
-	want := "the server at " + server.URL + " answers a list of services with a PodList: it is no API server of Kubernetes, or something between changes its answers"
+	want := "the server at " + server.URL + " answers a list of services with a PodList: it is not a Kubernetes API server, or a proxy on the way changes its answers"
 	l.until(t, "what it answers", func() bool { return slices.Contains(l.problems, want) })
 	l.see(func() {
 		if l.synced() {
@@ -100,7 +100,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 	defer func() { _ = mute.Close() }()
 	l := start(t, nil, func(c *Config) { c.Master = "http://" + mute.Addr().String() })
-	want := "no answer from the API server at " + l.source.tracker.server + " yet: still trying"
+	want := "no answer from the API server at " + l.source.tracker.server + " yet; trying again"
 	l.until(t, "that it does not answer", func() bool { return len(l.problems) == 1 && l.problems[0] == want })
 	if firstAnswer >= time.Second {
 		t.Errorf("told only after %s", firstAnswer)

@@ -41,7 +41,7 @@ func (r *Recorder) size(ctx context.Context) int64 {
 		r.fleet.asked = now
 		n, err := r.source.countNodes(ctx)
 		if err != nil {
-			r.source.config.Log.Debug("the number of nodes is unknown", "err", err)
+			r.source.config.Log.Debug("cannot count the nodes", "err", err)
 		}
 		r.fleet.nodes = n
 	}

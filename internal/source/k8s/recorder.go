@@ -88,7 +88,7 @@ func (r *Recorder) Run(ctx context.Context) {
 			// If the Event exists already, another agent, or an earlier run of this one, has
 			// reported it.
 			if err := r.write(ctx, e); err != nil && ctx.Err() == nil && !apierrors.IsAlreadyExists(err) {
-				r.source.config.Log.Debug("event lost", "object", e.InvolvedObject.Name, "reason", e.Reason, "err", err)
+				r.source.config.Log.Debug("cannot create an Event; it is dropped", "object", e.InvolvedObject.Name, "reason", e.Reason, "err", err)
 			}
 		}
 	}

@@ -119,7 +119,7 @@ func (s *Source) reflector(ctx context.Context, r *resource) *cache.Reflector {
 		answered:  func(err error) { s.answered(r, err) },
 		listError: func(err error) { s.listError(r, err) },
 		wentBack: func() {
-			s.config.Log.Warn("the API server's history is older than what it has sent before, as after a restore of etcd from a backup: everything is listed again", "resource", r.name)
+			s.config.Log.Warn("the API server's history is older than the data that it sent before, as after a restore of etcd from a backup; listing all objects again", "resource", r.name)
 		},
 	}
 	reflector := cache.NewReflectorWithOptions(lw, r.expected, r.store, cache.ReflectorOptions{

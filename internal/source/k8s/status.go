@@ -159,7 +159,7 @@ func (t *tracker) silent() {
 	t.mu.Lock()
 	for _, r := range t.resources {
 		if !r.connected && !r.optional && r.err == "" {
-			r.err = fmt.Sprintf("no answer from the API server at %s yet: still trying", t.server)
+			r.err = fmt.Sprintf("no answer from the API server at %s yet; trying again", t.server)
 		}
 	}
 	t.tellLocked()

@@ -60,7 +60,7 @@ func (s *store[V]) transform(o any) (any, error) {
 	}
 	object, ok := o.(runtime.Object)
 	if !ok {
-		return nil, fmt.Errorf("convert object: %T is none", o)
+		return nil, fmt.Errorf("convert object: %T is not an object", o)
 	}
 	s.heard()
 	converted, err := s.convert(object)

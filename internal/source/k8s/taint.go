@@ -25,7 +25,7 @@ func (s *Source) RemoveTaint(ctx context.Context, key string) (bool, error) {
 	}
 	at := slices.IndexFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == s.config.NodeName })
 	if at < 0 {
-		return false, fmt.Errorf("read node %s: there is no such Node yet", s.config.NodeName)
+		return false, fmt.Errorf("read node %s: the Node does not exist yet", s.config.NodeName)
 	}
 	node := nodes.Items[at]
 	taints := slices.Clone(node.Spec.Taints)
@@ -41,7 +41,7 @@ func (s *Source) RemoveTaint(ctx context.Context, key string) (bool, error) {
 		return false, err
 	}
 	if err := s.clients.events.Patch(types.MergePatchType).Resource("nodes").Name(node.Name).Body(patch).Do(ctx).Error(); err != nil {
-		return false, fmt.Errorf("take the taint %s from node %s: %w", key, node.Name, err)
+		return false, fmt.Errorf("remove the taint %s from node %s: %w", key, node.Name, err)
 	}
 	return true, nil
 }

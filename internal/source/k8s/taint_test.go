@@ -37,12 +37,12 @@ func TestRemoveTaint(t *testing.T) {
 		}
 	}
 	put("n0", mine)
-	remove(false, "no such Node")
+	remove(false, "the Node does not exist yet")
 	put("n1", mine, other, also)
 	f.do(func() {
 		f.beforePatch = func() { put("n1", mine, other, also, late) } // between reading and writing
 	})
-	remove(false, "take the taint "+key+" from node n1")
+	remove(false, "remove the taint "+key+" from node n1")
 	if got := left("n1"); len(got) != 4 {
 		t.Errorf("a patch of an old Node left %v", got)
 	}

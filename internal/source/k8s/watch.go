@@ -66,7 +66,7 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	if o.SendInitialEvents == nil && o.ResourceVersion != l.listed && l.isBefore(ctx, o.ResourceVersion) {
 		l.again = true
 		l.wentBack()
-		return nil, apierrors.NewResourceExpired("the history of the API server does not reach up to resource version " + o.ResourceVersion)
+		return nil, apierrors.NewResourceExpired("the history of the API server ends before resource version " + o.ResourceVersion)
 	}
 	l.again = l.again && o.SendInitialEvents != nil
 	w, err := l.request(&o).Watch(ctx)
@@ -127,7 +127,7 @@ type otherAnswer string
 // Error implements error.
 func (o otherAnswer) Error() string { return "the answer is a " + string(o) }
 
-var errNoAnswer = errors.New("the connection is closed before an answer comes")
+var errNoAnswer = errors.New("the connection is closed before an answer arrives")
 
 // List implements the older interface without a context.
 func (l *listWatch) List(o metav1.ListOptions) (runtime.Object, error) {
