@@ -224,7 +224,7 @@ func TestFolderMovedAway(t *testing.T) {
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)
 	}
-	l.until(t, "the complaint", func() bool { return l.says("cannot be read", "stays") })
+	l.until(t, "the complaint", func() bool { return l.says("cannot be read", "stay") })
 	if err := os.Rename(dir+".away", dir); err != nil {
 		t.Fatal(err)
 	}
