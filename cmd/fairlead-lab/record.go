@@ -20,12 +20,12 @@ type record struct {
 }
 
 func (r *record) flags(f *pflag.FlagSet) {
-	f.StringVar(&r.dir, "record", "", "keep a line for each variant in this folder; test/vm/conformance.sh goes on from there")
-	f.StringVar(&r.commit, "commit", "unknown", "what the agent was built from, for --record")
-	f.StringSliceVar(&r.also, "also", nil, "commits whose passes count as well, for --list and --report")
-	f.StringVar(&r.only, "only", "", "a file with the full names of the variants to run, one a line, in this order")
-	f.BoolVar(&r.list, "list", false, "print the names of the variants that the record has no pass for, and end")
-	f.BoolVar(&r.report, "report", false, "print the matrix of what the record holds, and end")
+	f.StringVar(&r.dir, "record", "", "keep a line for each variant in this folder; test/vm/conformance.sh continues from it")
+	f.StringVar(&r.commit, "commit", "unknown", "commit that the agent was built from, for --record")
+	f.StringSliceVar(&r.also, "also", nil, "further commits whose passes count, for --list and --report")
+	f.StringVar(&r.only, "only", "", "file with the full names of the variants to run, one per line, in this order")
+	f.BoolVar(&r.list, "list", false, "print the names of the variants without a pass in the record, and exit")
+	f.BoolVar(&r.report, "report", false, "print the matrix of the record, and exit")
 }
 
 // apply opens the record; ended means that no variant is to run.

@@ -55,7 +55,7 @@ func ownNames() []string {
 
 func (f *Flags) addOwn(fs *pflag.FlagSet) {
 	o := &f.own
-	fs.BoolVar(&o.resetGone, "reset-gone-endpoints", false, "end open TCP connections to endpoints that no longer exist; terminating endpoints finish theirs")
+	fs.BoolVar(&o.resetGone, "reset-gone-endpoints", false, "end open TCP connections to endpoints that no longer exist; connections to terminating endpoints continue")
 	fs.BoolVar(&o.noTakeover, "no-takeover", false, "keep the rules that kube-proxy, another mode or another iptables backend left here, instead of removing them once the agent's rules are in the kernel")
 	fs.BoolVar(&o.noNodeExternal, "no-external-ips-of-node", false, "do not serve an address of spec.externalIPs while it is an address of this node; by default, as in kube-proxy, the Service takes its ports of that address from the node")
 	fs.StringVar(&o.startupTaint, "startup-taint", "", "key of a taint that is removed from this node once Services work on it, for instance "+DefaultStartupTaint+"; empty: none. Needs the right to patch nodes")

@@ -148,7 +148,7 @@ func (w *Watcher) read(changed time.Time) {
 func (w *Watcher) fail(err error) {
 	hold, event := "the last content that was read stays in effect", model.Event{}
 	if !w.held {
-		hold, event.Exclusions = "nothing is accelerated until it can be", &model.Exclusions{Prefixes: everything()}
+		hold, event.Exclusions = "nothing is accelerated until the file can be read", &model.Exclusions{Prefixes: everything()}
 	}
 	event.Problems = []model.Problem{{Kind: model.Unavailable, Object: w.object, Well: "read " + w.path + " again",
 		Reason: fmt.Sprintf("cannot read the exclusions from acceleration, %s: %v", hold, err)}}
