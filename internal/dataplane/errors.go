@@ -16,12 +16,12 @@ var (
 	// ErrConflict: another program has written since the driver's last read, or the
 	// recorded actual state is wrong (stale). Nothing was applied. The engine calls
 	// Load, then applies the new difference.
-	ErrConflict = errors.New("kernel state changed under us")
+	ErrConflict = errors.New("the kernel state changed concurrently")
 	// ErrInPart: together with an InvalidError, the operations that precede the refused
 	// object in the batch have been applied. The engine calls Load before it writes again.
 	// Together with ErrUnsupported, another family has been written: the engine handles it
 	// as a write whose answer was lost.
-	ErrInPart = errors.New("written in part")
+	ErrInPart = errors.New("partly applied")
 	// ErrInterrupted: a dump was not consistent. The engine calls Load again.
 	ErrInterrupted = errors.New("dump interrupted by a concurrent change")
 	// ErrUnsupported: this kernel or host does not support or permit the operation.
@@ -31,7 +31,7 @@ var (
 	// ErrNotOurs: an object with a name that the driver uses exists, but is foreign:
 	// Fairlead did not create it. The driver writes nothing. Before the first successful
 	// Load this error ends the agent.
-	ErrNotOurs = errors.New("exists and is not ours")
+	ErrNotOurs = errors.New("exists and belongs to another program")
 )
 
 // InvalidError reports that the kernel rejected these objects because of their
@@ -52,7 +52,7 @@ func (e *InvalidError) Error() string {
 	for _, k := range e.Keys {
 		names = append(names, k.String())
 	}
-	return fmt.Sprintf("kernel refused %s: %v", strings.Join(names, ", "), e.Err)
+	return fmt.Sprintf("kernel rejected %s: %v", strings.Join(names, ", "), e.Err)
 }
 
 // Unwrap returns the kernel's error.
@@ -69,7 +69,7 @@ type RebuildError struct {
 
 // Error implements error.
 func (e *RebuildError) Error() string {
-	return fmt.Sprintf("%v must be made anew: %s", e.Families, e.Why)
+	return fmt.Sprintf("%v must be rebuilt: %s", e.Families, e.Why)
 }
 
 // NothingDone reports whether an error of Apply is of a class that guarantees that

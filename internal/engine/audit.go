@@ -12,7 +12,7 @@ import (
 // failed leaves the actual state unchanged.
 
 // errGaveWay ends a Load that was preempted by a change.
-var errGaveWay = errors.New("the audit gave way to a change")
+var errGaveWay = errors.New("the audit was preempted by a change")
 
 const (
 	// maxGaveWay bounds how often one audit is preempted. Under a stream of changes,

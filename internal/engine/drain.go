@@ -22,7 +22,7 @@ func (e *Engine) drain(ctx context.Context, now time.Time) {
 	e.turn.Reads++
 	done, err := d.Drained(ctx, slices.Collect(e.tr.Lingering()))
 	if err != nil {
-		e.p.Log.Warn("cannot ask the kernel which endpoints that are gone still have connections; they stay until their time is over", "error", err)
+		e.p.Log.Warn("cannot read which removed endpoints still have connections; they are kept until their drain period ends", "error", err)
 	}
 	for _, k := range done {
 		e.tr.Release(k)

@@ -79,8 +79,8 @@ func (e *Engine) load(ctx context.Context) error {
 func (e *Engine) mustRebuild(why *dataplane.RebuildError) {
 	for _, f := range why.Families {
 		if len(e.waiting) > 0 && e.rebuild[f] != why.Why {
-			e.p.Log.Warn("the rules of a family must be made anew, which would delete what cannot be read yet: "+
-				"until every source has been read they stay as they are, and no change is written",
+			e.p.Log.Warn("all rules of a family must be rebuilt, which would delete rules of objects that are not read yet: "+
+				"the rules stay unchanged and no change is written until every source has been read",
 				"family", f, "reason", why.Why, "waiting for", slices.Sorted(maps.Keys(e.waiting)))
 		}
 		e.rebuild[f] = why.Why

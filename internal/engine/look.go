@@ -9,7 +9,7 @@ import (
 )
 
 // errNothingRead reports that there is no state yet with which the kernel could be compared.
-var errNothingRead = errors.New("the kernel has not been read yet, or is about to be read anew")
+var errNothingRead = errors.New("the kernel has not been read yet, or must be read again")
 
 // Look compares the kernel with the actual state that the tracker assumes, like an audit,
 // and repairs nothing. The drift is repaired by an audit, or at once if an alarm reports it.

@@ -40,7 +40,7 @@ func TestRebuildThatWaitsIsNotToldAsDone(t *testing.T) {
 					t.Errorf("told as if it were in the kernel: %+v", turn)
 				}
 			}
-			if n := strings.Count(log.String(), "must be made anew"); n != 1 || !strings.Contains(log.String(), "waiting for\"=[file]") {
+			if n := strings.Count(log.String(), "must be rebuilt"); n != 1 || !strings.Contains(log.String(), "waiting for\"=[file]") {
 				t.Errorf("said %d times: %s", n, log.String())
 			}
 			if n := len(b.turns()); n > 4 {
@@ -79,7 +79,7 @@ func TestRebuildTakesWhatWasToBeDeleted(t *testing.T) {
 			if last.Err != nil || last.Pending != 0 || b.drv.count().applies != 3 || now[vip(3)] != "" || now[vip(1)] != "goto lb-2" {
 				t.Errorf("%d writes with that of the first run, told %+v: %v", b.drv.count().applies, last, now)
 			}
-			if strings.Contains(log.String(), "must be made anew") {
+			if strings.Contains(log.String(), "must be rebuilt") {
 				t.Errorf("a rebuild that need not wait is said to wait: %s", log.String())
 			}
 		})

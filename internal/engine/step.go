@@ -84,7 +84,7 @@ func (e *Engine) reconcile(ctx context.Context, s scope) error {
 			round++
 		}
 	}
-	return fmt.Errorf("no quiet moment in %d rounds: %w", maxRounds, err)
+	return fmt.Errorf("concurrent changes in each of %d attempts: %w", maxRounds, err)
 }
 
 // answer handles a failed write. It reports whether to write again, and whether the

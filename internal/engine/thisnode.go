@@ -35,21 +35,21 @@ func (e *Engine) nodeLacks() []model.Problem {
 	}
 	nowhere := ""
 	if e.p.View.NodePortPrimary && len(e.view.NodePortAddrs) == 0 {
-		nowhere = "; NodePorts are open nowhere (--nodeport-addresses is primary)"
+		nowhere = "; NodePorts are closed on every address (--nodeport-addresses is primary)"
 	}
 	switch {
 	case known == nil && e.p.View.Cluster && e.nodeUnknown():
-		return say("the API server has no Node of this name, so that no zone and no address of this node is known%s: set --hostname-override to the name of this machine's Node", nowhere)
+		return say("the API server has no Node of this name, so the zone and the addresses of this node are unknown%s: set --hostname-override to the name of this machine's Node", nowhere)
 	case known == nil:
 		return nil
 	case now == nil:
-		return say("is gone; its zone, addresses and pod CIDRs stay in force until the agent restarts")
+		return say("was deleted; its zone, addresses and pod CIDRs are used until the agent restarts")
 	case e.p.View.NodePortPrimary && len(now.Addrs) == 0 && len(known.Addrs) > 0:
-		return say("has no usable address in status.addresses; the last known ones stay in force until the agent restarts")
+		return say("has no usable address in status.addresses; the last known ones are used until the agent restarts")
 	case nowhere != "":
 		return say("has no usable address in status.addresses%s until a cloud controller or kubelet sets one, or --bind-address is given", nowhere)
 	case e.p.View.Mode == policy.NodeCIDR && len(known.PodCIDRs) == 0:
-		return say("has no spec.podCIDRs: nothing counts as a pod until it has (--detect-local-mode is NodeCIDR)")
+		return say("has no spec.podCIDRs: no client is detected as a pod until they are set (--detect-local-mode is NodeCIDR)")
 	}
 	return nil
 }

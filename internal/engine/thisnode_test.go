@@ -36,18 +36,18 @@ func TestPrimaryWithoutTheNode(t *testing.T) {
 		steps   []nodeStep
 	}{
 		"API server": {true, []nodeStep{
-			{"no Node of this name", start, "[]", []string{"no Node of this name", "--hostname-override", "NodePorts are open nowhere"}, true, true},
-			{"registered without addresses", []model.Event{thisNodeEvent(bare)}, "[]", []string{"has no usable address", "NodePorts are open nowhere"}, false, false},
+			{"no Node of this name", start, "[]", []string{"no Node of this name", "--hostname-override", "NodePorts are closed on every address"}, true, true},
+			{"registered without addresses", []model.Event{thisNodeEvent(bare)}, "[]", []string{"has no usable address", "NodePorts are closed on every address"}, false, false},
 			{"with its address", []model.Event{thisNodeEvent(with)}, "[192.168.1.1]", nil, false, false},
-			{"deleted", []model.Event{thisNodeEvent(nil)}, "[192.168.1.1]", []string{"is gone", "stay in force"}, false, true},
-			{"registered again without addresses", []model.Event{thisNodeEvent(bare)}, "[192.168.1.1]", []string{"has no usable address", "stay in force"}, false, false},
+			{"deleted", []model.Event{thisNodeEvent(nil)}, "[192.168.1.1]", []string{"was deleted", "are used until the agent restarts"}, false, true},
+			{"registered again without addresses", []model.Event{thisNodeEvent(bare)}, "[192.168.1.1]", []string{"has no usable address", "are used until the agent restarts"}, false, false},
 			{"with its address again", []model.Event{thisNodeEvent(with)}, "[192.168.1.1]", nil, false, false},
 		}},
 		"folder": {false, []nodeStep{
 			{"never a Node", start, "[192.168.1.1 192.168.2.1]", nil, false, true},
 			{"another machine's Node", []model.Event{{Cluster: true}}, "[]", nil, true, true}, // the folder reports it
 			{"its Node", []model.Event{thisNodeEvent(with)}, "[192.168.1.1]", nil, false, false},
-			{"no Node any more", []model.Event{thisNodeEvent(nil)}, "[192.168.1.1]", []string{"is gone"}, false, true},
+			{"no Node any more", []model.Event{thisNodeEvent(nil)}, "[192.168.1.1]", []string{"was deleted"}, false, true},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,13 +127,13 @@ func TestATurnReportsEachProblemOnce(t *testing.T) {
 					t.Errorf("problems %q, well %q; want %q", got, b.last().Well, want)
 				}
 			}
-			const noAddr = "Node n: has no usable address in status.addresses; NodePorts are open nowhere (--nodeport-addresses is primary) until a cloud controller or kubelet sets one, or --bind-address is given"
+			const noAddr = "Node n: has no usable address in status.addresses; NodePorts are closed on every address (--nodeport-addresses is primary) until a cloud controller or kubelet sets one, or --bind-address is given"
 			bad := thisNodeEvent(&model.Node{Name: "n"})
 			bad.Problems = []model.Problem{{Object: "Node n", Field: "status.addresses[0].address", Reason: `"x" is not an IP address`}}
 			b.put(hostEvent("192.168.1.1/24"), synced, bad)
 			check(`Node n: status.addresses[0].address: "x" is not an IP address`, noAddr)
 			b.put(thisNodeEvent(nil))
-			check("Node n: is gone; its zone, addresses and pod CIDRs stay in force until the agent restarts")
+			check("Node n: was deleted; its zone, addresses and pod CIDRs are used until the agent restarts")
 			svc := svcEvent(1, 80)
 			svc.Service.Value.ExternalIPs = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 			svc.Problems = []model.Problem{{Object: "Service default/svc-00001", Field: "spec.externalIPs[1]", Reason: "no IP address"}}

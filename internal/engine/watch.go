@@ -46,7 +46,7 @@ func (e *Engine) watchEnded(ctx context.Context, err error) {
 	w.failures++
 	pause := backoff(w.failures)
 	w.retryAt = now.Add(pause)
-	e.p.Log.Warn("watching the kernel for foreign changes ended, will begin again", "error", err, "failures", w.failures, "in", pause)
+	e.p.Log.Warn("the watch for changes by other programs failed; it will be restarted", "error", err, "failures", w.failures, "in", pause)
 	e.onAlarm(ctx)
 }
 
@@ -56,7 +56,7 @@ func (e *Engine) joinWatch() {
 		return
 	}
 	if err := <-e.watching.ended; err != nil {
-		e.p.Log.Warn("watching the kernel for foreign changes ended", "error", err)
+		e.p.Log.Warn("the watch for changes by other programs failed", "error", err)
 	}
 }
 
@@ -77,7 +77,7 @@ func (e *Engine) ask(ctx context.Context) {
 	wrote, err := e.p.Driver.Changed(ctx)
 	e.turn.Reads++
 	if err != nil {
-		e.p.Log.Warn("cannot ask the kernel whether anybody changed it", "error", err)
+		e.p.Log.Warn("cannot check whether another program changed the kernel state", "error", err)
 	}
 	if wrote || err != nil {
 		e.on(changed)

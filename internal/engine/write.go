@@ -16,7 +16,7 @@ type diff = delta.Diff[dataplane.Key]
 
 // errRebuildWaits ends a sync that could write nothing: some families must be rebuilt,
 // and that would delete objects that the sources may not have delivered yet.
-var errRebuildWaits = errors.New("the rules must be made anew, which waits for the sources")
+var errRebuildWaits = errors.New("the rules must be rebuilt, which waits until the sources are read")
 
 // flush applies the pending changes, in one transaction if they fit. Families that must
 // be rebuilt come first, each in one transaction. None is rebuilt before all sources are synced.

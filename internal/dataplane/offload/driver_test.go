@@ -281,7 +281,7 @@ func TestNotOurs(t *testing.T) {
 		d := w.driver(nil)
 		bed := w.bed(d)
 		bed.Load(w)
-		if why := d.Status().Why; !strings.Contains(why, "not ours") {
+		if why := d.Status().Why; !strings.Contains(why, "belongs to another program") {
 			w.Errorf("why: %q", why)
 		}
 		if err := Remove(w.Context(), w.k); err != nil {
