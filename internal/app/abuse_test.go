@@ -58,7 +58,7 @@ func TestCallersThatNeverRead(t *testing.T) {
 		return err
 	})
 	eventually(t, "the next caller is answered", func() error {
-		if code, out := run(t, "explain", "shop/pay"); code != 1 || !strings.Contains(out, "the one endpoint is not ready") {
+		if code, out := run(t, "explain", "shop/pay"); code != 1 || !strings.Contains(out, "the only endpoint is not ready") {
 			return fmt.Errorf("%d %s", code, out)
 		}
 		return nil

@@ -30,7 +30,7 @@ func explainRecalls(t *testing.T, more ...string) {
 	p.says("in sync")
 	eventually(t, "it recalls", func() error {
 		code, out := run(t, "explain", "shop/web")
-		if code != 0 || !strings.Contains(out, "all rules were read") || !strings.Contains(out, "nobody else has written to nf_tables since, which counts its changes") {
+		if code != 0 || !strings.Contains(out, "all rules were read") || !strings.Contains(out, "the nf_tables generation shows no write by another program since then") {
 			return errors.New(out)
 		}
 		return nil

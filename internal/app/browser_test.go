@@ -158,7 +158,7 @@ func byKeyboard(t *testing.T, b *browser.Browser) {
 	eventually(t, "the explanation", func() error {
 		var text string
 		err := b.Run(t.Context(), `const e = document.getElementById("why"); return e ? e.parentElement.textContent : location.href`, &text)
-		if err == nil && !strings.Contains(text, "the one endpoint is not ready") {
+		if err == nil && !strings.Contains(text, "the only endpoint is not ready") {
 			err = fmt.Errorf("it says %q", text)
 		}
 		return err

@@ -48,7 +48,7 @@ func TestStatusAndExplain(t *testing.T) {
 		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "10.96.0.10:80/TCP", "10.244.1.5:8080", "unless it comes from a pod", "In kernel  agrees ("}},
 		{"explain -n shop web:http --from 10.244.1.9", 0, []string{"From 10.244.1.9: a pod (in 10.244.0.0/16)"}},
 		{"explain 10.96.0.10:80", 0, []string{"Service shop/web is forwarded"}},
-		{"explain shop/pay", 1, []string{"Service shop/pay: 10.96.0.11:80/TCP is refused: no endpoint may be used (the one endpoint is not ready)", "10.244.1.6:8080", "not ready", `z\x1b[31m`}},
+		{"explain shop/pay", 1, []string{"Service shop/pay: 10.96.0.11:80/TCP is refused: no endpoint may be used (the only endpoint is not ready)", "10.244.1.6:8080", "not ready", `z\x1b[31m`}},
 		{"explain :30080", 1, []string{"Service shop/pay: *4:30080/TCP is refused"}},
 		{"explain 10.96.0.10:81/TCP", 1, []string{"10.96.0.10 is the ClusterIP of Service shop/web, which has no port 81/TCP: refused"}},
 		{"explain 192.0.2.1:80", 1, []string{"no Service has 192.0.2.1:80: fairlead leaves such packets alone"}},
@@ -66,7 +66,7 @@ func TestStatusAndExplain(t *testing.T) {
 	if !strings.Contains(p.log(), `msg="NodePorts: `) {
 		t.Errorf("the log does not say where NodePorts are open:\n%s", p.log())
 	}
-	if !strings.Contains(p.log(), `msg="noted: the one endpoint is not ready" service=shop/pay`) {
+	if !strings.Contains(p.log(), `msg="noted: the only endpoint is not ready" service=shop/pay`) {
 		t.Errorf("the log does not say what is noted:\n%s", p.log())
 	}
 	pages(t)
@@ -80,7 +80,7 @@ func pages(t *testing.T) {
 		"/status":                 "Services of which something is noted",
 		"/status?q=shop%2Fweb":    "Service shop/web is forwarded, to 1 endpoint",
 		"/status?q=w":             `href="/status?q=shop%2fweb"`,
-		"/status?q=10.96.0.11:80": "the one endpoint is not ready",
+		"/status?q=10.96.0.11:80": "the only endpoint is not ready",
 		"/statusz":                "Binary version: fairlead v0.0.0-test",
 		"/flagz":                  "hostname-override=node-a",
 	} {

@@ -27,10 +27,10 @@ func TestNotAccelerated(t *testing.T) {
 		{"6.12.1", config.SelfTestAlways, nil, true, ""},
 		{"6.19.2", config.SelfTestAuto, broken, true, "it stands still"},
 		{"6.19.2", config.SelfTestAuto, nil, true, ""},
-		{"6.19.2", config.SelfTestAuto, unknown, true, "in Linux 6.19 the fast path breaks TCP connections whose addresses are translated; it is assumed to, for here it cannot be tested: no namespace"},
-		{"6.19.2", config.SelfTestNever, nil, false, "in Linux 6.19"},
+		{"6.19.2", config.SelfTestAuto, unknown, true, "Linux 6.19 breaks TCP connections with translated addresses on the fast path; it is assumed to, for here it cannot be tested: no namespace"},
+		{"6.19.2", config.SelfTestNever, nil, false, "Linux 6.19 breaks TCP connections"},
 		{"7.1.0", config.SelfTestAuto, broken, true, "it stands still"},
-		{"7.1.0", config.SelfTestAuto, unknown, true, "whether this release does is not known; it is assumed to"},
+		{"7.1.0", config.SelfTestAuto, unknown, true, "whether this release does is unknown; it is assumed to"},
 		{"7.1.0", config.SelfTestNever, broken, false, ""},
 	} {
 		tested := false

@@ -96,7 +96,7 @@ func (c *Cleaner) learnKey(k model.FrontendKey, w *word) {
 		return
 	}
 	if len(c.lost) >= maxLost {
-		c.p.Log.Warn("too many Services have changed while conntrack cannot be read: flows of some that are gone stay")
+		c.p.Log.Warn("cannot read conntrack, and too many Services changed: stale flows of some removed endpoints remain")
 		clear(c.lost)
 	}
 	if at := union(c.lost[k].at, lost); len(at) <= maxLost {

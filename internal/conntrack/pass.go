@@ -64,7 +64,7 @@ func (c *Cleaner) clean(ctx context.Context, f conntrack.Filter, p *Pass) error 
 			return err
 		}
 	}
-	return errors.New("there is no end of stale flows")
+	return errors.New("stale flows appear faster than they are removed")
 }
 
 // look reads the flows that match one filter once and removes the stale ones, as many

@@ -59,7 +59,7 @@ func (l *lab) wire() error {
 		for name, to := range map[string]namespace{"c": l.client, "s": l.server} {
 			pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name + "0"}, PeerName: name + "1", PeerNamespace: netlink.NsFd(to.file.Fd())}
 			if err := netlink.LinkAdd(pair); err != nil {
-				return fmt.Errorf("make a pair of links: %w", err)
+				return fmt.Errorf("create a pair of links: %w", err)
 			}
 		}
 		for _, f := range families() {

@@ -27,7 +27,7 @@ func newNamespace() (n namespace, err error) {
 		defer close(done)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			err = &UntestableError{fmt.Errorf("make a network namespace: %w", err)}
+			err = &UntestableError{fmt.Errorf("create a network namespace: %w", err)}
 			return
 		}
 		n.file, err = os.Open("/proc/thread-self/ns/net")

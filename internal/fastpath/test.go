@@ -87,7 +87,7 @@ func (l *lab) try(ctx context.Context, k nft.Kernel, f *family, p *Params) error
 			if taken == 0 {
 				return &UntestableError{err}
 			}
-			return fmt.Errorf("a translated TCP connection stands still on the fast path, after %d packets past the rules' sight began: %w", seen, err)
+			return fmt.Errorf("a translated TCP connection stalls on the fast path, %d packets after it was offloaded: %w", seen, err)
 		}
 	}
 	taken, seen, err := counted(ctx, k, f)
@@ -95,9 +95,9 @@ func (l *lab) try(ctx context.Context, k nft.Kernel, f *family, p *Params) error
 	case err != nil:
 		return &UntestableError{err}
 	case taken == 0:
-		return fmt.Errorf("the kernel takes no translated TCP connection over")
+		return fmt.Errorf("the kernel does not offload a translated TCP connection")
 	case seen >= rounds*2:
-		return fmt.Errorf("the packets of a connection that was taken over still pass the rules (%d of them)", seen)
+		return fmt.Errorf("packets of an offloaded connection still traverse the rules (%d packets)", seen)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func exchange(c net.Conn, fill byte, within time.Duration) error {
 		return err
 	}
 	if !bytes.Equal(got, want) {
-		return fmt.Errorf("other bytes came back")
+		return fmt.Errorf("received different data than sent")
 	}
 	return nil
 }

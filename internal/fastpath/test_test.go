@@ -56,7 +56,7 @@ func TestStandsStill(t *testing.T) {
 			Loss: 4294967295}))
 	}})
 	var un *UntestableError
-	if err == nil || errors.As(err, &un) || !strings.Contains(err.Error(), "IPv4: a translated TCP connection stands still on the fast path") {
+	if err == nil || errors.As(err, &un) || !strings.Contains(err.Error(), "IPv4: a translated TCP connection stalls on the fast path") {
 		t.Errorf("%v", err)
 	}
 }

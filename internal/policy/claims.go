@@ -94,7 +94,7 @@ func (c *Claims) Lost(svc *model.Service) (out []model.Problem) {
 		}
 		what := k.String() + " is"
 		if k.Range() {
-			what = fmt.Sprintf("no port of %s is served for it: the one range of an address and protocol is", k)
+			what = fmt.Sprintf("no port of %s is served for it: the only range of this address and protocol is", k)
 		}
 		out = append(out, model.Problem{Object: "Service " + svc.Key.String(), Field: field(kind),
 			Reason: fmt.Sprintf("%s already taken by Service %s", what, h.service)})

@@ -40,7 +40,7 @@ func portRanges(svc *model.Service) ([]portRange, []model.Problem) {
 		r.complain("%d more problems of this annotation are not listed", more)
 	}
 	if svc.AffinityTimeout > 0 {
-		r.complain("session affinity has no memory for a range: clients are spread over it by a hash of their address")
+		r.complain("session affinity with a timeout does not support port ranges: clients are distributed by a hash of their address")
 	}
 	return r.out, r.problems
 }
@@ -78,7 +78,7 @@ func (r *rangeReader) item(item string) {
 	for _, i := range places {
 		p := r.svc.Ports[i].Protocol
 		if slices.Contains(r.taken, p) {
-			r.complain("%s: %s has a range already: an address has one for each protocol", item, p)
+			r.complain("%s: %s already has a range: an address can have one range for each protocol", item, p)
 			continue
 		}
 		r.taken = append(r.taken, p)

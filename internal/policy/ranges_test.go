@@ -55,9 +55,9 @@ func TestPortRangeProblems(t *testing.T) {
 		svc   model.Service
 		want  string
 	}{
-		{"http=90-99,http=100-199", model.Service{}, "http=100-199: TCP has a range already: an address has one for each protocol"},
+		{"http=90-99,http=100-199", model.Service{}, "http=100-199: TCP already has a range: an address can have one range for each protocol"},
 		{"other=90-99", model.Service{}, "other=90-99: spec.ports has no port of that name"},
-		{"90-99", model.Service{AffinityTimeout: 1}, "session affinity has no memory for a range: clients are spread over it by a hash of their address"},
+		{"90-99", model.Service{AffinityTimeout: 1}, "session affinity with a timeout does not support port ranges: clients are distributed by a hash of their address"},
 	} {
 		svc := service(ranged(c.value, c.svc))
 		res := policy.Frontends(policy.Inputs{Service: &svc})
@@ -109,7 +109,7 @@ func TestPortRangeClaims(t *testing.T) {
 	expect(t, "holder of a port inside", r.holder(at(8080, 0)), "s3")
 	lost := r.claims.Lost(r.now[named("s2")])
 	want := "Service default/s2: spec.externalIPs: no port of 1.2.3.4:8500-9000/TCP is served for it: " +
-		"the one range of an address and protocol is already taken by Service default/s1"
+		"the only range of this address and protocol is already taken by Service default/s1"
 	if len(lost) != 1 || lost[0].String() != want {
 		t.Errorf("problems %q, want %q", lost, want)
 	}

@@ -51,14 +51,14 @@ func (ch *choice) note(kind NoteKind, text string) {
 func (ch *choice) explain(svc *model.Service, all []candidate, seen traits) {
 	switch {
 	case !ch.any && len(all) == 1:
-		ch.note(NotReady, "the one endpoint is "+whyUseless(all[0].ep).String())
+		ch.note(NotReady, "the only endpoint is "+whyUseless(all[0].ep).String())
 	case !ch.any:
 		ch.note(NotReady, fmt.Sprintf("none of %d endpoints is ready", len(all)))
 	case seen&isReady == 0:
-		ch.note(OnlyEnding, "no endpoint is ready: those that are terminating and still serve are used")
+		ch.note(OnlyEnding, "no endpoint is ready: terminating endpoints that still serve are used")
 	}
 	if ch.any && len(ch.local) == 0 && (svc.InternalLocal || svc.ExternalLocal) {
-		ch.note(NoneHere, localPolicy(svc)+" is Local, and no endpoint that may be used is on this node")
+		ch.note(NoneHere, localPolicy(svc)+" is Local, and no usable endpoint is on this node")
 	}
 }
 

@@ -16,10 +16,10 @@ func unfulfilled(svc *model.Service, node *Self) (out []model.Problem) {
 		add(r.KeepSource && node.NoSource != "", "source-address", "the endpoints see this agent's address, not the client's: "+node.NoSource)
 		return out
 	}
-	const only = "only userspace mode can do that: "
-	add(r.ProxyProtocol, "proxy-protocol", only+"rules of the kernel write nothing into a connection, so the endpoints get no header")
-	add(r.EndpointGrace != 0, "endpoint-grace", only+"rules of the kernel end no connection")
-	add(r.MaxConnections != 0, "max-connections", only+"rules of the kernel count no connections")
-	add(r.KeepSource, "source-address", only+"rules of the kernel leave the client's address as it is, but for connections that they must masquerade")
+	const only = "supported in userspace mode only: "
+	add(r.ProxyProtocol, "proxy-protocol", only+"kernel rules cannot insert data into a connection, so the endpoints receive no PROXY header")
+	add(r.EndpointGrace != 0, "endpoint-grace", only+"kernel rules cannot close a connection")
+	add(r.MaxConnections != 0, "max-connections", only+"kernel rules cannot limit the number of connections")
+	add(r.KeepSource, "source-address", only+"kernel rules keep the client's address, except for connections that they must masquerade")
 	return out
 }

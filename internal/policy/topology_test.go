@@ -42,7 +42,7 @@ func TestTopology(t *testing.T) {
 			want:  []string{"ClusterIP 10.96.0.1:80/TCP forward 10.1.0.1:8080 | others 10.1.0.2:8080(serving) 10.1.0.3:8080"},
 			notes: []string{`zone hints name this node's zone "a"`}},
 		{name: "hints of ending endpoints do not count", eps: []string{"10.1.0.1 draining hz:b", "10.1.0.2 draining hz:b"},
-			want: []string{all}, notes: []string{"no endpoint is ready: those that are terminating and still serve are used"}},
+			want: []string{all}, notes: []string{"no endpoint is ready: terminating endpoints that still serve are used"}},
 		{name: "the local list ignores hints", svc: model.Service{InternalLocal: true, ExternalLocal: true, Ports: nodePort()},
 			eps: []string{"10.1.0.1@n1 hz:b", "10.1.0.2@n2 hz:a"},
 			want: []string{"ClusterIP 10.96.0.1:80/TCP forward 10.1.0.1:8080* | others 10.1.0.2:8080(serving)",

@@ -187,7 +187,7 @@ func (in *ViewInputs) primaryOf(fam model.Family) (out []netip.Addr, by string) 
 func (in *ViewInputs) nodePortsBy() string {
 	if !in.NodePortPrimary {
 		if len(in.NodePortCIDRs) == 0 {
-			return "--nodeport-addresses names no range, so every address of this machine is one"
+			return "--nodeport-addresses has no range, so NodePorts are on every address of this machine"
 		}
 		return fmt.Sprintf("--nodeport-addresses is %v", in.NodePortCIDRs)
 	}
@@ -200,7 +200,7 @@ func (in *ViewInputs) nodePortsBy() string {
 	switch {
 	case len(all) > 0:
 	case in.Node == nil:
-		all = []string{"the Node of this machine is not known"}
+		all = []string{"the Node object of this machine is unknown"}
 	default:
 		all = []string{"Node " + in.Node.Name + " has no usable address"}
 	}

@@ -94,7 +94,7 @@ func valueIn(list []string, o *dataplane.Object, rule string) string {
 		}
 		return ""
 	case (o.Key.Kind == kindLine || o.Key.Kind == kindBucket) && !inOrder(rules):
-		return "in a chain that somebody changed"
+		return "in a chain that another program changed"
 	case o.Key.Kind == kindLine:
 		if slices.Contains(rules, rule) {
 			return present

@@ -105,7 +105,7 @@ func RemoveCounters(ctx context.Context, table nfacct.Table, log *slog.Logger) e
 		case errors.Is(err, nfacct.ErrUnsupported):
 			return nil
 		case errors.Is(err, nfacct.ErrInUse):
-			log.Info("counter left, a rule that is not ours counts with it", "counter", name)
+			log.Info("nfacct counter not removed: a rule of another program uses it", "counter", name)
 		case err != nil:
 			return fmt.Errorf("clean up iptables: %w", err)
 		}

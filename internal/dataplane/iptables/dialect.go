@@ -176,7 +176,7 @@ func (d dialect) ours(rule string) string {
 type MisreadError struct{ Wrote, Read string }
 
 func (e *MisreadError) Error() string {
-	return fmt.Sprintf("iptables-save prints a rule otherwise than it was written, so that own rules could not be told from others: wrote %q, read %q", e.Wrote, e.Read)
+	return fmt.Sprintf("iptables-save prints a rule in another form than written, so the agent cannot recognize its own rules: wrote %q, read %q", e.Wrote, e.Read)
 }
 
 // translated is a Kernel that returns rules in the form that the driver writes.

@@ -96,7 +96,7 @@ func oursIn(f model.Family, t table) iptables.Reading {
 // tellUnreadable logs, once, why reads take the slow path.
 func (d *Driver) tellUnreadable(err error) {
 	if d.toldUnreadable.CompareAndSwap(false, true) {
-		d.p.Log.Info("a table is read by iptables-save, which takes longer", "because", err)
+		d.p.Log.Info("reading a table with iptables-save, which is slower", "because", err)
 	}
 }
 
@@ -146,7 +146,7 @@ func unreadNote(err error) string {
 func (d *Driver) ownNotes() (notes []string) {
 	for _, f := range bothFamilies {
 		if own, tried := d.own[f]; tried && !own.works && own.note != "" {
-			notes = append(notes, fmt.Sprintf("%s: rules are read by iptables-save, which takes longer: %s", f, own.note))
+			notes = append(notes, fmt.Sprintf("%s: rules are read with iptables-save, which is slower: %s", f, own.note))
 		}
 	}
 	return notes

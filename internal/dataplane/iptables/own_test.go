@@ -234,7 +234,7 @@ func TestMisreadings(t *testing.T) {
 				if err != nil || len(caps.Families) != 2 {
 					t.Fatalf("probe: %+v, %v", caps, err)
 				}
-				if len(caps.Notes) != 2 || !strings.Contains(caps.Notes[0], "IPv4: rules are read by iptables-save") || !strings.Contains(caps.Notes[0], "wrote ") {
+				if len(caps.Notes) != 2 || !strings.Contains(caps.Notes[0], "IPv4: rules are read with iptables-save") || !strings.Contains(caps.Notes[0], "wrote ") {
 					t.Errorf("notes are %q", caps.Notes)
 				}
 				bed := builtOn(t, d)

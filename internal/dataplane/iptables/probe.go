@@ -50,7 +50,7 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	}
 	d.served(caps.Families)
 	if !d.cluster {
-		caps.Notes = append(caps.Notes, "consistent hash remembers clients instead: the kernel lacks the match cluster (CONFIG_NETFILTER_XT_MATCH_CLUSTER)")
+		caps.Notes = append(caps.Notes, "consistent hash falls back to session affinity: the kernel lacks the match cluster (CONFIG_NETFILTER_XT_MATCH_CLUSTER)")
 	}
 	note, err := d.probeCounters(ctx)
 	if err != nil {

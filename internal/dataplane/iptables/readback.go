@@ -31,7 +31,7 @@ func (d *Driver) readBack(ctx context.Context) (note string, err error) {
 		case errors.As(err, new(*MisreadError)):
 			return "", fmt.Errorf("iptables: %w: %w", dataplane.ErrUnsupported, err)
 		case errors.As(err, new(*iptables.RestoreError)):
-			note = fmt.Sprintf("%s: how iptables-save prints rules was not checked, for not all can be written: %v", f, err)
+			note = fmt.Sprintf("%s: the format of iptables-save was not checked, because some rules cannot be written: %v", f, err)
 		case err != nil:
 			return "", fmt.Errorf("probe iptables: %w", err)
 		}

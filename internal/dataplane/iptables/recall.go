@@ -23,18 +23,18 @@ func (d *Driver) Recall(ctx context.Context) (r dataplane.Recall, ok bool) {
 	if read == nil || err != nil || legacy && now.Entries() < fewRules {
 		return r, false
 	}
-	r = dataplane.Recall{Read: *read, How: "nobody else has written to nf_tables since, which counts its changes"}
+	r = dataplane.Recall{Read: *read, How: "the nf_tables generation shows no write by another program since then"}
 	if legacy {
-		r.How = "since then no table has changed in size"
-		r.Blind = "a rule in the place of another of the same size would not be seen so: `fairlead audit` reads all"
+		r.How = "no table has changed in size since then"
+		r.Blind = "a rule that replaced another of the same size is not detected this way: `fairlead audit` reads all rules"
 	}
 	switch {
 	case busy || d.busy.Load() || d.known.Load() != known:
-		r.How = "the agent is just reading or writing the rules"
+		r.How = "the agent is reading or writing the rules now"
 	case now == *known && !d.unsure.Load():
 		r.Holds = true
 	case legacy:
-		r.How = "somebody else has changed them since, which the agent is about to look at"
+		r.How = "another program has changed them since then; the agent will read them again"
 	default: // a chain can be read
 		return r, false
 	}

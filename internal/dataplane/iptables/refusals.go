@@ -42,7 +42,7 @@ func Refusals(ctx context.Context, k Counts, emit func(Refusal)) error {
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("read what was refused: %w", err)
+			return fmt.Errorf("read the rejected rules: %w", err)
 		}
 	}
 	return nil

@@ -30,13 +30,13 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	for _, f := range b.Rebuild {
 		unwanted, err := d.leftBehind(ctx, f, b.Ops)
 		if err != nil {
-			return dataplane.Applied{}, fmt.Errorf("look at what is to be made anew: %w", err)
+			return dataplane.Applied{}, fmt.Errorf("read the objects to rebuild: %w", err)
 		}
 		b.Ops = slices.Concat(b.Ops, unwanted)
 	}
 	orphans, err := d.orphans(ctx, b.Ops)
 	if err != nil {
-		return dataplane.Applied{}, fmt.Errorf("look for virtual servers of an earlier run: %w", err)
+		return dataplane.Applied{}, fmt.Errorf("read virtual servers of an earlier run: %w", err)
 	}
 	b.Ops = slices.Concat(b.Ops, orphans)
 	d.writes.Add(1)

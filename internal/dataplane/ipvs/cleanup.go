@@ -197,7 +197,7 @@ func (d *Driver) dropTables(ctx context.Context, of []model.Family) error {
 		}
 		g, err := d.p.NFT.Commit(ctx, b)
 		if err != nil {
-			return fmt.Errorf("clean up: delete our tables: %w", err)
+			return fmt.Errorf("clean up: delete Fairlead's tables: %w", err)
 		}
 		d.seen.Compared(g)
 	}

@@ -26,7 +26,7 @@ type Look struct {
 // one virtual server are listed.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	if d.p.Look == (Look{}) {
-		return fmt.Errorf("compare: %w: no socket to look with", dataplane.ErrUnsupported)
+		return fmt.Errorf("compare: %w: no netlink socket", dataplane.ErrUnsupported)
 	}
 	d.looking.Lock()
 	defer d.looking.Unlock()

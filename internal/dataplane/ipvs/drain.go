@@ -22,7 +22,7 @@ func (d *Driver) Drained(ctx context.Context, lingering []dataplane.Key) ([]data
 		if !read {
 			reals, err := d.p.IPVS.Reals(ctx, of)
 			if err != nil {
-				return nil, fmt.Errorf("look for connections: %w", err)
+				return nil, fmt.Errorf("read connections: %w", err)
 			}
 			used = busy(reals)
 			known[of] = used

@@ -132,7 +132,7 @@ func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why s
 	put := func(k dataplane.Kind, id, value string) { r.put(dataplane.Key{Kind: k, Family: f, ID: id}, value) }
 	switch value := markOf(t); {
 	case value == "" || t.Flags&nft.TableOwner != 0:
-		return "", fmt.Errorf("table %s %w: it does not carry our mark; if nothing needs it, remove it with: nft delete table %s", t.Ref, dataplane.ErrNotOurs, t.Ref)
+		return "", fmt.Errorf("table %s %w: it does not have Fairlead's comment; if no program needs it, remove it with: nft delete table %s", t.Ref, dataplane.ErrNotOurs, t.Ref)
 	case !r.d.serves(f):
 		put(dataplane.KindRoot, "", value)
 		return "", nil

@@ -30,7 +30,7 @@ func (d *Driver) GiveBack(ctx context.Context, masqueradeBit uint8) (n int, err 
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("give back addresses on %s: %w", ipvs.Device, err)
+		return 0, fmt.Errorf("remove addresses from %s: %w", ipvs.Device, err)
 	}
 	return n, nil
 }

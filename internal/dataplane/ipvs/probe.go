@@ -59,7 +59,7 @@ func unsupported(err error) bool {
 
 func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
 	if err := d.probeTable(ctx, f); err != nil {
-		return fmt.Errorf("nftables, for masquerading and refusals: %w", err)
+		return fmt.Errorf("nftables, which masquerades and rejects: %w", err)
 	}
 	at := ipvs.VirtualKey{Addr: netip.MustParseAddr("192.0.2.254"), Protocol: uint8(model.TCP), Port: 9}
 	if f == model.IPv6 {

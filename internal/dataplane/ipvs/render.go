@@ -41,7 +41,7 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 // Unsupported says why this mode does not serve a Frontend, and what to do about it; "" if it does.
 func Unsupported(f *model.Frontend) string {
 	if f.Key.Range() {
-		return "a virtual server of IPVS has one port: a range of ports needs --proxy-mode nftables or iptables"
+		return "an IPVS virtual server has one port: a port range needs --proxy-mode nftables or iptables"
 	}
 	return ""
 }

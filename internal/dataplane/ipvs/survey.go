@@ -33,7 +33,7 @@ func (d *Driver) survey(ctx context.Context, emit func(dataplane.Key, string)) (
 // beside returns who reads by other sockets than the engine does; done must be called.
 func (d *Driver) beside(emit func(dataplane.Key, string)) (_ *reader, done func(), err error) {
 	if d.p.Beside == (Sockets{}) {
-		return nil, nil, fmt.Errorf("%w: no sockets to read with", dataplane.ErrUnsupported)
+		return nil, nil, fmt.Errorf("%w: no netlink sockets", dataplane.ErrUnsupported)
 	}
 	d.surveying.Lock()
 	r := d.reader(emit)

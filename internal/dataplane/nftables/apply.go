@@ -63,7 +63,7 @@ func (d *Driver) apply(ctx context.Context, b dataplane.Batch) (int, error) {
 		var err error
 		if d.plan.rebuild[i] {
 			if old[i], err = d.survey(ctx, f); err != nil {
-				return 0, fmt.Errorf("look at what is to be made anew: %w", err)
+				return 0, fmt.Errorf("read the objects to rebuild: %w", err)
 			}
 		}
 		if d.plan.fresh[i] {

@@ -42,7 +42,7 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 	if d.batch.Len() > 0 {
 		g, err := d.k.Commit(ctx, &d.batch)
 		if err != nil {
-			return fmt.Errorf("clean up: delete our tables: %w", errors.Join(append(problems, err)...))
+			return fmt.Errorf("clean up: delete Fairlead's tables: %w", errors.Join(append(problems, err)...))
 		}
 		d.seen.Compared(g)
 	}

@@ -19,7 +19,7 @@ const maxCompared = 1024
 // may draw: an endpoint there, of somebody else's, would get connections.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	if d.find == nil {
-		return fmt.Errorf("compare: %w: no socket to look with", dataplane.ErrUnsupported)
+		return fmt.Errorf("compare: %w: no netlink socket", dataplane.ErrUnsupported)
 	}
 	d.looking.Lock()
 	defer d.looking.Unlock()
@@ -70,7 +70,7 @@ func (l *look) table(ref nft.TableRef) string {
 	}
 	value, err := layoutOf(&row)
 	if err != nil || row.Flags&nft.TableDormant != 0 {
-		return "another's, or dormant"
+		return "owned by another program, or dormant"
 	}
 	return value
 }

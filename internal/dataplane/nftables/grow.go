@@ -76,7 +76,7 @@ func (d *Driver) hasGrown(ctx context.Context, list []fullSet, larger *setSizes)
 	for _, full := range list {
 		sets, err := d.k.Sets(ctx, tableRef(bothFamilies[full.family]))
 		if err = d.seen.Tolerate(err); err != nil {
-			return fmt.Errorf("look at the size of a set: %w", err)
+			return fmt.Errorf("read the size of a set: %w", err)
 		}
 		want := full.def.size(larger.scale[full.family][full.def.kind])
 		d.sizes.fixed = d.sizes.fixed || slices.ContainsFunc(sets, func(s nft.Set) bool {

@@ -34,7 +34,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 // Survey implements dataplane.Driver, on a socket of its own.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	if d.surveyor == nil {
-		return fmt.Errorf("survey: %w: no socket to read with", dataplane.ErrUnsupported)
+		return fmt.Errorf("survey: %w: no netlink socket", dataplane.ErrUnsupported)
 	}
 	d.surveying.Lock()
 	defer d.surveying.Unlock()
@@ -112,7 +112,7 @@ func layoutOf(t *nft.Table) (value string, err error) {
 	text, _ := comment(t.UserData)
 	value, ours := strings.CutPrefix(text, markText)
 	if !ours || value == "" {
-		return "", fmt.Errorf("table %s %w: it does not carry our mark; if nothing needs it, remove it with: nft delete table %s",
+		return "", fmt.Errorf("table %s %w: it does not have Fairlead's comment; if no program needs it, remove it with: nft delete table %s",
 			t.Ref, dataplane.ErrNotOurs, t.Ref)
 	}
 	return value, nil

@@ -44,7 +44,7 @@ func (o *Occupancy) Read(ctx context.Context) (Remembered, error) {
 	for _, f := range bothFamilies {
 		sets, err := o.k.Sets(ctx, tableRef(f))
 		if err != nil {
-			return Remembered{}, fmt.Errorf("count the clients of session affinity: %w", err)
+			return Remembered{}, fmt.Errorf("count session affinity clients: %w", err)
 		}
 		for i := range sets {
 			if !strings.HasPrefix(sets[i].Ref.Name, clientsPrefix) {
@@ -52,7 +52,7 @@ func (o *Occupancy) Read(ctx context.Context) (Remembered, error) {
 			}
 			n, err := o.count(ctx, &sets[i])
 			if err != nil {
-				return Remembered{}, fmt.Errorf("count the clients of session affinity: %w", err)
+				return Remembered{}, fmt.Errorf("count session affinity clients: %w", err)
 			}
 			sum.Clients += uint64(n)
 			if sets[i].Size > 0 && n >= sets[i].Size {

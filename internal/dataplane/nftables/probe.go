@@ -71,7 +71,7 @@ func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
 		return err
 	}
 	if refused.Errno == unix.EPERM {
-		return fmt.Errorf("nf_tables refuses us, CAP_NET_ADMIN is needed: %w", refused.Errno)
+		return fmt.Errorf("nf_tables denies access, CAP_NET_ADMIN is needed: %w", refused.Errno)
 	}
 	if len(refused.Tags) == 0 {
 		return err
@@ -152,7 +152,7 @@ func (p *probe) expressions() {
 
 // whole tries the rules as they will be.
 func (p *probe) whole() {
-	p.feature("some part of our rules", "no option known")
+	p.feature("part of Fairlead's rules", "no option known")
 	p.b.NewChain(nft.ChainSpec{Ref: p.table.Chain(rejectChain)})
 	view := model.NodeView{MasqueradeBit: 14, Local: model.LocalDetector{Mode: model.DetectCIDR}}
 	for _, c := range fixedChains() {

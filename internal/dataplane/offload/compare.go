@@ -24,7 +24,7 @@ func (s *side) compare(ctx context.Context, want []dataplane.Object, differs fun
 		k := want[i].Key
 		found, err := s.look(ctx, k)
 		if err != nil {
-			s.p.Log.Debug("cannot look at what accelerates a Service", "object", keyString(k), "error", err)
+			s.p.Log.Debug("cannot read the offload rules of a Service", "object", keyString(k), "error", err)
 			return
 		}
 		full := k.Kind == kindMember && found == "" && st.Refused["full"] > 0

@@ -106,7 +106,7 @@ func (s *side) addDevices(ctx context.Context, f model.Family, add []string) (in
 			}
 		}
 		s.tell(func(st *Status) { st.Refused["device"] += uint64(len(add) - len(left)) })
-		s.p.Log.Debug("devices that the kernel does not take into a flowtable", "error", err)
+		s.p.Log.Debug("the kernel rejected devices for a flowtable", "error", err)
 		add = left
 	}
 	return 0, nil

@@ -229,7 +229,7 @@ func TestKernelWithout(t *testing.T) {
 	}
 	d := New(nftables.New(nftables.Params{Kernel: w.faulty}), Params{Kernel: w.faulty, Flowtables: k.Flowtables, Threshold: 20, Links: w.links})
 	caps, err := d.Probe(t.Context())
-	if err != nil || len(caps.Notes) == 0 || !strings.Contains(caps.Notes[len(caps.Notes)-1], "not accelerated: the kernel refuses a flowtable") {
+	if err != nil || len(caps.Notes) == 0 || !strings.Contains(caps.Notes[len(caps.Notes)-1], "not accelerated: the kernel rejects a flowtable") {
 		t.Fatalf("%v: %q", err, caps.Notes)
 	}
 	b, _ := w.start(d, plain(1))

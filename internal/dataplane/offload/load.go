@@ -17,7 +17,7 @@ import (
 const readings = 4
 
 // errMoving is returned if another program wrote during the read: the result may be inconsistent.
-var errMoving = errors.New("somebody changes the rules all the time")
+var errMoving = errors.New("another program changes the rules continuously")
 
 type found struct {
 	key   dataplane.Key
@@ -47,7 +47,7 @@ func (s *side) load(ctx context.Context, emit func(dataplane.Key, string)) {
 // nothing and returns nil, as load reports nothing then.
 func (s *side) survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	if s.p.Reader == nil {
-		return fmt.Errorf("survey: %w: no socket to read what accelerates Services", dataplane.ErrUnsupported)
+		return fmt.Errorf("survey: %w: no netlink socket for the offload tables", dataplane.ErrUnsupported)
 	}
 	s.surveying.Lock()
 	defer s.surveying.Unlock()
@@ -141,7 +141,7 @@ func (r *reader) table(ctx context.Context, i int, t *nft.Table) error {
 	}
 	text, _ := commentOf(t.UserData)
 	if !strings.HasPrefix(text, "fairlead-offload ") || t.Flags&nft.TableOwner != 0 {
-		return fmt.Errorf("table %s %w: it does not carry our mark; if nothing needs it, remove it with: nft delete table %s", t.Ref, dataplane.ErrNotOurs, t.Ref)
+		return fmt.Errorf("table %s %w: it does not have Fairlead's comment; if no program needs it, remove it with: nft delete table %s", t.Ref, dataplane.ErrNotOurs, t.Ref)
 	}
 	sets, err := k.Sets(ctx, t.Ref)
 	if err = r.s.seen.Tolerate(err); err != nil {

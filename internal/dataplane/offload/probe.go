@@ -16,7 +16,7 @@ import (
 // Fault returns the known fault of a kernel release (uname -r) that breaks connections on the fast path; "" if none is known.
 func Fault(release string) string {
 	if major, minor := version(release); major == 6 && minor == 19 {
-		return "in Linux 6.19 the fast path breaks TCP connections whose addresses are translated"
+		return "Linux 6.19 breaks TCP connections with translated addresses on the fast path"
 	}
 	return ""
 }
@@ -24,7 +24,7 @@ func Fault(release string) string {
 // Suspicion returns why the fast path of a release must be tested before use; "" if it need not be.
 func Suspicion(release string) string {
 	if major, minor := version(release); major > 6 || major == 6 && minor > 19 {
-		return "Linux 6.19 breaks TCP connections whose addresses are translated on the fast path, and whether this release does is not known"
+		return "Linux 6.19 breaks TCP connections with translated addresses on the fast path; whether this release does is unknown"
 	}
 	return Fault(release)
 }
@@ -68,10 +68,10 @@ func (s *side) probe(ctx context.Context, usable []model.Family) (why string) {
 	case problem == nil:
 		return ""
 	case len(s.served) == 0:
-		why = fmt.Sprintf("the kernel refuses a flowtable: %v", problem)
+		why = fmt.Sprintf("the kernel rejects a flowtable: %v", problem)
 		s.tell(func(st *Status) { st.Threshold, st.Why = 0, why })
 	default:
-		why = fmt.Sprintf("only %v is: the kernel refuses a flowtable of the other family: %v", s.served, problem)
+		why = fmt.Sprintf("only %v is: the kernel rejects a flowtable of the other family: %v", s.served, problem)
 	}
 	return why
 }
@@ -112,7 +112,7 @@ func Remove(ctx context.Context, k nft.Kernel) error {
 	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT):
 		return nil // a kernel without nf_tables has no table to remove
 	case err != nil:
-		return fmt.Errorf("remove the acceleration: %w", err)
+		return fmt.Errorf("remove the offload tables: %w", err)
 	}
 	var b nft.Batch
 	for i := range tables {
@@ -125,7 +125,7 @@ func Remove(ctx context.Context, k nft.Kernel) error {
 		return nil
 	}
 	if _, err := k.Commit(ctx, &b); err != nil {
-		return fmt.Errorf("remove the acceleration: %w", err)
+		return fmt.Errorf("remove the offload tables: %w", err)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func (d *Driver) Recall(ctx context.Context) (dataplane.Recall, bool) {
 	}
 	r, ok := beside.Recall(ctx)
 	if ok && r.Blind != "" {
-		r.Blind += "; what accelerates its connections was not looked at"
+		r.Blind += "; the offload rules were not compared"
 	}
 	return r, ok
 }

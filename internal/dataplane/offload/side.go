@@ -94,7 +94,7 @@ func (s *side) fail(what string, err error) {
 	s.state.Refused["kernel"]++
 	s.mu.Unlock()
 	if first {
-		s.p.Log.Warn("the acceleration of Services is not as it should be; Services are served, and it is tried again", "what", what, "error", err)
+		s.p.Log.Warn("cannot write the offload rules; Services are served without acceleration; trying again", "what", what, "error", err)
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *side) listen(ctx context.Context, changed func()) {
 		})
 		s.seen.Unwatched()
 		if err != nil && ctx.Err() == nil {
-			s.p.Log.Debug("watching the acceleration's table ended, will begin again", "error", err)
+			s.p.Log.Debug("the watch on the offload tables failed; it will be restarted", "error", err)
 		}
 		select {
 		case <-ctx.Done():

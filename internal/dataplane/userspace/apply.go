@@ -78,7 +78,7 @@ func (d *Driver) do(op *dataplane.Op) error {
 	case kindSocket:
 		return d.setSocket(op)
 	}
-	return fmt.Errorf("apply %s: no such kind", op.Key)
+	return fmt.Errorf("apply %s: unknown kind", op.Key)
 }
 
 func (d *Driver) setWhere(op *dataplane.Op) error {
@@ -91,7 +91,7 @@ func (d *Driver) setWhere(op *dataplane.Op) error {
 	for _, text := range d.where {
 		var w relay.Whereabouts
 		if err := json.Unmarshal([]byte(text), &w); err != nil {
-			return fmt.Errorf("read the whereabouts: %w", err)
+			return fmt.Errorf("read the node addresses: %w", err)
 		}
 		all.Pods, all.Node = append(all.Pods, w.Pods...), append(all.Node, w.Node...)
 	}
@@ -173,7 +173,7 @@ func (d *Driver) newSocket(k dataplane.Key) (*socket, error) {
 		return nil, fmt.Errorf("read socket %s: %w", k.ID, err)
 	}
 	if s.proto, ok = model.ParseProtocol(protocol); !ok || s.target == nil {
-		return nil, fmt.Errorf("open socket %s: its frontend is not there", k.ID)
+		return nil, fmt.Errorf("open socket %s: its frontend does not exist", k.ID)
 	}
 	return s, nil
 }

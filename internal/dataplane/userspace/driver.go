@@ -190,7 +190,7 @@ func (d *Driver) retry() {
 		if err := d.listen(s); err != nil {
 			d.p.Log.Debug("a socket still cannot be opened", "address", s.at, "error", err)
 		} else if s.open != nil {
-			d.p.Log.Info("listening after all", "service", s.target.service, "address", s.at)
+			d.p.Log.Info("listening for a Service after a retry", "service", s.target.service, "address", s.at)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (d *Driver) GiveBack(ctx context.Context) (n int, err error) {
 	}
 	list, err := d.p.Routes.List()
 	if err != nil {
-		return 0, fmt.Errorf("give back local routes: %w", err)
+		return 0, fmt.Errorf("remove local routes: %w", err)
 	}
 	var keys []dataplane.Key
 	for _, a := range list {
@@ -26,11 +26,11 @@ func (d *Driver) GiveBack(ctx context.Context) (n int, err error) {
 	}
 	unused, err := d.Drained(ctx, keys)
 	if err != nil {
-		return 0, fmt.Errorf("give back local routes: %w", err)
+		return 0, fmt.Errorf("remove local routes: %w", err)
 	}
 	for _, k := range unused {
 		if err := d.p.Routes.Delete(netip.MustParseAddr(k.ID)); err != nil {
-			return n, fmt.Errorf("give back local routes: %w", err)
+			return n, fmt.Errorf("remove local routes: %w", err)
 		}
 		n++
 	}

@@ -80,9 +80,9 @@ func (d *Driver) ViewChanged(old, now *model.NodeView) bool {
 func Unsupported(f *model.Frontend) string {
 	switch {
 	case f.Key.Protocol == model.SCTP:
-		return "userspace mode does not carry SCTP"
+		return "userspace mode does not support SCTP"
 	case f.Key.Range():
-		return "userspace mode does not carry a range of ports: each port would take a socket"
+		return "userspace mode does not support port ranges: each port would need a socket"
 	}
 	return ""
 }

@@ -106,7 +106,7 @@ func readEvents(ctx context.Context, w netlink.Wire, take func(*Event), lost fun
 			return fmt.Errorf("read conntrack events: %w", err)
 		}
 	}
-	return errors.New("read conntrack events: nothing can be read")
+	return errors.New("read conntrack events: no data")
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -31,7 +31,7 @@ func (x *xtables) read(ctx context.Context, r Reading, emit func([]byte) error) 
 	}
 	e := entries{layout: layoutOf(r.Family), rules: rules, seed: x.digests.seed, known: known}
 	if !e.findChains(&head, r.Ours) {
-		return fmt.Errorf("%w: table %s is not laid out as known", ErrUnreadable, r.Table)
+		return fmt.Errorf("%w: table %s has an unknown layout", ErrUnreadable, r.Table)
 	}
 	if r.Began == nil {
 		return e.print(ctx, r, emit)
@@ -72,7 +72,7 @@ func (e *entries) print(ctx context.Context, r Reading, emit func([]byte) error)
 		var err error
 		line = append(append(line[:0], "-A "...), c.name...)
 		if line, err = e.printChain(line, c, emit); errors.Is(err, ErrUnreadable) {
-			return fmt.Errorf("%w: in table %s %q and then what is not known", err, r.Table, line)
+			return fmt.Errorf("%w: table %s has unknown data after %q", err, r.Table, line)
 		} else if err != nil {
 			return err
 		}

@@ -117,7 +117,7 @@ func (s Stamp) Entries() int {
 }
 
 // ErrMoved: another program wrote since the expected stamp; nothing was written.
-var ErrMoved = errors.New("iptables rules changed since we last looked")
+var ErrMoved = errors.New("another program changed the iptables rules since the last read")
 
 // ErrUnreadable: only the programs can print one of the rules, or the kernel denies the read.
 var ErrUnreadable = errors.New("rules that only the programs can read")

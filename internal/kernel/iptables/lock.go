@@ -28,7 +28,7 @@ type lock struct {
 func openLock(file string) (lock, error) {
 	fd, err := unix.MemfdCreate("xtables-lock", unix.MFD_CLOEXEC)
 	if err != nil {
-		return lock{}, fmt.Errorf("make the child's lock: %w", err)
+		return lock{}, fmt.Errorf("create the child's lock: %w", err)
 	}
 	return lock{file: cmp.Or(file, os.Getenv("XTABLES_LOCKFILE"), "/run/xtables.lock"), child: os.NewFile(uintptr(fd), "xtables-lock")}, nil
 }
@@ -64,7 +64,7 @@ func (l *lock) take(ctx context.Context) (waited bool, err error) {
 			return waited, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return waited, errors.Join(fmt.Errorf("take the xtables lock %s: %w", l.file, err), f.Close())
+			return waited, errors.Join(fmt.Errorf("lock the xtables lock file %s: %w", l.file, err), f.Close())
 		}
 		waited = true
 		if time.Now().After(deadline) {

@@ -69,20 +69,20 @@ func (g *generation) stamp() (Stamp, error) {
 	binary.NativeEndian.PutUint16(msg[4:], unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN)
 	binary.NativeEndian.PutUint16(msg[6:], unix.NLM_F_REQUEST)
 	if err := unix.Sendto(g.fd, msg[:], 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return Stamp{}, fmt.Errorf("ask nf_tables for its generation: %w", err)
+		return Stamp{}, fmt.Errorf("read the nf_tables generation: %w", err)
 	}
 	var buf [512]byte
 	n, _, err := unix.Recvfrom(g.fd, buf[:], 0)
 	if err != nil {
-		return Stamp{}, fmt.Errorf("ask nf_tables for its generation: %w", err)
+		return Stamp{}, fmt.Errorf("read the nf_tables generation: %w", err)
 	}
 	const attribute = header + 4
 	if n >= attribute && binary.NativeEndian.Uint16(buf[4:]) == unix.NLMSG_ERROR {
 		e := unix.Errno(-int32(binary.NativeEndian.Uint32(buf[16:])))
-		return Stamp{}, fmt.Errorf("ask nf_tables for its generation: %w", e)
+		return Stamp{}, fmt.Errorf("read the nf_tables generation: %w", e)
 	}
 	if n < attribute+4 || binary.NativeEndian.Uint16(buf[header+2:]) != unix.NFTA_GEN_ID {
-		return Stamp{}, errors.New("ask nf_tables for its generation: unexpected answer")
+		return Stamp{}, errors.New("read the nf_tables generation: unexpected reply")
 	}
 	return Stamp{Generation: binary.BigEndian.Uint32(buf[attribute:])}, nil
 }

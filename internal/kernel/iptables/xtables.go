@@ -70,7 +70,7 @@ func (x *xtables) stamp() (Stamp, error) {
 		case err == nil:
 			out.Tables[i] = head.stamp()
 		case !absent(err):
-			return Stamp{}, fmt.Errorf("ask x_tables for table %s: %w", t.name, err)
+			return Stamp{}, fmt.Errorf("read x_tables table %s: %w", t.name, err)
 		}
 	}
 	return out, nil
@@ -127,7 +127,7 @@ const readTries = 8
 const entriesHead = 40
 
 // errReplaced: the table was replaced during each read.
-var errReplaced = errors.New("the table is replaced all the time")
+var errReplaced = errors.New("another program replaces the table continuously")
 
 // rules returns the rules of a table in the kernel's binary form, with the matching head.
 // The memory is the kernel's copy of the whole table, dozens of MB on a large node, so it is

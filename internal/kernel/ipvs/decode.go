@@ -13,7 +13,7 @@ import (
 )
 
 // errMalformed: the kernel's answer is truncated.
-var errMalformed = errors.New("a malformed answer of IPVS")
+var errMalformed = errors.New("malformed IPVS reply")
 
 // inner returns the nested attribute that holds the object of a command.
 func inner(attrs []byte, typ uint16) (out []byte, err error) {

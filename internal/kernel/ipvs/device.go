@@ -89,7 +89,7 @@ func (l *Link) find() (netlink.Link, error) {
 func (l *Link) MakeDevice(context.Context) error {
 	err := l.h.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: Device, MTU: 1500}})
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("make %s: %w", Device, err)
+		return fmt.Errorf("create %s: %w", Device, err)
 	}
 	return nil
 }

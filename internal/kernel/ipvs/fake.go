@@ -105,10 +105,10 @@ func (f *Fake) PutVirtual(ctx context.Context, v Virtual) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !slices.Contains(Schedulers(), v.Scheduler) {
-		return fmt.Errorf("put virtual server %s with scheduler %s: %w", v.VirtualKey, v.Scheduler, unix.ENOENT)
+		return fmt.Errorf("write virtual server %s with scheduler %s: %w", v.VirtualKey, v.Scheduler, unix.ENOENT)
 	}
 	if v.Port == 0 && v.Flags&Persistent == 0 || !v.Addr.IsValid() {
-		return fmt.Errorf("put virtual server %s: %w", v.VirtualKey, unix.EINVAL)
+		return fmt.Errorf("write virtual server %s: %w", v.VirtualKey, unix.EINVAL)
 	}
 	if v.Flags&Persistent == 0 {
 		v.Timeout = 0
@@ -129,10 +129,10 @@ func (f *Fake) PutReal(ctx context.Context, of VirtualKey, r Real) error {
 	defer f.mu.Unlock()
 	v := f.virtuals[of]
 	if v == nil {
-		return fmt.Errorf("put real server %s of %s: %w", r.At, of, unix.ESRCH)
+		return fmt.Errorf("write real server %s of %s: %w", r.At, of, unix.ESRCH)
 	}
 	if r.At.Port() == 0 || r.At.Addr().Is4() != of.Addr.Is4() {
-		return fmt.Errorf("put real server %s of %s: %w", r.At, of, unix.EINVAL)
+		return fmt.Errorf("write real server %s of %s: %w", r.At, of, unix.EINVAL)
 	}
 	now := v.reals[r.At] // its connections continue
 	now.At, now.Weight, now.Limited, now.Method = r.At, r.Weight, false, 0

@@ -102,7 +102,7 @@ type Real struct {
 type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
 
 // ErrInterrupted: concurrent changes prevent a consistent read.
-var ErrInterrupted = errors.New("what is read changes all the time")
+var ErrInterrupted = errors.New("the state changes continuously during the read")
 
 // ErrNoIPVS: the kernel has no IPVS and cannot load it.
 var ErrNoIPVS = errors.New("the kernel has no IPVS (CONFIG_IP_VS, module ip_vs)")

@@ -59,7 +59,7 @@ const (
 	most  = 1 << 20 // maximum number of entries in one request
 )
 
-var errTooMany = errors.New("IPVS has more than may be asked for at once")
+var errTooMany = errors.New("IPVS has more virtual servers than one request can return")
 
 // openOptions opens a socket in a network namespace; it returns nil if the interface is not available.
 func openOptions(netns int) *options {
@@ -110,7 +110,7 @@ const maxInterrupts = 100
 func (o *options) virtuals(each func(v *Virtual, reals int)) error {
 	var info [infoBytes]byte
 	if err := o.ask(optGetInfo, info[:]); err != nil {
-		return fmt.Errorf("ask IPVS how many virtual servers there are: %w", err)
+		return fmt.Errorf("read the number of IPVS virtual servers: %w", err)
 	}
 	for room := int(binary.NativeEndian.Uint32(info[infoServices:])) + spare; room <= most; room *= 2 {
 		buf := make([]byte, servicesBytes+room*serviceBytes)

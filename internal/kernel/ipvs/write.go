@@ -22,7 +22,7 @@ func (c *Conn) put(ctx context.Context, make, change uint8, fill func(m *message
 // PutVirtual implements Kernel.
 func (c *Conn) PutVirtual(ctx context.Context, v Virtual) error {
 	if err := c.put(ctx, cmdNewService, cmdSetService, func(m *message) { m.virtual(&v) }); err != nil {
-		return fmt.Errorf("put virtual server %s with scheduler %s: %w", v.VirtualKey, v.Scheduler, err)
+		return fmt.Errorf("write virtual server %s with scheduler %s: %w", v.VirtualKey, v.Scheduler, err)
 	}
 	return nil
 }
@@ -30,7 +30,7 @@ func (c *Conn) PutVirtual(ctx context.Context, v Virtual) error {
 // PutReal implements Kernel.
 func (c *Conn) PutReal(ctx context.Context, of VirtualKey, r Real) error {
 	if err := c.put(ctx, cmdNewDest, cmdSetDest, func(m *message) { m.of(of); m.real(&r) }); err != nil {
-		return fmt.Errorf("put real server %s of %s: %w", r.At, of, err)
+		return fmt.Errorf("write real server %s of %s: %w", r.At, of, err)
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func (r *Returns) Watch(ctx context.Context, changed func()) error { return watc
 func watchRules(ctx context.Context, changed func()) error {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE)
 	if err != nil {
-		return fmt.Errorf("subscribe to changes of the rules of routing: %w", err)
+		return fmt.Errorf("subscribe to routing rule changes: %w", err)
 	}
 	defer context.AfterFunc(ctx, s.Close)()
 	changed()
@@ -192,7 +192,7 @@ func (r *Returns) rules(family int) (out []Server, err error) {
 func ours(family, table int) (out []netlink.Rule, err error) {
 	list, err := netlink.RuleList(family)
 	if err != nil {
-		return nil, fmt.Errorf("list rules of routing: %w", err)
+		return nil, fmt.Errorf("list routing rules: %w", err)
 	}
 	for i := range list {
 		if list[i].Protocol == localProtocol && list[i].Table == table {

@@ -21,7 +21,7 @@ const (
 
 // ErrNoAnswer: the answer to a request, or a part of it, was lost. The request may have been
 // applied.
-var ErrNoAnswer = errors.New("the kernel's answer was lost")
+var ErrNoAnswer = errors.New("the kernel's reply was lost")
 
 // Config configures a Conn.
 type Config struct {
@@ -105,7 +105,7 @@ func (c *Conn) ready() error {
 	}
 	s, err := c.Dial(c.cfg.Options)
 	if err != nil {
-		return fmt.Errorf("open another socket in place of one that failed: %w", err)
+		return fmt.Errorf("reopen a failed socket: %w", err)
 	}
 	if c.cfg.OnReopen != nil {
 		if err := c.cfg.OnReopen(s); err != nil {
@@ -180,7 +180,7 @@ func (c *Conn) answer(q Question, take func(Message) (done bool)) error {
 		case err == nil:
 			err = fmt.Errorf("a netlink datagram of %d bytes does not fit", n)
 		case errors.Is(err, unix.EAGAIN):
-			return fmt.Errorf("%w: nothing is left to read", errors.Join(ErrNoAnswer, lost))
+			return fmt.Errorf("%w: no data to read", errors.Join(ErrNoAnswer, lost))
 		case !errors.Is(err, unix.ENOBUFS): // the messages before and after the loss are still available
 			return fmt.Errorf("%w: %w", ErrNoAnswer, err)
 		}

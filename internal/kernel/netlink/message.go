@@ -35,7 +35,7 @@ func Each(b []byte, f func(Message)) error {
 			n = int(binary.NativeEndian.Uint32(b))
 		}
 		if n < HeaderLen || n > len(b) {
-			return fmt.Errorf("a netlink message says that it has %d bytes, and %d are there", n, len(b))
+			return fmt.Errorf("a netlink message has a length of %d bytes, but only %d bytes were received", n, len(b))
 		}
 		f(Message{
 			Type: binary.NativeEndian.Uint16(b[4:]), Flags: binary.NativeEndian.Uint16(b[6:]),

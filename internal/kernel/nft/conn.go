@@ -99,7 +99,7 @@ func (c *Conn) present() (g Generation, _ error) {
 		return nil
 	})
 	if err == nil && g == 0 {
-		err = errors.New("no generation in the answer")
+		err = errors.New("no generation in the reply")
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read rule set generation: %w", err)

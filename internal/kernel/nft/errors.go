@@ -10,13 +10,13 @@ import (
 
 var (
 	// ErrGeneration: another program wrote since Batch.Expect was read. Nothing was applied: read, compare, retry.
-	ErrGeneration = errors.New("rule set generation moved")
+	ErrGeneration = errors.New("another program committed to nf_tables concurrently")
 	// ErrInterrupted: a dump overlapped another program's commit. If that commit wrote nothing in the dumped table
 	// (Watch reports that), the rows are complete nevertheless: the kernel continues by position within the table or set, and its hash
 	// sets of a fixed size keep their order while they are not written. Otherwise dump again.
 	ErrInterrupted = errors.New("dump interrupted by a commit")
-	// ErrNoAnswer: the outcome of a commit is unknown because the kernel's answer was lost: read the kernel's state again.
-	ErrNoAnswer = errors.New("commit answer lost")
+	// ErrNoAnswer: the outcome of a commit is unknown because the kernel's reply was lost: read the kernel's state again.
+	ErrNoAnswer = errors.New("the reply to a commit was lost")
 )
 
 // BatchError is the rejection of a whole transaction, with the reasons. It unwraps to the first errno.
@@ -37,7 +37,7 @@ type OpError struct {
 // Error implements error.
 func (e *BatchError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "commit nftables batch: %d operations refused", len(e.Errors))
+	fmt.Fprintf(&b, "commit nftables batch: the kernel rejected %d operations", len(e.Errors))
 	for i, o := range e.Errors {
 		if i == 3 {
 			b.WriteString("; …")

@@ -58,7 +58,7 @@ func (c *Conn) Trace(ctx context.Context, s TraceSpec, emit func(TraceEvent) (do
 		err = c.begin(ctx, &s, 0)
 	}
 	if err != nil {
-		return fmt.Errorf("make table %s: %w", table, err)
+		return fmt.Errorf("create table %s: %w", table, err)
 	}
 	err = receiveTraces(ctx, events, onlyMarked(table, emit))
 	var b Batch

@@ -136,18 +136,18 @@ func (w *watcher) follow(ctx context.Context) error {
 			return fmt.Errorf("read rule set notifications: %w", err)
 		}
 	}
-	return errors.New("read rule set notifications: nothing can be read")
+	return errors.New("read rule set notifications: no data")
 }
 
 func (w *watcher) askGeneration() error {
 	if w.vain++; w.vain > maxUnanswered {
-		return errors.New("ask for the rule set generation: no answer comes")
+		return errors.New("read the rule set generation: no reply")
 	}
 	w.asked++
 	b := appendQuestion(nil, unix.NFT_MSG_GETGEN, 0, nil)
 	binary.NativeEndian.PutUint32(b[8:], w.asked)
 	if err := w.wire.Send([][]byte{b}); err != nil && !errors.Is(err, unix.EINTR) { // interrupted: the request is retried
-		return fmt.Errorf("ask for the rule set generation: %w", err)
+		return fmt.Errorf("read the rule set generation: %w", err)
 	}
 	return nil
 }

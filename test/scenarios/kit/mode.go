@@ -56,7 +56,7 @@ func chainsLeft(ctx context.Context, lab *netlab.Lab, mode string) error {
 // unserved says why a mode has no answer to a variant, whatever its scenario says; "" if it has one.
 func unserved(mode string, v Variant) string {
 	if mode == userspace && v.Proto == "sctp" {
-		return "userspace mode does not carry SCTP, and says so of the Service"
+		return "userspace mode does not support SCTP, and says so of the Service"
 	}
 	return ""
 }

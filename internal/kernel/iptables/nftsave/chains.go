@@ -78,7 +78,7 @@ func (d *dumper) generation(ctx context.Context) (generation uint32, err error) 
 		return true
 	})
 	if err == nil && generation == 0 {
-		err = errors.New("no generation in the answer")
+		err = errors.New("no generation in the reply")
 	}
 	return generation, err
 }

@@ -14,7 +14,7 @@ import (
 
 // errInterrupted: another program wrote during the dump, so that the listed objects may be of
 // two states.
-var errInterrupted = errors.New("interrupted by somebody else's writes")
+var errInterrupted = errors.New("interrupted by concurrent writes of another program")
 
 // tries bounds the retries of a dump that was interrupted. The dump of a chain
 // takes microseconds.

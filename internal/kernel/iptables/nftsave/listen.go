@@ -133,5 +133,5 @@ func (l *Listener) Hear(ctx context.Context, told func(Commit)) (generation uint
 			return 0, err
 		}
 	}
-	return 0, errors.New("there is no end of notifications")
+	return 0, errors.New("notifications arrive faster than they are read")
 }
