@@ -28,7 +28,7 @@ func newBuilder(mode string) *builder {
 func (b *builder) row(name string, k kind) row {
 	r, ok := b.table[name]
 	if !ok || r.kind != k || b.used[name] {
-		panic(fmt.Sprintf("metric %s: not a %s of the table, or made twice", name, k))
+		panic(fmt.Sprintf("metric %s: not a %s of the table, or created twice", name, k))
 	}
 	b.used[name] = true
 	return r
@@ -78,7 +78,7 @@ func (b *builder) desc(name string, k kind) *prometheus.Desc {
 func (b *builder) finish() {
 	for name := range b.table {
 		if !b.used[name] {
-			panic("metric " + name + " is in the table, but nobody feeds it")
+			panic("metric " + name + " is in the table, but no collector sets it")
 		}
 	}
 }

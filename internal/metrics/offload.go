@@ -11,14 +11,14 @@ import (
 func offloadRows() []row {
 	modes := []string{"iptables", "nftables"}
 	return []row{
-		{"fairlead_offload_threshold_packets", gauge, "Packets after which a connection to a Service is taken past the rules; 0: it was asked for and cannot be had, fairlead status says why.", nil, nil, modes},
-		{"fairlead_offload_devices", gauge, "Devices between which connections are taken past the rules, of the family that has most.", nil, nil, modes},
-		{"fairlead_offload_refused_total", counter, "What could not be, by reason: kernel (transactions), device, full (Service ports), fault (all of it, because this kernel breaks connections).", []string{"reason"}, nil, modes},
-		{"fairlead_offload_connections", gauge, "Connections that the kernel's fast path carries now; left out where conntrack holds so many that counting is dear.", nil, nil, modes},
-		{"fairlead_offload_packets", gauge, "Packets that the connections on the fast path have had so far, both directions, before and since they were taken over; left out as fairlead_offload_connections is.", nil, nil, modes},
+		{"fairlead_offload_threshold_packets", gauge, "Packets after which a connection to a Service is offloaded to the fast path; 0: offload was requested but is not available, fairlead status shows why.", nil, nil, modes},
+		{"fairlead_offload_devices", gauge, "Devices between which connections are offloaded, of the family that has most.", nil, nil, modes},
+		{"fairlead_offload_refused_total", counter, "Failures of the offload, by reason: kernel (rejected transactions), device, full (Service ports), fault (offload disabled, because this kernel breaks connections).", []string{"reason"}, nil, modes},
+		{"fairlead_offload_connections", gauge, "Connections that are on the kernel's fast path now; no row if conntrack has too many flows to count cheaply.", nil, nil, modes},
+		{"fairlead_offload_packets", gauge, "Packets of the connections on the fast path, both directions, including those before the offload; no row if fairlead_offload_connections has none.", nil, nil, modes},
 		{"fairlead_offload_bytes", gauge, "Bytes of those packets.", nil, nil, modes},
-		{"fairlead_offload_left_packets_total", counter, "Packets of connections with more than the threshold that went through the rules nevertheless, by reason: excluded (--offload-exclude-file), impossible (the kernel does not take them, as at a connection's end); counted since the rules were written last.", []string{"reason"}, nil, modes},
-		{"fairlead_offload_connections_total", counter, "Connections that were handed to the kernel's fast path, each time anew; counted since its rules were written last.", nil, nil, modes},
+		{"fairlead_offload_left_packets_total", counter, "Packets of connections above the threshold that still traversed the rules, by reason: excluded (--offload-exclude-file), impossible (the kernel does not offload them, as at a connection's end); counted since the rules were last written.", []string{"reason"}, nil, modes},
+		{"fairlead_offload_connections_total", counter, "Offloads of connections to the kernel's fast path; a connection counts each time it is offloaded; counted since the rules were last written.", nil, nil, modes},
 	}
 }
 

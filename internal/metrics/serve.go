@@ -41,7 +41,7 @@ func (m *Metrics) SLIHandler() http.Handler {
 func (m *Metrics) buildSLIs() {
 	m.slis = prometheus.NewRegistry()
 	now := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubernetes_healthcheck", Help: "1 if the health check succeeded last time.",
+		Name: "kubernetes_healthcheck", Help: "1 if the last health check succeeded.",
 	}, []string{"name", "type"})
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubernetes_healthchecks_total", Help: "Health checks by result.",

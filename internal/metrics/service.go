@@ -12,15 +12,15 @@ func serviceRows() []row {
 	kernel := []string{"iptables", "ipvs", "nftables"}
 	with := func(labels []string, more string) []string { return append(labels[:len(labels):len(labels)], more) }
 	return []row{
-		{"fairlead_service_connections_total", counter, "Connections to a Service port that were sent to an endpoint, of UDP the clients; the Service ports without a row of their own are together in (other).", service, nil, kernel},
-		{"fairlead_service_unanswered_total", counter, "Connections that ended without one packet of the endpoint.", service, nil, kernel},
-		{"fairlead_service_refused_packets_total", counter, "First packets that were refused because there was no endpoint; a client that tries again is counted again.", service, nil, kernel},
-		{"fairlead_service_dropped_packets_total", counter, "First packets that were dropped: by source ranges, or by policy Local without an endpoint here; a client that tries again is counted again.", service, nil, kernel},
-		{"fairlead_service_bytes_total", counter, "Bytes of connections that have ended, where the kernel counts them (nf_conntrack_acct); sent by clients, received from endpoints.", with(service, "direction"), nil, kernel},
+		{"fairlead_service_connections_total", counter, "Connections to a Service port that were sent to an endpoint (UDP: clients); Service ports without a row of their own are summed up in (other).", service, nil, kernel},
+		{"fairlead_service_unanswered_total", counter, "Connections that ended without a packet from the endpoint.", service, nil, kernel},
+		{"fairlead_service_refused_packets_total", counter, "First packets that were rejected because there was no endpoint; a client's retry counts again.", service, nil, kernel},
+		{"fairlead_service_dropped_packets_total", counter, "First packets that were dropped: by source ranges, or by policy Local without an endpoint on this node; a client's retry counts again.", service, nil, kernel},
+		{"fairlead_service_bytes_total", counter, "Bytes of ended connections, if the kernel counts them (nf_conntrack_acct); sent by clients, received from endpoints.", with(service, "direction"), nil, kernel},
 		{"fairlead_endpoint_connections_total", counter, "As fairlead_service_connections_total, by endpoint.", endpoint, nil, kernel},
 		{"fairlead_endpoint_unanswered_total", counter, "As fairlead_service_unanswered_total, by endpoint.", endpoint, nil, kernel},
 		{"fairlead_endpoint_bytes_total", counter, "As fairlead_service_bytes_total, by endpoint.", with(endpoint, "direction"), nil, kernel},
-		{"fairlead_service_metrics_losses_total", counter, "How often the kernel had no room for news of connections: some are then missing in the numbers by Service.", nil, nil, kernel},
+		{"fairlead_service_metrics_losses_total", counter, "Overflows of the buffer for conntrack events: some connections are then missing in the numbers by Service.", nil, nil, kernel},
 	}
 }
 
