@@ -36,7 +36,7 @@ func explainRecalls(t *testing.T, more ...string) {
 		return nil
 	})
 	askAll(t, []asks{
-		{"explain shop/web", 0, []string{"In kernel  agrees (", " objects, no rules of others): all rules were read"}},
+		{"explain shop/web", 0, []string{"In kernel  agrees (", " objects, without rules of other programs): all rules were read"}},
 		{"audit", 0, []string{"0 missing, 0 different, 0 foreign"}},
 	})
 	script := `iptables-nft -t nat -A "$(iptables-nft-save -t nat | sed -n 's/^-A \(KUBE-SVC-[A-Z0-9]*\) .*10.244.1.5:8080.*/\1/p' | head -n 1)" -j RETURN`
@@ -79,14 +79,14 @@ eval iptables-legacy -t nat -R "$chain" "$number" "$rule"`
 	}
 	code, out := run(t, "explain", "shop/web")
 	first, _, _ := strings.Cut(out, "\n")
-	if code != 1 || !strings.Contains(first, "forwarded, to 1 endpoint, but somebody changed what was written: chain nat KUBE-SVC-") {
+	if code != 1 || !strings.Contains(first, "forwarded, to 1 endpoint, but another program changed its rules: chain nat KUBE-SVC-") {
 		t.Errorf("status %d:\n%s", code, out)
 	}
 	if !strings.Contains(out, "In kernel  DIFFERS: chain nat KUBE-SVC-") {
 		t.Errorf("no difference in:\n%s", out)
 	}
 	askAll(t, []asks{
-		{"audit --repair=false", 1, []string{"0 missing, 1 different, 0 foreign", "different: chain nat KUBE-SVC-", "1 objects in the kernel are not as they should be; this audit has left them so"}},
+		{"audit --repair=false", 1, []string{"0 missing, 1 different, 0 foreign", "different: chain nat KUBE-SVC-", "1 objects in the kernel differ from the desired state; this audit did not repair them"}},
 		{"explain shop/web", 1, []string{"In kernel  DIFFERS: chain nat KUBE-SVC-"}},
 		{"audit", 1, []string{"0 missing, 1 different, 0 foreign", "(repaired)"}},
 	})
@@ -96,10 +96,10 @@ eval iptables-legacy -t nat -R "$chain" "$number" "$rule"`
 		}
 		return nil
 	})
-	askAll(t, []asks{{"explain shop/web", 0, []string{" objects compared, no rules of others)"}}})
+	askAll(t, []asks{{"explain shop/web", 0, []string{" objects compared, without rules of other programs)"}}})
 	eventually(t, "another audit may come, and finds nothing", func() error {
 		code, out := run(t, "audit", "--foreign")
-		if code != 0 || !strings.Contains(out, "others at our hooks: nothing in nftables or iptables-legacy") {
+		if code != 0 || !strings.Contains(out, "other programs at the same hooks: no rule in nftables or iptables-legacy") {
 			return errors.New(out)
 		}
 		return nil
@@ -110,6 +110,6 @@ eval iptables-legacy -t nat -R "$chain" "$number" "$rule"`
 		t.Fatalf("insert a rule: %v: %s", err, out)
 	}
 	askAll(t, []asks{{"audit --foreign", 1, []string{
-		"other: iptables-legacy, table nat of IPv4, chain PREROUTING: exempt from Fairlead's rules what goes to 10.96.0.10/32: an address of Service shop/web"}}})
+		"other: iptables-legacy, table nat of IPv4, chain PREROUTING: exempt from Fairlead's rules packets to 10.96.0.10/32: an address of Service shop/web"}}})
 	p.terminate()
 }

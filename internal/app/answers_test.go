@@ -43,17 +43,17 @@ func TestAnswersAtTheServicesOwnAddresses(t *testing.T) {
 	p := begin(t, agentArgs(folder(t, ownService), "--proxy-mode", "userspace", "--userspace-addresses", "service")...)
 	p.says("in sync")
 	askAll(t, []asks{
-		{"trace --from 192.0.2.7 --to 198.51.100.13:81", 1, []string{"no Service has 198.51.100.13:81: fairlead leaves such packets alone"}},
-		{"trace --from 192.0.2.7 --to 203.0.113.13:80", 1, []string{"1 guard        nothing listens there, so nobody is asked who he is", "2 dispatch     203.0.113.13:80/TCP is LoadBalancer",
-			"Verdict: refused: no endpoint may be used"}},
-		{"explain --from 192.0.2.7 203.0.113.13:80", 1, []string{"203.0.113.13:80/TCP is refused: no endpoint may be used"}},
-		{"trace --from 192.0.2.7 --to 203.0.113.13:81", 1, []string{"no Service has 203.0.113.13:81: fairlead leaves such packets alone"}},
+		{"trace --from 192.0.2.7 --to 198.51.100.13:81", 1, []string{"no Service has 198.51.100.13:81: fairlead does not handle these packets"}},
+		{"trace --from 192.0.2.7 --to 203.0.113.13:80", 1, []string{"1 guard        nothing listens there, so the source is not checked", "2 dispatch     203.0.113.13:80/TCP is LoadBalancer",
+			"Verdict: refused: no usable endpoint"}},
+		{"explain --from 192.0.2.7 203.0.113.13:80", 1, []string{"203.0.113.13:80/TCP is refused: no usable endpoint"}},
+		{"trace --from 192.0.2.7 --to 203.0.113.13:81", 1, []string{"no Service has 203.0.113.13:81: fairlead does not handle these packets"}},
 		{"trace --from 192.0.2.7 --to 10.96.0.13:81", 1, []string{"10.96.0.13 is an address (ClusterIP) of Service shop/own, which has no port 81/TCP: refused"}},
-		{"trace --from 192.0.2.7 --to 198.51.100.15:81", 1, []string{"it is this node's own address, and what listens there answers"}},
-		{"trace --from 192.0.2.7 --to 10.96.0.15:2905/SCTP", 1, []string{"which is not served", "Verdict: left alone: userspace mode does not support SCTP"}},
-		{"explain shop/signals", 1, []string{"10.96.0.15:2905/SCTP is left alone: userspace mode does not support SCTP"}},
-		{"trace --from 192.0.2.7 --to 10.96.0.15:80", 1, []string{"no Service has 10.96.0.15:80: fairlead leaves such packets alone"}},
-		{"trace --from 192.0.2.7 --to 198.51.100.14:81", 1, []string{"no Service has 198.51.100.14:81: fairlead leaves such packets alone"}},
+		{"trace --from 192.0.2.7 --to 198.51.100.15:81", 1, []string{"it is an address of this node, and a program that listens there answers"}},
+		{"trace --from 192.0.2.7 --to 10.96.0.15:2905/SCTP", 1, []string{"which is not served", "Verdict: not handled: userspace mode does not support SCTP"}},
+		{"explain shop/signals", 1, []string{"10.96.0.15:2905/SCTP is not handled: userspace mode does not support SCTP"}},
+		{"trace --from 192.0.2.7 --to 10.96.0.15:80", 1, []string{"no Service has 10.96.0.15:80: fairlead does not handle these packets"}},
+		{"trace --from 192.0.2.7 --to 198.51.100.14:81", 1, []string{"no Service has 198.51.100.14:81: fairlead does not handle these packets"}},
 	})
 	p.terminate()
 	if code, out := run(t, "cleanup"); code != 0 {
@@ -86,21 +86,21 @@ func TestAnswersInUserspaceMode(t *testing.T) {
 	p.says("in sync")
 	askAll(t, []asks{
 		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "In kernel  agrees (",
-			"10.244.1.5:8080; the endpoint sees this node: the agent connects to it itself", "the agent answers at 127."}},
+			"10.244.1.5:8080; the endpoint sees this node: the agent relays the connection", "the agent listens on 127."}},
 		{"explain 127.96.0.10:80", 0, []string{"Service shop/web is forwarded, to 1 endpoint", " 10.96.0.10:80/TCP"}},
 		{"trace --from 127.0.0.1 --to 127.96.0.10:80", 0, []string{"To   10.96.0.10:80/TCP", "Verdict: sent to 10.244.1.5:8080"}},
-		{"explain 127.0.0.1:30080", 1, []string{"Service shop/pay: *4:30080/TCP is refused", "NodePorts answer on 127.0.0.1 (--userspace-addresses)"}},
+		{"explain 127.0.0.1:30080", 1, []string{"Service shop/pay: *4:30080/TCP is refused", "NodePorts are open on 127.0.0.1 (--userspace-addresses)"}},
 		{"explain 192.0.2.1:30080", 1, []string{"no Service has 192.0.2.1:30080"}},
 		{"trace --from 10.244.1.9 --to 10.96.0.10:80", 0, []string{"relay        to 10.244.1.5:8080; the endpoint sees this node", "Verdict: sent to 10.244.1.5:8080"}},
 		{"explain shop/wide", 1, []string{"10.96.0.12:8000-8999/TCP is refused: userspace mode does not support port ranges", "REJECT   userspace mode", "forward  10.244.1.7:8080"}},
 		{"trace --from 10.244.1.9 --to 10.96.0.12:8500", 1, []string{"10.96.0.12:8000-8999/TCP is ClusterIP of Service shop/wide port http, which is not served", "Verdict: refused: userspace mode"}},
 		{"trace --from 10.244.1.9 --to 10.96.0.12:80", 0, []string{"Verdict: sent to 10.244.1.7:8080"}},
-		{"audit", 0, []string{"sockets and routes of the agent: ", " objects looked at in ", "0 missing, 0 different, 0 foreign\n"}},
+		{"audit", 0, []string{"sockets and routes of the agent: ", " objects read in ", "0 missing, 0 different, 0 foreign\n"}},
 		{"audit --repair=false", 0, []string{"0 missing, 0 different, 0 foreign"}},
-		{"audit --foreign", 0, []string{"others at our hooks: nothing in nftables or iptables-legacy"}},
+		{"audit --foreign", 0, []string{"other programs at the same hooks: no rule in nftables or iptables-legacy"}},
 		{"status", 1, []string{"mode userspace", "In kernel    yes", "NOT WELL     1 problem"}},
 	})
-	if _, out := run(t, "explain", "shop/wide"); strings.Contains(out, "the agent answers at 127.96.0.12:8000") {
+	if _, out := run(t, "explain", "shop/wide"); strings.Contains(out, "the agent listens on 127.96.0.12:8000") {
 		t.Errorf("nobody answers for what is not served:\n%s", out)
 	}
 	if _, out := run(t, "explain", "shop/web"); strings.Contains(out, "masqueraded") {
@@ -112,7 +112,7 @@ func TestAnswersInUserspaceMode(t *testing.T) {
 	}
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
-	if err != nil || !strings.Contains(string(body), "the agent answers at 127.96.0.10:80") || strings.Contains(string(body), "masqueraded") {
+	if err != nil || !strings.Contains(string(body), "the agent listens on 127.96.0.10:80") || strings.Contains(string(body), "masqueraded") {
 		t.Errorf("the page says something else: %v\n%s", err, body)
 	}
 	p.terminate()

@@ -65,15 +65,15 @@ func TestAllThatIsAskedAbout(t *testing.T) {
 		{"explain :30053", 1, []string{"*4:30053/UDP is refused", "*4:30053/TCP  NodePort  forward"}},
 		{"explain :30081", 1, []string{"*6:30081/TCP is refused", "*4:30081/TCP  NodePort  forward"}},
 		{"explain :30081 --from 192.0.2.7", 0, []string{"*4:30081/TCP  NodePort  forward"}},
-		{"explain 203.0.113.7:53", 1, []string{"Service shop/first: 203.0.113.7:53/TCP is refused", "Why        203.0.113.7:53/UDP is not among this: it is of Service shop/second",
-			"also claimed by shop/third, which does not get it"}},
+		{"explain 203.0.113.7:53", 1, []string{"Service shop/first: 203.0.113.7:53/TCP is refused", "Why        203.0.113.7:53/UDP is not included: it belongs to Service shop/second",
+			"also claimed by shop/third, which is not served"}},
 		{"explain 203.0.113.7:30053", 1, []string{"no Service has 203.0.113.7:30053"}}, // a NodePort is not on every address
-		{"explain [fd00:96::12]:80", 1, []string{"[fd00:96::12]:80/TCP is refused", "no   <- not asked about: it gets what comes by IPv4"}},
+		{"explain [fd00:96::12]:80", 1, []string{"[fd00:96::12]:80/TCP is refused", "no   <- not in this query: it receives connections over IPv4"}},
 		{"explain shop/two:http --from fd00::7", 1, []string{"[fd00:96::12]:80/TCP is refused"}},
 		{"explain shop/web --from fd00::7", 1, []string{"Service shop/web has no address of IPv6 here, so fd00::7 cannot reach it"}},
 		{"explain 10.96.0.10:80 --from fd00::7", 2, []string{"from fd00::7 to 10.96.0.10:80: the addresses are of different families"}},
 		{"explain 10.96.0.10:81", 1, []string{"10.96.0.10 is the ClusterIP of Service shop/web, which has no port 81: refused"}},
-		{"explain shop/pods", 1, []string{"no Service shop/pods is known; headless ones, and those of another proxy, are not read here"}},
+		{"explain shop/pods", 1, []string{"no Service shop/pods is known; headless Services, and those of another proxy, are not read"}},
 		{"trace --from fd00::7 --to shop/two:http", 1, []string{"To   [fd00:96::12]:80/TCP", "Verdict: refused"}},
 		{"trace --from 10.244.1.9 --to shop/two:http", 0, []string{"To   10.96.0.12:80/TCP", "Verdict: sent to 10.244.1.6:8080"}},
 		{"trace --from fd00::7 --to shop/web", 2, []string{"Service shop/web has no address of IPv6 here: fairlead explain shop/web says why"}},
@@ -90,7 +90,7 @@ func TestWhatWaitsIsSaid(t *testing.T) {
 	dir := folder(t, webService)
 	p := begin(t, agentArgs(dir, "--iptables-min-sync-period", "10m", "--iptables-sync-period", "20m")...)
 	p.says("in sync")
-	const waits = "objects are still to be written"
+	const waits = "objects are pending"
 	if _, out := run(t, "explain", "shop/web"); strings.Contains(out, waits) {
 		t.Errorf("nothing waits:\n%s", out)
 	}

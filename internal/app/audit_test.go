@@ -57,27 +57,27 @@ func TestAuditAndTrace(t *testing.T) {
 	p := begin(t, agentArgs(folder(t, webService+brokenService), "--cluster-cidr", "10.244.0.0/16")...)
 	p.says("in sync")
 	askAll(t, []asks{
-		{"trace --from 10.244.1.9:4000 --to 10.96.0.10:80", 0, []string{"From 10.244.1.9: a pod", "dispatch     10.96.0.10:80/TCP is ClusterIP of Service shop/web port http: forwarded", "the source is kept", "Verdict: sent to 10.244.1.5:8080"}},
-		{"trace --from 192.0.2.9 --to shop/web:http", 0, []string{"masqueraded: it does not come from a pod"}},
-		{"trace --from 10.244.1.9 --to shop/pay", 1, []string{"Verdict: refused: no endpoint may be used"}},
+		{"trace --from 10.244.1.9:4000 --to 10.96.0.10:80", 0, []string{"From 10.244.1.9: a pod", "dispatch     10.96.0.10:80/TCP is ClusterIP of Service shop/web port http: forwarded", "the source is preserved", "Verdict: sent to 10.244.1.5:8080"}},
+		{"trace --from 192.0.2.9 --to shop/web:http", 0, []string{"masqueraded: the client is not a pod"}},
+		{"trace --from 10.244.1.9 --to shop/pay", 1, []string{"Verdict: refused: no usable endpoint"}},
 		{"trace --from 10.244.1.9 --to 198.51.100.1:80", 1, []string{"Verdict: no Service has 198.51.100.1:80"}},
 		{"trace --from fd00::1 --to 10.96.0.10:80", 2, []string{"the addresses are of different families"}},
 		{"trace --from 10.244.1.9 --to :30080", 2, []string{"name the address too"}},
 		{"trace --to 10.96.0.10:80", 2, []string{`--from is "", and must be IP or IP:PORT`}},
-		{"audit", 0, []string{"0 missing, 0 different, 0 foreign inside our tables",
-			"unserved: 1 Services with endpoints of which none can be used here, such as shop/pay (why: fairlead explain shop/pay)"}},
-		{"audit --foreign", 0, []string{"0 missing, 0 different, 0 foreign inside our tables", "others at our hooks: nothing in nftables"}},
+		{"audit", 0, []string{"0 missing, 0 different, 0 foreign in Fairlead's tables",
+			"unserved: 1 Services have endpoints but no usable one on this node, such as shop/pay (reason: fairlead explain shop/pay)"}},
+		{"audit --foreign", 0, []string{"0 missing, 0 different, 0 foreign in Fairlead's tables", "other programs at the same hooks: no rule in nftables"}},
 	})
 	nftScript(t, "table inet them { chain watch { type filter hook forward priority 5; ip daddr 10.244.1.0/24 drop; ip daddr 192.0.2.0/24 drop; ct state invalid drop; }; }")
 	askAll(t, []asks{{"audit --foreign", 1, []string{
-		"other: table inet them, chain watch (filter, forward, priority 5): drop what goes to 10.244.1.0/24: an endpoint of Service shop/pay\nother:",
-		"may drop any packet (what else limits it is not read)", "not well: table inet them"}}})
+		"other: table inet them, chain watch (filter, forward, priority 5): drop packets to 10.244.1.0/24: an endpoint of Service shop/pay\nother:",
+		"may drop any packet (the rule's other conditions are not parsed)", "not well: table inet them"}}})
 	if _, out := run(t, "audit", "--foreign"); strings.Contains(out, "192.0.2.0") {
 		t.Errorf("a rule that is about nobody's address is named:\n%s", out)
 	}
 	t.Cleanup(func() { _ = exec.Command("nft", "delete", "table", "ip", "kube-proxy").Run() })
 	nftScript(t, "table ip kube-proxy {}")
-	askAll(t, []asks{{"audit", 0, []string{"would answer for our Services: table ip kube-proxy (rules of kube-proxy): THEIRS WIN"}}})
+	askAll(t, []asks{{"audit", 0, []string{"would handle packets of Fairlead's Services: table ip kube-proxy (rules of kube-proxy): TAKES PRECEDENCE"}}})
 	p.terminate()
 }
 

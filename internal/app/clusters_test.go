@@ -50,7 +50,7 @@ func TestBrokenClusters(t *testing.T) {
 	}{
 		{asks{"explain shop/selector", 1, []string{"refused", "no pod matches the selector"}}, 1},
 		{asks{"explain shop/unready", 1, []string{"refused", "none of 2 endpoints is ready"}}, 1},
-		{asks{"explain shop/local", 1, []string{"is dropped for everybody else: externalTrafficPolicy is Local, and no endpoint that may be used is on this node"}}, 1},
+		{asks{"explain shop/local", 1, []string{"is dropped for all other clients: externalTrafficPolicy is Local, and no usable endpoint is on this node"}}, 1},
 		{asks{"explain shop/hints", 0, []string{"zone hints not used: endpoint 10.244.1.25 has no zone hint"}}, 3},
 		{asks{"explain 203.0.113.14:80 --from 192.0.2.7", 1, []string{"Service shop/ranges: 203.0.113.14:80/TCP is dropped: 192.0.2.7 is not in loadBalancerSourceRanges 10.0.0.0/8"}}, 1},
 		{asks{"explain shop/claimant", 1, []string{"203.0.113.14:80/TCP is already taken by Service shop/ranges"}}, 1},
@@ -67,13 +67,13 @@ func TestBrokenClusters(t *testing.T) {
 		}
 	}
 	nftScript(t, "table inet them { chain watch { type filter hook forward priority 5; ip daddr 10.244.1.5 drop; }; }")
-	askAll(t, []asks{{"audit --foreign", 1, []string{"table inet them, chain watch (filter, forward, priority 5): drop what goes to 10.244.1.5/32: an endpoint of Service shop/web"}}})
+	askAll(t, []asks{{"audit --foreign", 1, []string{"table inet them, chain watch (filter, forward, priority 5): drop packets to 10.244.1.5/32: an endpoint of Service shop/web"}}})
 	nftScript(t, "table ip kube-proxy { chain services { type nat hook prerouting priority -100; }; }")
 	t.Cleanup(func() { _, _ = run(t, "cleanup", "--kube-proxy") })
-	askAll(t, []asks{{"status", 1, []string{"table ip kube-proxy (rules of kube-proxy): THEIRS WIN, for they were hooked after ours; remove with: fairlead cleanup --kube-proxy"}}})
+	askAll(t, []asks{{"status", 1, []string{"table ip kube-proxy (rules of kube-proxy): TAKES PRECEDENCE (its hooks were registered later); remove with: fairlead cleanup --kube-proxy"}}})
 	stop := serveKubeProxy(t)
 	askAll(t, []asks{
-		{"status", 1, []string{"Problem      kube-proxy runs in this network namespace (metrics at http://[::1]:10249/metrics)", "stop it: delete its DaemonSet", "THEIRS WIN, for they were hooked after ours\n"}},
+		{"status", 1, []string{"Problem      kube-proxy runs in this network namespace (metrics at http://[::1]:10249/metrics)", "stop it: delete its DaemonSet", "TAKES PRECEDENCE (its hooks were registered later)\n"}},
 		{"cleanup --kube-proxy", 1, []string{"kube-proxy runs in this network namespace", "--force"}},
 	})
 	stop()
@@ -99,13 +99,13 @@ func TestServerAway(t *testing.T) {
 		"--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s")
 	eventually(t, "status names the server", func() error {
 		code, out := run(t, "status")
-		if code != 1 || !strings.Contains(out, addr) || !strings.Contains(out, "NOT WELL     nothing is in sync yet: still waiting for ") {
+		if code != 1 || !strings.Contains(out, addr) || !strings.Contains(out, "NOT WELL     the first sync is not complete: still waiting for ") {
 			return errors.New(out)
 		}
 		return nil
 	})
 	askAll(t, []asks{ // whose an address is cannot be told, and an earlier agent's rules may still be there
-		{"explain 10.96.0.10:80", 1, []string{"no Service with 10.96.0.10:80 is known yet, and until then rules stay as they were: still waiting for "}},
+		{"explain 10.96.0.10:80", 1, []string{"no Service with 10.96.0.10:80 is known yet; existing rules are kept until the sources are read: still waiting for "}},
 		{"explain :30080", 1, []string{"no Service with the NodePort 30080 is known yet"}},
 		{"trace --from 10.244.1.9 --to 10.96.0.10:80", 1, []string{"Verdict: no Service with 10.96.0.10:80 is known yet"}},
 	})
@@ -116,17 +116,17 @@ func TestServerAway(t *testing.T) {
 func TestUnwell(t *testing.T) {
 	now := time.Now()
 	for want, change := range map[string]func(*inspect.Status){
-		"the kernel refused 1 Service": func(s *inspect.Status) {
+		"the kernel rejected the rules of 1 Service": func(s *inspect.Status) {
 			s.Refused = []inspect.Refused{{Service: "shop/pay", Objects: []string{"eps 10.96.0.11:80/TCP"}, Err: "no space", Since: now, RetryAt: now}}
 		},
-		"Refused      shop/pay: eps 10.96.0.11:80/TCP (no space), held since": func(s *inspect.Status) {
+		"Refused      shop/pay: eps 10.96.0.11:80/TCP (no space), quarantined since": func(s *inspect.Status) {
 			s.Refused = []inspect.Refused{{Service: "shop/pay", Objects: []string{"eps 10.96.0.11:80/TCP"}, Err: "no space", Since: now, RetryAt: now}}
 		},
-		"conntrack is full: 262144 of 262144 flows": func(s *inspect.Status) { s.Flows = &inspect.Flows{Count: 262144, Max: 262144} },
-		"the last write failed: no memory":          func(s *inspect.Status) { s.Kernel.Err = "no memory" },
-		"changes are not in the kernel in time":     func(s *inspect.Status) { s.Kernel.Healthy = false },
-		"API server: cannot reach it":               func(s *inspect.Status) { s.Source = inspect.Source{Name: "API server", Err: "cannot reach it"} },
-		"3 problems":                                func(s *inspect.Status) { s.Troubled = 3 },
+		"conntrack is full: 262144 of 262144 flows":             func(s *inspect.Status) { s.Flows = &inspect.Flows{Count: 262144, Max: 262144} },
+		"the last write failed: no memory":                      func(s *inspect.Status) { s.Kernel.Err = "no memory" },
+		"pending changes are not written to the kernel in time": func(s *inspect.Status) { s.Kernel.Healthy = false },
+		"API server: cannot reach it":                           func(s *inspect.Status) { s.Source = inspect.Source{Name: "API server", Err: "cannot reach it"} },
+		"3 problems":                                            func(s *inspect.Status) { s.Troubled = 3 },
 	} {
 		s := inspect.Status{Now: now, Since: now, Source: inspect.Source{Name: "API server", Connected: true}, Kernel: inspect.InKernel{Synced: now, Healthy: true}}
 		if list := s.Unwell(); len(list) > 0 {

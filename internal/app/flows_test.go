@@ -37,7 +37,7 @@ func TestExplainFlows(t *testing.T) {
 	track(t, 4003, "10.96.0.10", "10.244.1.77")
 	track(t, 4004, "10.96.0.99", "10.244.1.5")
 	askAll(t, []asks{
-		{"explain shop/web --flows", 0, []string{"Flows      3 (3 unanswered) open", "1 (1 unanswered) to 10.244.1.77:8080/TCP, which is not among the endpoints below", "open flows", "2 (2 unanswered)"}},
+		{"explain shop/web --flows", 0, []string{"Flows      3 (3 unanswered) open", "1 (1 unanswered) to 10.244.1.77:8080/TCP, which is not one of the endpoints below", "open flows", "2 (2 unanswered)"}},
 		{"explain 10.96.0.10:80 --flows -o json", 0, []string{`"open": 2`, `"unanswered": 2`, `"elsewhere": [`}},
 		{"explain shop/web", 0, []string{"In kernel  agrees"}},
 	})

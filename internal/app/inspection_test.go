@@ -45,16 +45,16 @@ func TestStatusAndExplain(t *testing.T) {
 			"NodePorts    ", " (--nodeport-addresses is primary: no Node object is known, so every address of this machine counts as its primary one)"}},
 		{"status -o yaml", 0, []string{"version: v0.0.0-test", "pending: 0"}},
 		{"status -o xml", 2, []string{`--output is "xml", and must be text, json or yaml`}},
-		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "10.96.0.10:80/TCP", "10.244.1.5:8080", "unless it comes from a pod", "In kernel  agrees ("}},
+		{"explain shop/web", 0, []string{"Service shop/web is forwarded, to 1 endpoint", "10.96.0.10:80/TCP", "10.244.1.5:8080", "unless the client is a pod", "In kernel  agrees ("}},
 		{"explain -n shop web:http --from 10.244.1.9", 0, []string{"From 10.244.1.9: a pod (in 10.244.0.0/16)"}},
 		{"explain 10.96.0.10:80", 0, []string{"Service shop/web is forwarded"}},
-		{"explain shop/pay", 1, []string{"Service shop/pay: 10.96.0.11:80/TCP is refused: no endpoint may be used (the only endpoint is not ready)", "10.244.1.6:8080", "not ready", `z\x1b[31m`}},
+		{"explain shop/pay", 1, []string{"Service shop/pay: 10.96.0.11:80/TCP is refused: no usable endpoint (the only endpoint is not ready)", "10.244.1.6:8080", "not ready", `z\x1b[31m`}},
 		{"explain :30080", 1, []string{"Service shop/pay: *4:30080/TCP is refused"}},
 		{"explain 10.96.0.10:81/TCP", 1, []string{"10.96.0.10 is the ClusterIP of Service shop/web, which has no port 81/TCP: refused"}},
-		{"explain 192.0.2.1:80", 1, []string{"no Service has 192.0.2.1:80: fairlead leaves such packets alone"}},
+		{"explain 192.0.2.1:80", 1, []string{"no Service has 192.0.2.1:80: fairlead does not handle these packets"}},
 		{"explain shop/nothing", 1, []string{"no Service shop/nothing is known"}},
 		{"explain shop/web:https", 1, []string{`Service shop/web has no port "https"`}},
-		{"explain a/b/c", 2, []string{`"a/b/c" is no [NAMESPACE/]SERVICE[:PORT]`}},
+		{"explain a/b/c", 2, []string{`"a/b/c" is not [NAMESPACE/]SERVICE[:PORT]`}},
 		{"explain shop/web --from here", 2, []string{`--from is "here", and must be an IP address`}},
 		{"explain", 2, []string{"explain takes one argument"}},
 	})
@@ -77,7 +77,7 @@ func TestStatusAndExplain(t *testing.T) {
 func pages(t *testing.T) {
 	t.Helper()
 	for path, want := range map[string]string{
-		"/status":                 "Services of which something is noted",
+		"/status":                 "Services that need attention",
 		"/status?q=shop%2Fweb":    "Service shop/web is forwarded, to 1 endpoint",
 		"/status?q=w":             `href="/status?q=shop%2fweb"`,
 		"/status?q=10.96.0.11:80": "the only endpoint is not ready",

@@ -18,14 +18,14 @@ func TestTraceLive(t *testing.T) {
 	nftScript(t, "table inet them { chain watch { type filter hook output priority 5; ip daddr 10.244.1.5 tcp dport 8080 drop; }; }")
 	p := begin(t, agentArgs(folder(t, webService+brokenService), "--cluster-cidr", "10.244.0.0/16")...)
 	p.says("in sync")
-	askAll(t, []asks{{"trace --from 10.244.1.9 --to shop/web --live=10ms", 0, []string{"no packet of such a new connection came by within 10ms"}}})
+	askAll(t, []asks{{"trace --from 10.244.1.9 --to shop/web --live=10ms", 0, []string{"no packet of such a new connection arrived within 10ms"}}})
 	defer connect(t, "10.96.0.10:80", "10.96.0.11:80")()
 	askAll(t, []asks{
 		{"trace --from 10.244.1.5 --to shop/web --live=30s", 1, []string{
 			"Verdict: sent to 10.244.1.5:8080", "ours  table ip fairlead, chain ", "(now to 10.244.1.5:8080)",
 			"sent to 10.244.1.5:8080, and dropped there by a rule that is not fairlead's: table inet them, chain watch, rule ",
 		}},
-		{"trace --from 10.244.1.5 --to 10.96.0.11:80 --live=30s", 1, []string{"Live: refused or dropped by fairlead: table ip fairlead, chain "}},
+		{"trace --from 10.244.1.5 --to 10.96.0.11:80 --live=30s", 1, []string{"Live: rejected or dropped by fairlead: table ip fairlead, chain "}},
 		{"trace --from 10.244.1.5 --to shop/web --live=soon", 2, []string{"invalid argument"}},
 	})
 	if out := sh(t, "nft list tables"); strings.Contains(out, "trace") {

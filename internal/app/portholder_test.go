@@ -41,12 +41,12 @@ func TestStatusNamesServersThatDoNotListen(t *testing.T) {
 	m.listening("healthz", errors.New("listen for healthz on 0.0.0.0:10256: taken"))
 	s := &inspect.Status{}
 	m.fill(s)
-	if len(s.NotListening) != 1 || !slices.Contains(s.Unwell(), "1 server of the agent does not listen") {
+	if len(s.NotListening) != 1 || !slices.Contains(s.Unwell(), "1 server of the agent is not listening") {
 		t.Errorf("not listening %q, unwell %q", s.NotListening, s.Unwell())
 	}
 	m.listening("healthz", nil)
 	m.fill(s)
-	if len(s.NotListening) != 0 || slices.Contains(s.Unwell(), "1 server of the agent does not listen") {
+	if len(s.NotListening) != 0 || slices.Contains(s.Unwell(), "1 server of the agent is not listening") {
 		t.Errorf("listens: %q, unwell %q", s.NotListening, s.Unwell())
 	}
 }

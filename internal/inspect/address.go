@@ -42,7 +42,7 @@ func (e *explainer) byAddress() {
 		if f.Service == found[0].Service {
 			chosen = append(chosen, *f)
 		} else { // an answer covers one Service only
-			e.out.Notes = append(e.out.Notes, fmt.Sprintf("%s is not among this: it is of Service %s", f.Key, f.Service))
+			e.out.Notes = append(e.out.Notes, fmt.Sprintf("%s is not included: it belongs to Service %s", f.Key, f.Service))
 		}
 	}
 	svc, _ := e.v.State().Service(found[0].Service)
@@ -130,7 +130,7 @@ func (q *Question) nobodys(v engine.View, node *model.NodeView, to netip.AddrPor
 		if !a.IsValid() {
 			what = fmt.Sprintf("the NodePort %d", to.Port())
 		}
-		return "none", fmt.Sprintf("no Service with %s is known yet, and until then rules stay as they were: still waiting for %s", what, list(waiting))
+		return "none", fmt.Sprintf("no Service with %s is known yet; existing rules are kept until the sources are read: still waiting for %s", what, list(waiting))
 	case !a.IsValid():
 		return "none", fmt.Sprintf("no Service has the NodePort %d", to.Port())
 	case taken:
@@ -140,9 +140,9 @@ func (q *Question) nobodys(v engine.View, node *model.NodeView, to netip.AddrPor
 		}
 		return model.Reject.String(), fmt.Sprintf("%s is %s of Service %s, which has no port %s: refused", a, kind, owner, port)
 	case here:
-		return "none", fmt.Sprintf("no Service has %s: it is this node's own address, and what listens there answers", to)
+		return "none", fmt.Sprintf("no Service has %s: it is an address of this node, and a program that listens there answers", to)
 	case q.DropsStrays && slices.ContainsFunc(node.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(a) }):
 		return model.Drop.String(), fmt.Sprintf("%s is in the cluster's Service ranges, and no Service has it: dropped", a)
 	}
-	return "none", fmt.Sprintf("no Service has %s: fairlead leaves such packets alone", to)
+	return "none", fmt.Sprintf("no Service has %s: fairlead does not handle these packets", to)
 }

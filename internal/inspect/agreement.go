@@ -42,10 +42,10 @@ func Recall(r dataplane.Recall, of, pending int, now time.Time) *Agreement {
 
 // notOthers: the comparison does not include rules of other programs, which a
 // packet may meet first.
-const notOthers = ", no rules of others"
+const notOthers = ", without rules of other programs"
 
 func (r *Recalled) text(w io.Writer, of int) {
-	what := "as known"
+	what := "unconfirmed"
 	if r.Holds {
 		what = "agrees"
 	}
@@ -145,9 +145,9 @@ func (a *Agreement) Differs(name string, gone bool) {
 		a.More++
 		return
 	}
-	how := " is not as it was decided"
+	how := " differs from the desired state"
 	if gone {
-		how = " is gone"
+		how = " is missing"
 	}
 	a.Differ = append(a.Differ, name+how)
 }
@@ -159,7 +159,7 @@ func (e *Explanation) Take(a *Agreement) {
 		return
 	}
 	if e.Well {
-		e.Summary += fmt.Sprintf(", but somebody changed what was written: %s", a.Differ[0])
+		e.Summary += fmt.Sprintf(", but another program changed its rules: %s", a.Differ[0])
 	}
 	e.Well = false
 }
@@ -169,7 +169,7 @@ func (a *Agreement) text(w io.Writer) {
 	case a.Recalled != nil:
 		a.Recalled.text(w, a.Of)
 	case a.Err != "":
-		fmt.Fprintf(w, "In kernel  not known: %s\n", a.Err)
+		fmt.Fprintf(w, "In kernel  unknown: %s\n", a.Err)
 	case len(a.Differ) > 0:
 		for _, d := range a.Differ {
 			fmt.Fprintf(w, "In kernel  DIFFERS: %s\n", d)
@@ -183,6 +183,6 @@ func (a *Agreement) text(w io.Writer) {
 		fmt.Fprintf(w, "In kernel  agrees (%d objects compared%s)\n", a.Compared, notOthers)
 	}
 	if a.Pending > 0 {
-		fmt.Fprintf(w, "In kernel  %d objects are still to be written\n", a.Pending)
+		fmt.Fprintf(w, "In kernel  %d objects are pending\n", a.Pending)
 	}
 }

@@ -50,9 +50,9 @@ func (a *Audit) Clean() bool { return a.Missing+a.Different+a.Foreign == 0 }
 // Unwell returns a message about the worst finding; "" if there is none.
 func (a *Audit) Unwell() string {
 	if !a.Clean() {
-		done := "were not as they should be; they have been repaired"
+		done := "differed from the desired state and were repaired"
 		if a.Left {
-			done = "are not as they should be; this audit has left them so"
+			done = "differ from the desired state; this audit did not repair them"
 		}
 		return fmt.Sprintf("%d objects in the kernel %s", a.Missing+a.Different+a.Foreign, done)
 	}
@@ -67,11 +67,11 @@ func (a *Audit) Unwell() string {
 func (a *Audit) Text(w io.Writer) {
 	age := ""
 	if a.Repeated {
-		age = fmt.Sprintf(" (%s ago; the next may come in %s)", a.Now.Sub(a.At).Round(time.Second), max(a.Next.Sub(a.Now), 0).Round(time.Second))
+		age = fmt.Sprintf(" (%s ago; the next audit is possible in %s)", a.Now.Sub(a.At).Round(time.Second), max(a.Next.Sub(a.Now), 0).Round(time.Second))
 	}
-	what := "kernel: %s objects read in %s, %d missing, %d different, %d foreign inside our tables%s\n"
+	what := "kernel: %s objects read in %s, %d missing, %d different, %d foreign in Fairlead's tables%s\n"
 	if a.Relays {
-		what = "sockets and routes of the agent: %s objects looked at in %s, %d missing, %d different, %d foreign%s\n"
+		what = "sockets and routes of the agent: %s objects read in %s, %d missing, %d different, %d foreign%s\n"
 	}
 	fmt.Fprintf(w, what, number(a.Objects), brief(a.Took), a.Missing, a.Different, a.Foreign, age)
 	for _, n := range a.Names {
@@ -79,10 +79,10 @@ func (a *Audit) Text(w io.Writer) {
 	}
 	a.others(w)
 	for i := range a.Also {
-		fmt.Fprintf(w, "would answer for our Services: %s\n", a.Also[i].text())
+		fmt.Fprintf(w, "would handle packets of Fairlead's Services: %s\n", a.Also[i].text())
 	}
 	if u := a.Unserved; u != nil {
-		fmt.Fprintf(w, "unserved: %d Services with endpoints of which none can be used here, such as %s (why: fairlead explain %s)\n",
+		fmt.Fprintf(w, "unserved: %d Services have endpoints but no usable one on this node, such as %s (reason: fairlead explain %s)\n",
 			u.Services, strings.Join(u.Some, ", "), u.Some[0])
 	}
 }
@@ -97,10 +97,10 @@ func (a *Audit) others(w io.Writer) {
 		if a.Unread != "" {
 			also = ""
 		}
-		fmt.Fprintf(w, "others at our hooks: nothing in nftables%s that would end a packet's way\n", also)
+		fmt.Fprintf(w, "other programs at the same hooks: no rule in nftables%s that ends the path of a packet\n", also)
 	}
 	if a.Unread != "" {
-		fmt.Fprintf(w, "others at our hooks: %s\n", a.Unread)
+		fmt.Fprintf(w, "other programs at the same hooks: %s\n", a.Unread)
 	}
 	for _, o := range *a.Others {
 		fmt.Fprintf(w, "other: %s: %s %s\n", o.Where, o.Does, o.To)
@@ -136,7 +136,7 @@ func Concerns(rules []Rule, v engine.View) []Other {
 	for i := range rules {
 		r := &rules[i]
 		limited := r.Daddr != nil || r.Saddr != nil
-		o := Other{Where: r.Where, Does: "may " + r.Does, To: "any packet (what else limits it is not read)", Sure: limited}
+		o := Other{Where: r.Where, Does: "may " + r.Does, To: "any packet (the rule's other conditions are not parsed)", Sure: limited}
 		if limited && t.of[i] == "" {
 			continue // it matches no address of a Service or endpoint
 		}
@@ -161,9 +161,9 @@ func order(o Other) int {
 
 func (r *Rule) text() string {
 	if r.Daddr != nil {
-		return "what goes to " + r.Daddr.String()
+		return "packets to " + r.Daddr.String()
 	}
-	return "what comes from " + r.Saddr.String()
+	return "packets from " + r.Saddr.String()
 }
 
 // targets finds for each rule one Service that it affects.

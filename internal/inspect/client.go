@@ -38,7 +38,7 @@ func ClientOf(a netip.Addr, v *model.NodeView, device Routes) Client {
 			c.Pod = link == d.Interface || d.Mode == model.DetectInterfaceNamePrefix && strings.HasPrefix(link, d.Interface)
 		}
 	default:
-		c.Why = "no cluster CIDR is known, so nothing counts as a pod"
+		c.Why = "no cluster CIDR is known, so no client is detected as a pod"
 	}
 	return c
 }

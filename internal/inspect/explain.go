@@ -133,7 +133,7 @@ func (e *explainer) byName() {
 	res := e.v.Decide(key)
 	chosen := slices.DeleteFunc(slices.Clone(res.Frontends), func(f model.Frontend) bool { return !e.wanted(&f) })
 	if len(chosen) == 0 && e.v.Withheld(key) {
-		e.out.Service, e.out.Summary = key.String(), fmt.Sprintf("Service %s has no endpoint in what can be read, and is in the kernel as an earlier run left it: still waiting for %s",
+		e.out.Service, e.out.Summary = key.String(), fmt.Sprintf("Service %s has no endpoint in the sources read so far; the rules of an earlier run are kept: still waiting for %s",
 			key, list(e.v.Waiting()))
 		return
 	}
@@ -157,18 +157,18 @@ func (e *explainer) unknown(key model.ServiceKey) {
 	if waiting := e.v.Waiting(); len(waiting) > 0 {
 		e.out.Summary += " yet: still waiting for " + list(waiting)
 	} else if e.q.OnlyProxied {
-		e.out.Summary += "; headless ones, and those of another proxy, are not read here"
+		e.out.Summary += "; headless Services, and those of another proxy, are not read"
 	}
 }
 
 func whyNotProxied(svc *model.Service) string {
 	switch {
 	case svc.Headless:
-		return " is headless: it has no address of its own, and its names lead straight to pods"
+		return " is headless: it has no address of its own, and its names resolve to pods"
 	case svc.ExternalName != "":
-		return " is an ExternalName: its name leads to " + svc.ExternalName
+		return " is an ExternalName: its name resolves to " + svc.ExternalName
 	}
-	return " is not for this proxy: it has no ClusterIP, or carries service.kubernetes.io/service-proxy-name"
+	return " is not handled by this proxy: it has no ClusterIP, or has the label service.kubernetes.io/service-proxy-name"
 }
 
 // wanted reports whether the question is about this Frontend.

@@ -84,7 +84,7 @@ func TestFlowsInTheAnswer(t *testing.T) {
 	e.TakeFlows(c, time.Millisecond, errors.New("interrupted"))
 	var b strings.Builder
 	e.Text(&b)
-	for _, want := range []string{"not all known: interrupted", "83 (2 unanswered) open", "5 (2 unanswered)", "12 to 10.244.9.11:8080/TCP, which is not among the endpoints", "and to 2 more"} {
+	for _, want := range []string{"incomplete: interrupted", "83 (2 unanswered) open", "5 (2 unanswered)", "12 to 10.244.9.11:8080/TCP, which is not one of the endpoints", "and to 2 more"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in:\n%s", want, b.String())
 		}

@@ -47,11 +47,11 @@ func (n FlowCount) text() string {
 
 func (o *OpenFlows) text(w io.Writer) {
 	if o.Err != "" {
-		fmt.Fprintf(w, "Flows      not all known: %s\n", o.Err)
+		fmt.Fprintf(w, "Flows      incomplete: %s\n", o.Err)
 	}
 	fmt.Fprintf(w, "Flows      %s open\n", o.FlowCount.text())
 	for _, to := range o.Elsewhere {
-		fmt.Fprintf(w, "Flows      %s to %s, which is not among the endpoints below\n", to.text(), to.Addr)
+		fmt.Fprintf(w, "Flows      %s to %s, which is not one of the endpoints below\n", to.text(), to.Addr)
 	}
 	if o.More > 0 {
 		fmt.Fprintf(w, "Flows      and to %d more of those\n", o.More)

@@ -42,7 +42,7 @@ func (m *Met) where() string { return "table " + m.Table + ", chain " + m.Chain 
 func (m *Met) text() string {
 	switch {
 	case m.Policy:
-		return m.where() + ": its end, policy " + m.Does
+		return m.where() + ": end of chain, policy " + m.Does
 	case m.Does == "":
 		return fmt.Sprintf("%s, rule %d", m.where(), m.Rule)
 	}
@@ -53,7 +53,7 @@ func (m *Met) text() string {
 // within the time.
 func LiveOf(met []Met, waited string) Live {
 	if len(met) == 0 {
-		return Live{Text: "no packet of such a new connection came by within " + waited + ": have the client connect while the trace runs"}
+		return Live{Text: "no packet of such a new connection arrived within " + waited + ": have the client connect while the trace runs"}
 	}
 	l := Live{Seen: true}
 	to := ""
@@ -74,11 +74,11 @@ func LiveOf(met []Met, waited string) Live {
 	last := &met[len(met)-1]
 	switch {
 	case last.Ends() && last.Ours:
-		l.Ended, l.Ours, l.Text = last.Table, true, "refused or dropped by fairlead: "+last.where()
+		l.Ended, l.Ours, l.Text = last.Table, true, "rejected or dropped by fairlead: "+last.where()
 	case last.Ends():
 		l.Ended, l.Text = last.Table, "sent to "+to+", and dropped there by a rule that is not fairlead's: "+last.text()
 	default:
-		l.Text = "sent to " + to + "; no table of nftables dropped it, the last to see it was " + last.where()
+		l.Text = "sent to " + to + "; no nftables table dropped it; the last one that it traversed was " + last.where()
 	}
 	return l
 }

@@ -65,14 +65,14 @@ func hasAddress(svc *model.Service, a netip.Addr) bool {
 }
 
 // byAgent is why endpoints see this node's address if no rules translate.
-const byAgent = "the agent connects to it itself"
+const byAgent = "the agent relays the connection"
 
 // relay adjusts a Way to a mode in which the agent carries the connections. c is nil if all clients are meant.
 func (y *Way) relay(f *model.Frontend, c *Client) {
 	y.Masquerade = ""
 	switch {
 	case f.Refuses(): // no socket is opened that could distinguish clients
-		*y = Way{For: y.For, Verdict: model.Reject.String(), Why: "no endpoint may be used"}
+		*y = Way{For: y.For, Verdict: model.Reject.String(), Why: "no usable endpoint"}
 	case y.Verdict != model.Forward.String():
 	case !f.Relay.KeepSource:
 		y.Masquerade = byAgent

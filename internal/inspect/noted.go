@@ -93,7 +93,7 @@ func (n *Notebook) Summary(names int) []Noted {
 func (n *Notebook) Unserved(names int) *Noted {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	out := Noted{Reason: "endpoints that cannot be used here"}
+	out := Noted{Reason: "endpoints that cannot be used on this node"}
 	if n.count[policy.NotReady]+n.count[policy.NoneHere] == 0 {
 		return nil
 	}

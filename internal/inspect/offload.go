@@ -21,7 +21,7 @@ func (o *Offload) text() string {
 	if o.Threshold > 0 {
 		out = fmt.Sprintf("connections of more than %d packets, between %d devices", o.Threshold, o.Devices)
 		if o.Devices == 0 && o.Why == "" {
-			out = fmt.Sprintf("connections of more than %d packets; no device takes part until there is one", o.Threshold)
+			out = fmt.Sprintf("connections of more than %d packets; no device matches yet", o.Threshold)
 		}
 	}
 	if o.Why != "" {
@@ -56,7 +56,7 @@ func (o *Offload) of(svc *model.Service, chosen []model.Frontend) string {
 		out = fmt.Sprintf("connections of more than %d packets, by the annotation fairlead.dev/offload (others: %d)", own, o.Threshold)
 	}
 	if slices.ContainsFunc(chosen, func(f model.Frontend) bool { return !fit(f) }) {
-		out += ", but of single ports of TCP and UDP only"
+		out += ", but only of single ports of TCP and UDP"
 	}
 	if o.Why != "" {
 		out += "; but on this node " + o.Why
@@ -77,7 +77,7 @@ func excluding(sentence string, chosen []model.Frontend, list []netip.Prefix, cl
 		return sentence
 	}
 	if client.IsValid() && on(client) {
-		return fmt.Sprintf("none of this client: %s is %s", client, why)
+		return fmt.Sprintf("none for this client: %s is %s", client, why)
 	}
 	if !slices.ContainsFunc(chosen, func(f model.Frontend) bool { return !f.Key.Addr.IsValid() || !on(f.Key.Addr) }) {
 		return "none: the Service's address is " + why
@@ -94,10 +94,10 @@ func excluding(sentence string, chosen []model.Frontend, list []netip.Prefix, cl
 		if n > maxNamed {
 			ends = append(ends[:maxNamed], fmt.Sprintf("%d more", n-maxNamed))
 		}
-		sentence += fmt.Sprintf("; but not to %s, which are %s", strings.Join(ends, ", "), why)
+		sentence += fmt.Sprintf("; not to %s (%s)", strings.Join(ends, ", "), why)
 	}
 	if !client.IsValid() {
-		sentence += fmt.Sprintf("; nor from clients in the %d addresses and ranges %s", len(list), why)
+		sentence += fmt.Sprintf("; not from clients in the %d addresses and ranges %s", len(list), why)
 	}
 	return sentence
 }

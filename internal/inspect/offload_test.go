@@ -45,7 +45,7 @@ func TestExplainTellsAcceleration(t *testing.T) {
 		{on, 0, []model.Frontend{sctp, ports}, "none: only single ports of TCP and UDP can be accelerated"},
 		{on, 0, []model.Frontend{empty}, "none: there is no endpoint"},
 		{on, 0, []model.Frontend{local}, "connections of more than 20 packets"},
-		{on, 0, []model.Frontend{tcp, ports}, "connections of more than 20 packets, but of single ports of TCP and UDP only"},
+		{on, 0, []model.Frontend{tcp, ports}, "connections of more than 20 packets, but only of single ports of TCP and UDP"},
 		{on, 4, []model.Frontend{tcp}, "connections of more than 4 packets, by the annotation fairlead.dev/offload (others: 20)"},
 		{&Offload{Threshold: 20, Why: "write: no"}, 0, []model.Frontend{tcp}, "connections of more than 20 packets; but on this node write: no"},
 	} {
@@ -84,11 +84,11 @@ func TestExcluding(t *testing.T) {
 		"off":  {"off", []model.Frontend{frontend("10.96.0.9")}, list, ""},
 		"none": {"none", []model.Frontend{frontend("10.96.0.9")}, list, "10.1.0.7"},
 		"more": {"more", []model.Frontend{frontend("10.96.0.9", "10.1.0.1")}, nil, "10.1.0.7"},
-		"none of this client: fd00::1 is in --offload-exclude-file": {"all", []model.Frontend{frontend("10.96.0.1")}, list, "fd00::1"},
-		"none: the Service's address is in --offload-exclude-file":  {"all", []model.Frontend{frontend("10.96.0.9")}, list, "10.2.0.1"},
+		"none for this client: fd00::1 is in --offload-exclude-file": {"all", []model.Frontend{frontend("10.96.0.1")}, list, "fd00::1"},
+		"none: the Service's address is in --offload-exclude-file":   {"all", []model.Frontend{frontend("10.96.0.9")}, list, "10.2.0.1"},
 		"all of 10.2.0.1": {"all of 10.2.0.1", []model.Frontend{frontend("10.96.0.9"), frontend("", "10.3.0.1")}, list, "10.2.0.1"},
 		"all; but not to 10.1.0.1, which are in --offload-exclude-file":                                                  {"all", []model.Frontend{frontend("10.96.0.1", "10.1.0.1", "10.3.0.1", "10.1.0.1")}, list, "10.2.0.1"},
-		"all; nor from clients in the 3 addresses and ranges in --offload-exclude-file":                                  {"all", []model.Frontend{frontend("10.96.0.1", "10.3.0.1")}, list, ""},
+		"all; not from clients in the 3 addresses and ranges in --offload-exclude-file":                                  {"all", []model.Frontend{frontend("10.96.0.1", "10.3.0.1")}, list, ""},
 		"more; but not to 10.1.0.1, 10.1.0.2, 10.1.0.3, 10.1.0.4, 10.1.0.5, 1 more, which are in --offload-exclude-file": {"more", []model.Frontend{frontend("10.96.0.1", "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5", "10.1.0.6")}, list, "10.2.0.1"},
 	} {
 		client := netip.Addr{}

@@ -34,7 +34,7 @@ func ParseSubject(text, namespace string) (Subject, error) {
 		namespace, name = ns, n
 	}
 	if name == "" || namespace == "" || strings.ContainsAny(name, "/[] .") || strings.Contains(port, ":") {
-		return Subject{}, fmt.Errorf("%q is no [NAMESPACE/]SERVICE[:PORT], IP:PORT[/PROTOCOL] or :NODEPORT", text)
+		return Subject{}, fmt.Errorf("%q is not [NAMESPACE/]SERVICE[:PORT], IP:PORT[/PROTOCOL] or :NODEPORT", text)
 	}
 	return Subject{Service: model.ServiceKey{Namespace: namespace, Name: name}, Port: port}, nil
 }

@@ -139,7 +139,7 @@ func RefusedOf(h engine.Held) Refused {
 }
 
 func (r *Refused) text() string {
-	return fmt.Sprintf("%s (%s), held since %s, next try %s", strings.Join(r.Objects, ", "), r.Err, clock(r.Since), clock(r.RetryAt))
+	return fmt.Sprintf("%s (%s), quarantined since %s, next retry %s", strings.Join(r.Objects, ", "), r.Err, clock(r.Since), clock(r.RetryAt))
 }
 
 // Refused is a Service that the kernel refused.
@@ -168,21 +168,21 @@ func (s *Status) Unwell() []string {
 	}
 	switch {
 	case s.Kernel.Synced.IsZero() && len(s.Source.Waiting) > 0:
-		add(true, "nothing is in sync yet: still waiting for %s", list(s.Source.Waiting))
+		add(true, "the first sync is not complete: still waiting for %s", list(s.Source.Waiting))
 	case s.Kernel.Synced.IsZero():
-		add(true, "nothing is in sync yet")
+		add(true, "the first sync is not complete")
 	}
 	add(s.Kernel.Err != "", "the last write failed: %s", s.Kernel.Err)
-	add(!s.Kernel.Healthy && s.Kernel.Err == "", "changes are not in the kernel in time")
+	add(!s.Kernel.Healthy && s.Kernel.Err == "", "pending changes are not written to the kernel in time")
 	add(!s.Source.Connected, "%s: %s", s.Source.Name, orElse(s.Source.Err, "not connected"))
 	add(s.Flows.Full(), "conntrack is full: %d of %d flows", flows(s.Flows).Count, flows(s.Flows).Max)
 	for _, a := range s.Also {
-		add(a.Wins, "%s was hooked after fairlead's rules and wins over them", a.What)
-		add(a.Unsure, "%s is beside fairlead's rules and may win over them", a.What)
+		add(a.Wins, "%s takes precedence over fairlead's rules (its hooks were registered later)", a.What)
+		add(a.Unsure, "%s may take precedence over fairlead's rules", a.What)
 	}
-	add(len(s.Refused) > 0, "the kernel refused %s", services(len(s.Refused)))
-	add(len(s.NotListening) == 1, "1 server of the agent does not listen")
-	add(len(s.NotListening) > 1, "%d servers of the agent do not listen", len(s.NotListening))
+	add(len(s.Refused) > 0, "the kernel rejected the rules of %s", services(len(s.Refused)))
+	add(len(s.NotListening) == 1, "1 server of the agent is not listening")
+	add(len(s.NotListening) > 1, "%d servers of the agent are not listening", len(s.NotListening))
 	add(s.Troubled == 1, "1 problem")
 	add(s.Troubled > 1, "%d problems", s.Troubled)
 	return out

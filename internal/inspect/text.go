@@ -87,7 +87,7 @@ func (s *Source) text(now time.Time) string {
 func (k *InKernel) text() string {
 	busy := ""
 	if k.Busy {
-		busy = "; the engine is at work"
+		busy = "; the engine is busy"
 	}
 	switch {
 	case k.Synced.IsZero() && k.Err == "":
@@ -106,18 +106,18 @@ func (r *Repairs) text() string {
 		out = fmt.Sprintf("%d objects, last %s (%s)", r.Objects, clock(r.Last), r.First)
 	}
 	if !r.Audited.IsZero() {
-		out += "   compared with the kernel " + clock(r.Audited)
+		out += "   last audit " + clock(r.Audited)
 	}
 	return out
 }
 
 func (a *Stranger) text() string {
-	who := "ours win"
+	who := "fairlead takes precedence"
 	if a.Unsure {
-		who = "whose are asked first cannot be told"
+		who = "the order of the hooks is unknown"
 	}
 	if a.Wins {
-		who = "THEIRS WIN, for they were hooked after ours"
+		who = "TAKES PRECEDENCE (its hooks were registered later)"
 	}
 	if a.Remove == "" {
 		return a.What + ": " + who
@@ -180,10 +180,10 @@ func (e *Explanation) keys(w io.Writer) {
 			fmt.Fprintf(t, " %s\t%s\t%s\t%s\n", name, kind, verdict(k.Ways[j].Verdict), to)
 		}
 		if len(k.At) > 0 {
-			fmt.Fprintf(t, " \t\t\tthe agent answers at %s\n", strings.Join(k.At, " "))
+			fmt.Fprintf(t, " \t\t\tthe agent listens on %s\n", strings.Join(k.At, " "))
 		}
 		for _, a := range k.Also {
-			fmt.Fprintf(t, " \t\t\talso claimed by %s, which does not get it\n", a)
+			fmt.Fprintf(t, " \t\t\talso claimed by %s, which is not served\n", a)
 		}
 	}
 	if more := len(e.Keys) - maxListed; more > 0 {

@@ -58,7 +58,7 @@ func Simulate(q Question, v engine.View) (Trace, error) {
 	}
 	if h, held := v.HeldOf(f.Service); held {
 		r := RefusedOf(h)
-		t.step("kernel", "not as it was decided, which is what follows: refused %s", r.text())
+		t.step("kernel", "the kernel state differs from the decision below: rejected %s", r.text())
 	}
 	t.follow(f, q.ways(v, &node, f, &c)[0], c, q.Answered != nil)
 	return t, nil
@@ -89,7 +89,7 @@ func destination(q *Question, v engine.View) (netip.AddrPort, model.Protocol, er
 	if s.Port != "" {
 		what = fmt.Sprintf("port %q of %s", s.Port, what)
 	}
-	return s.To, 0, fmt.Errorf("%s has no address of %s here: fairlead explain %s says why", what, model.FamilyOf(q.From), s.Service)
+	return s.To, 0, fmt.Errorf("%s has no address of %s here: fairlead explain %s shows the reason", what, model.FamilyOf(q.From), s.Service)
 }
 
 func (t *Trace) step(name, format string, args ...any) {
@@ -102,11 +102,11 @@ func (t *Trace) follow(f *model.Frontend, w Way, c Client, relayed bool) {
 	shut = shut && !unasked
 	switch {
 	case unasked:
-		t.step("guard", "nothing listens there, so nobody is asked who he is")
+		t.step("guard", "nothing listens there, so the source is not checked")
 	case shut:
 		t.step("guard", "%s", why)
 	case f.Guarded:
-		t.step("guard", "let in by %s %s", rangesField(f), prefixes(f.SourceRanges))
+		t.step("guard", "accepted by %s %s", rangesField(f), prefixes(f.SourceRanges))
 	default:
 		t.step("guard", "not guarded")
 	}
@@ -114,7 +114,7 @@ func (t *Trace) follow(f *model.Frontend, w Way, c Client, relayed bool) {
 	if !shut {
 		t.step("dispatch", "%s is %s of Service %s port %s: %s", f.Key, f.Kind, f.Service, f.Port, did(w.Verdict))
 		if f.LocalOnly {
-			t.step("policy", "externalTrafficPolicy Local: %s", map[bool]string{true: "a pod or this node may use every endpoint", false: "from outside, endpoints on this node only"}[c.Pod || c.Node])
+			t.step("policy", "externalTrafficPolicy Local: %s", map[bool]string{true: "a pod or this node can use every endpoint", false: "from outside, endpoints on this node only"}[c.Pod || c.Node])
 		}
 	}
 	if w.Verdict != model.Forward.String() {
@@ -129,7 +129,7 @@ func (t *Trace) follow(f *model.Frontend, w Way, c Client, relayed bool) {
 	switch {
 	case w.Masquerade == "":
 		t.Source = "client"
-		t.step(how, "to %s; the source is kept", w.text())
+		t.step(how, "to %s; the source is preserved", w.text())
 	case w.Masquerade == Hairpin && w.Count > 1:
 		t.Source = "either"
 		t.step(how, "to %s", w.text())

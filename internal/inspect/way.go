@@ -31,7 +31,7 @@ type Backend struct {
 }
 
 // everybodyElse is the text for the clients that no other Way covers.
-const everybodyElse = "everybody else"
+const everybodyElse = "all other clients"
 
 // maxListed bounds the lists of an answer. The answer also contains the full count.
 const maxListed = 256
@@ -49,7 +49,7 @@ func WayOf(f *model.Frontend, v *model.NodeView, c Client) Way {
 	case c.Pod:
 		w = insideWay(f, "")
 	case c.Node:
-		w = insideWay(f, "it comes from this node")
+		w = insideWay(f, "the packet comes from this node")
 	default:
 		w = outsideWay(f)
 	}
@@ -73,7 +73,7 @@ func (y *Way) schedule(f *model.Frontend, other string) {
 }
 
 // Hairpin is why an endpoint that connects to itself sees another source.
-const Hairpin = "only when the client itself is the endpoint"
+const Hairpin = "only if the client is the endpoint itself"
 
 // Ways returns the outcomes for all clients, one Way per group of clients.
 func Ways(f *model.Frontend, v *model.NodeView) []Way {
@@ -135,7 +135,7 @@ func insideWay(f *model.Frontend, masquerade string) Way {
 func outsideWay(f *model.Frontend) Way {
 	w := way(f, f.LocalVerdict, f.LocalBackends)
 	if f.LocalVerdict == model.Drop {
-		w.Why = "externalTrafficPolicy is Local, and no endpoint that may be used is on this node"
+		w.Why = "externalTrafficPolicy is Local, and no usable endpoint is on this node"
 	}
 	return w
 }
@@ -144,9 +144,9 @@ func way(f *model.Frontend, verdict model.Verdict, list []model.Backend) Way {
 	w := Way{Verdict: verdict.String(), Count: len(list), list: list}
 	switch verdict {
 	case model.Reject:
-		w.Why = "no endpoint may be used"
+		w.Why = "no usable endpoint"
 	case model.Drop:
-		w.Why = "the traffic policy is Local, and no endpoint that may be used is on this node"
+		w.Why = "the traffic policy is Local, and no usable endpoint is on this node"
 	}
 	if len(list) == 0 {
 		return w
@@ -198,9 +198,9 @@ func masquerade(f *model.Frontend, v *model.NodeView, c *Client) string {
 	case !detects(v, f.Key.Family):
 		return ""
 	case c == nil:
-		return "unless it comes from a pod"
+		return "unless the client is a pod"
 	case !c.Pod:
-		return "it does not come from a pod"
+		return "the client is not a pod"
 	}
 	return ""
 }

@@ -91,7 +91,7 @@ func otherFamily(res *policy.Result, chosen []model.Frontend, fam model.Family) 
 	case has(chosen):
 		return ""
 	case has(res.Frontends):
-		return fmt.Sprintf("not asked about: it gets what comes by %s", fam)
+		return fmt.Sprintf("not in this query: it receives connections over %s", fam)
 	}
 	return fmt.Sprintf("the Service has no address of %s here", fam)
 }
@@ -113,7 +113,7 @@ func (e *explainer) state(ep *model.Endpoint) string {
 	var words []string
 	switch {
 	case ep.Ready && ep.Terminating:
-		words = append(words, "ready though terminating")
+		words = append(words, "ready, terminating")
 	case ep.Ready:
 		words = append(words, "ready")
 	case ep.Terminating && ep.Serving:
@@ -146,20 +146,20 @@ func (e *explainer) defaults(chosen []model.Frontend) {
 	if has(model.NodePort) {
 		at := e.nodePortAddrs(chosen)
 		if len(at) == 0 {
-			say("NodePorts answer on no address: --nodeport-addresses matches none of this node's")
+			say("NodePorts are closed on every address: --nodeport-addresses matches no address of this node")
 		} else {
 			flag := "--nodeport-addresses"
 			if e.q.Answered != nil {
 				flag = "--userspace-addresses"
 			}
-			say("NodePorts answer on %s (%s)", strings.Join(at, " "), flag)
+			say("NodePorts are open on %s (%s)", strings.Join(at, " "), flag)
 		}
 	}
 	if e.node.Local.Mode == model.DetectNone && has(model.ClusterIP) && e.q.Answered == nil {
-		say("no cluster CIDR is known: nobody counts as a pod, and nobody is masqueraded for not being one (--cluster-cidr, --detect-local-mode)")
+		say("no cluster CIDR is known: no client is detected as a pod, and clients outside the cluster are not masqueraded (--cluster-cidr, --detect-local-mode)")
 	}
 	if e.svc.SourceGuarded && !has(model.LoadBalancer) && !e.guarded(chosen) {
-		say("loadBalancerSourceRanges hold for load balancer addresses only, and the Service has none here")
+		say("loadBalancerSourceRanges apply to load balancer addresses only, and the Service has none on this node")
 	}
 }
 
@@ -197,11 +197,11 @@ func (e *explainer) sumUp(res *policy.Result, chosen []model.Frontend) {
 	name := "Service " + e.svc.Key.String()
 	switch {
 	case e.out.Refused != nil:
-		e.out.Summary = fmt.Sprintf("%s is not as it was decided: the kernel refused %s", name, strings.Join(e.out.Refused.Objects, ", "))
+		e.out.Summary = fmt.Sprintf("%s is not in the desired state: the kernel rejected %s", name, strings.Join(e.out.Refused.Objects, ", "))
 	case len(e.out.Keys) == 0 && len(res.Problems) > 0:
 		e.out.Summary = name + " is not served: " + res.Problems[0].Reason
 	case len(e.out.Keys) == 0:
-		e.out.Summary = name + " is not served: it has no port and address of a family that this node has"
+		e.out.Summary = name + " is not served: it has no port, or no address of an IP family of this node"
 	case bad != "":
 		if why := e.cause(res); why != "" {
 			bad += " (" + why + ")"
@@ -250,7 +250,7 @@ func (e *explainer) cause(res *policy.Result) string {
 }
 
 func did(verdict string) string {
-	return map[string]string{"reject": "refused", "drop": "dropped", "forward": "forwarded", "none": "left alone"}[verdict]
+	return map[string]string{"reject": "refused", "drop": "dropped", "forward": "forwarded", "none": "not handled"}[verdict]
 }
 
 func forWhom(who string) string {

@@ -72,10 +72,10 @@ func TestNodePortsBy(t *testing.T) {
 		"--nodeport-addresses is primary: --bind-address":                                                                                      {NodePortPrimary: true, Cluster: true, BindAddress: bind},
 		"--nodeport-addresses is primary: no Node object is known, so every address of this machine counts as its primary one":                 {NodePortPrimary: true},
 		"--nodeport-addresses is primary: --bind-address, no Node object is known, so every address of this machine counts as its primary one": {NodePortPrimary: true, BindAddress: bind},
-		"--nodeport-addresses is primary: the Node object of this machine is unknown":                                                               {NodePortPrimary: true, Cluster: true},
+		"--nodeport-addresses is primary: the Node object of this machine is unknown":                                                          {NodePortPrimary: true, Cluster: true},
 		"--nodeport-addresses is primary: Node n1 has no usable address":                                                                       {NodePortPrimary: true, Cluster: true, Node: &model.Node{Name: "n1"}},
 		"--nodeport-addresses is [192.168.0.0/16]":                                                                                             {NodePortCIDRs: prefixes("192.168.0.0/16"), Node: node},
-		"--nodeport-addresses has no range, so NodePorts are on every address of this machine":                                                         {},
+		"--nodeport-addresses has no range, so NodePorts are on every address of this machine":                                                 {},
 	} {
 		in.Host = host
 		if got := policy.View(in).NodePortsBy; got != want {

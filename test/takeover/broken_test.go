@@ -93,12 +93,12 @@ func (b *broken) says(t *testing.T, well bool, want string, args ...string) {
 func TestStaleRulesOfKubeProxy(t *testing.T) {
 	const table = "table ip kube-proxy (rules of kube-proxy): "
 	for mode, order := range map[string]string{
-		"nftables": "THEIRS WIN, for they were hooked after ours", "iptables-nft": "THEIRS WIN, for they were hooked after ours",
-		"iptables-legacy": "whose are asked first cannot be told",
+		"nftables": "TAKES PRECEDENCE (its hooks were registered later)", "iptables-nft": "TAKES PRECEDENCE (its hooks were registered later)",
+		"iptables-legacy": "the order of the hooks is unknown",
 	} {
 		t.Run(mode, func(t *testing.T) {
 			b := newBroken(t, mode)
-			b.says(t, true, "others at our hooks: nothing in nftables", "audit", "--foreign")
+			b.says(t, true, "other programs at the same hooks: no rule in nftables", "audit", "--foreign")
 			takeover.Shell(t, b.lab.Node(), "nft 'table ip kube-proxy { chain nat-prerouting { type nat hook prerouting priority -100; ip daddr 10.96.0.10 tcp dport 80 dnat to 10.244.1.99:8080; }; }'")
 			b.answers(t, web, false)
 			b.says(t, false, table+order+"; remove with: fairlead cleanup --kube-proxy", "status")
@@ -117,7 +117,7 @@ func TestDropRuleOfAStranger(t *testing.T) {
 			b := newBroken(t, mode)
 			takeover.Shell(t, b.lab.Node(), "nft 'table inet them { chain watch { type filter hook forward priority 5; ip daddr 10.244.1.11 drop; }; }'")
 			b.answers(t, web, false)
-			b.says(t, false, "table inet them, chain watch (filter, forward, priority 5): drop what goes to 10.244.1.11/32: an endpoint of Service ", "audit", "--foreign") // both have it
+			b.says(t, false, "table inet them, chain watch (filter, forward, priority 5): drop packets to 10.244.1.11/32: an endpoint of Service ", "audit", "--foreign") // both have it
 			takeover.Shell(t, b.lab.Node(), "nft delete table inet them")
 			b.answers(t, web, true)
 		})
@@ -154,8 +154,8 @@ func TestRefusedService(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.says(t, false, "Couldn't load match `recent'", "status")
-			b.says(t, false, "Service demo/sticky is not as it was decided: the kernel refused chain nat KUBE-SVC-", "explain", "demo/sticky")
-			b.says(t, true, "not as it was decided, which is what follows: refused chain nat KUBE-SVC-", "trace", "--from", "172.18.0.9", "--to", "demo/sticky")
+			b.says(t, false, "Service demo/sticky is not in the desired state: the kernel rejected chain nat KUBE-SVC-", "explain", "demo/sticky")
+			b.says(t, true, "the kernel state differs from the decision below: rejected chain nat KUBE-SVC-", "trace", "--from", "172.18.0.9", "--to", "demo/sticky")
 			b.answers(t, sticky, false)
 			b.answers(t, web, true)
 			b.says(t, true, "Service demo/web is forwarded, to 1 endpoint", "explain", "demo/web")

@@ -128,7 +128,7 @@ func (d *Driver) Width(dataplane.Key) int { return 0 }
 func (d *Driver) KeyString(k dataplane.Key) string {
 	switch k.Kind {
 	case kindWhere:
-		return "whereabouts " + k.Family.String()
+		return "node addresses " + k.Family.String()
 	case kindRoute:
 		return "local route " + k.ID
 	case kindPort:

@@ -13,19 +13,19 @@ func auditCommand() *cobra.Command {
 	q := question{path: "/audit"}
 	var foreign, repair bool
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Have the agent compare the kernel with what it should hold",
-		Long: `audit does now what the agent does every hour: it reads everything that is ours in the
-kernel and repairs what is not as it should be. Changes of Services go first, and the next
-audit comes after twenty times what the last one took, a minute at most: asked before,
-the last one's answer is told again.
+		Use: "audit", Short: "Compare the kernel with the desired state, and repair differences",
+		Long: `audit runs the agent's hourly audit now: it reads all objects of the agent in the kernel
+and repairs differences from the desired state. Changes of Services have priority. The
+next audit is possible after twenty times the duration of the last one, at most a minute;
+before that, the command prints the last result again.
 
-With --repair=false nothing is repaired by it. The agent still repairs what it notices in
-other ways: in nftables mode every change of its tables, at once; else with the next
-change of a Service, or with the next audit.
+With --repair=false this audit repairs nothing. The agent still repairs drift that it
+detects in other ways: in nftables mode every change of its tables, at once; in other
+modes with the next change of a Service, or with the next audit.
 
-With --foreign it also names the rules of others, in nftables and in iptables of both
-backends, that can end the way of a packet to a Service or an endpoint, or let it pass by
-our translation. Verdict maps are not looked into.
+With --foreign it also lists rules of other programs, in nftables and in iptables of both
+backends, that can end the path of a packet to a Service or an endpoint, or exempt it from
+Fairlead's translation. Verdict maps are not parsed.
 
 ` + codes,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -51,7 +51,7 @@ our translation. Verdict maps are not looked into.
 		},
 	}
 	formats(cmd, &q)
-	cmd.Flags().BoolVar(&repair, "repair", true, "repair what differs; false: only name it")
-	cmd.Flags().BoolVar(&foreign, "foreign", false, "name the rules of others that would act on packets of Services")
+	cmd.Flags().BoolVar(&repair, "repair", true, "repair differences; false: only list them")
+	cmd.Flags().BoolVar(&foreign, "foreign", false, "list rules of other programs that affect packets of Services")
 	return cmd
 }

@@ -15,14 +15,14 @@ func explainCommand() *cobra.Command {
 	var flows bool
 	cmd := &cobra.Command{
 		Use:   "explain SERVICE[:PORT] | IP:PORT[/PROTOCOL] | :NODEPORT",
-		Short: "Ask the agent what becomes of connections to a Service, and why",
-		Long: `explain tells what the agent of this node has decided about a Service, or about what is
-sent to an address: who may connect, which endpoints get new connections, and of each
-that gets none, why.
+		Short: "Show the outcome of connections to a Service, and the reason",
+		Long: `explain shows the decision of this node's agent about a Service, or about packets to an
+address: which clients can connect, which endpoints receive new connections, and for each
+other endpoint the reason why it receives none.
 
 With --flows it also counts the open connections by endpoint, as the kernel tracks them
-(nf_conntrack), and of these the ones without an answer. The kernel's table is walked for
-that, at most once a second.
+(nf_conntrack), and how many of them are unanswered. This reads the kernel's whole
+connection table, at most once a second.
 
 ` + codes,
 		Example: "  fairlead explain shop/web\n  fairlead explain shop/web:http --from 10.244.1.5\n  fairlead explain 10.96.0.10:80/TCP\n  fairlead explain :30080\n  fairlead explain shop/web --flows",

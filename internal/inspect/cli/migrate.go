@@ -22,13 +22,13 @@ func migrateCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use: "migrate", Short: "Change the mode of the agent of this node while it serves",
-		Long: `migrate has the agent that runs in this network namespace go on in another mode:
-nftables, iptables-nft, iptables-legacy, ipvs, or what fairlead probe recommends (auto).
-The rules of the new mode come first and are compared with the kernel, and only then do
-the old ones go. If the new mode cannot start, the old one goes on.
+		Long: `migrate changes the mode of the agent that runs in this network namespace: nftables,
+iptables-nft, iptables-legacy, ipvs, or what fairlead probe recommends (auto). The agent
+writes the rules of the new mode first and compares them with the kernel; only then does
+it remove the old ones. If the new mode cannot start, the old mode continues.
 
-With --dry-run it only says what it would do and what cannot survive. The settings of
-the agent are not changed: see the line Later.
+With --dry-run it only prints the steps and what cannot survive. The settings of the
+agent are not changed: see the line Later.
 
 ` + codes,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -58,7 +58,7 @@ the agent are not changed: see the line Later.
 	formats(cmd, &q)
 	q.limit = 3 * time.Minute // modes are probed first
 	cmd.Flags().StringVar(&to, "to", "", "the mode to change to")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print the steps")
 	return cmd
 }
 
@@ -80,11 +80,11 @@ func change(cmd *cobra.Command, q *question) error {
 		case problem != "":
 			return unwell(problem)
 		case done:
-			fmt.Fprintf(cmd.ErrOrStderr(), "The agent runs in %s mode, its rules are in and compared with the kernel. The old ones go now.\n", now.Changed.To)
+			fmt.Fprintf(cmd.ErrOrStderr(), "The agent runs in %s mode; its rules are written and were compared with the kernel. It now removes the old ones.\n", now.Changed.To)
 			return nil
 		}
 	}
-	return unwell("the change has not ended yet: ask fairlead status")
+	return unwell("the change is not complete yet: see fairlead status")
 }
 
 // An agent that changes its mode does not answer for some seconds. One that has not answered for silentLimit has ended.
@@ -103,7 +103,7 @@ type changeWait struct {
 func (w *changeWait) see(now *inspect.Status, err error) (done bool, problem string) {
 	if err != nil {
 		if w.silent++; w.silent > int(silentLimit/changePause) {
-			return false, fmt.Sprintf("no agent answers since %s: it ended during the change; its log says why, and its next start is in the mode that its settings name", silentLimit)
+			return false, fmt.Sprintf("no agent has answered since %s: it exited during the change; its log shows the reason, and its next start uses the mode in its settings", silentLimit)
 		}
 		return false, ""
 	}
@@ -112,7 +112,7 @@ func (w *changeWait) see(now *inspect.Status, err error) (done bool, problem str
 	case !now.Since.After(w.before): // the change has not started yet
 		return false, ""
 	case c == nil:
-		return false, fmt.Sprintf("the agent was started again meanwhile and runs in %s mode: the change was not made", now.Place)
+		return false, fmt.Sprintf("the agent was restarted during the change and runs in %s mode: the mode was not changed", now.Place)
 	case c.Failed != "":
 		return false, fmt.Sprintf("the agent is in %s mode again: %s", c.From, c.Failed)
 	default:

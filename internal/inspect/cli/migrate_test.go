@@ -29,7 +29,7 @@ func TestChangeWait(t *testing.T) {
 		{"not compared yet", fresh(&inspect.Changed{To: "iptables-nft"}), nil, false, ""},
 		{"done", fresh(&inspect.Changed{To: "iptables-nft", Verified: true}), nil, true, ""},
 		{"failed", fresh(&inspect.Changed{From: "nftables", Failed: "no programs"}), nil, false, "the agent is in nftables mode again: no programs"},
-		{"killed and started again", fresh(nil), nil, false, "was started again meanwhile and runs in nftables mode"},
+		{"killed and started again", fresh(nil), nil, false, "was restarted during the change and runs in nftables mode"},
 	} {
 		w := changeWait{before: asked}
 		if done, problem := w.see(c.now, c.err); done != c.done || !strings.Contains(problem, c.problem) || (problem == "") != (c.problem == "") {
@@ -45,7 +45,7 @@ func TestChangeWait(t *testing.T) {
 		}
 		_, problem = w.see(nil, silence)
 	}
-	if want := 101 + int(silentLimit/changePause) + 1; looks != want || !strings.Contains(problem, "no agent answers since 1m30s") {
+	if want := 101 + int(silentLimit/changePause) + 1; looks != want || !strings.Contains(problem, "no agent has answered since 1m30s") {
 		t.Errorf("after %d looks, want %d: %q", looks, want, problem)
 	}
 }

@@ -17,9 +17,9 @@ func statusCommand() *cobra.Command {
 	q := question{path: "/status"}
 	var watch bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "Ask the agent of this node how it is",
-		Long: `status asks the agent that runs in this network namespace how it is: where its Services
-come from, whether the kernel has them, what was repaired, refused or is wrong.
+		Use: "status", Short: "Show the status of this node's agent",
+		Long: `status shows the state of the agent that runs in this network namespace: its sources,
+whether the kernel has the desired state, repaired drift, rejected objects and problems.
 
 ` + codes,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -44,7 +44,7 @@ come from, whether the kernel has them, what was repaired, refused or is wrong.
 		},
 	}
 	formats(cmd, &q)
-	cmd.Flags().BoolVar(&watch, "watch", false, "ask again every 2 s until interrupted")
+	cmd.Flags().BoolVar(&watch, "watch", false, "refresh every 2 s until interrupted")
 	return cmd
 }
 

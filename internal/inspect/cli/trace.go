@@ -16,15 +16,15 @@ func traceCommand() *cobra.Command {
 	var namespace, from, to string
 	var live time.Duration
 	cmd := &cobra.Command{
-		Use: "trace --from IP[:PORT] --to IP:PORT[/PROTOCOL] | SERVICE[:PORT]", Short: "Follow a new connection through the agent's decisions, without a packet",
-		Long: `trace tells step by step what the rules of this node do to the first packet of a new
-connection: which guard it meets, which Service it is for, where it is sent and with
-which source. It sends no packet, and knows nothing of the rules of others: for those
-there is fairlead audit --foreign.
+		Use: "trace --from IP[:PORT] --to IP:PORT[/PROTOCOL] | SERVICE[:PORT]", Short: "Trace a new connection through the agent's decisions, without a packet",
+		Long: `trace shows step by step what the rules of this node do to the first packet of a new
+connection: which source check it passes, which Service it belongs to, where it is sent
+and with which source address. It sends no packet and ignores rules of other programs:
+for those, see fairlead audit --foreign.
 
-With --live it then waits for a real packet that begins such a connection, and tells
-which rules of whose tables it met and where it ended. The agent makes one table of
-nftables for that, which goes with the answer. Rules of iptables-legacy cannot be seen.
+With --live it then waits for a real packet that begins such a connection, and shows
+which rules of which tables it traversed and where it ended. For this the agent creates
+a temporary nftables table. Rules of iptables-legacy cannot be traced.
 
 Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong usage.
 3: no agent runs here.`,
@@ -60,10 +60,10 @@ Exit code 0: the connection is forwarded to an endpoint. 1: it is not. 2: wrong 
 	}
 	formats(cmd, &q)
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of a Service named without one")
-	cmd.Flags().StringVar(&from, "from", "", "address that the packet comes from; its port means nothing")
-	cmd.Flags().DurationVar(&live, "live", 0, "wait so long for a real packet and tell what it meets, 1m at most; --live alone is 10s")
+	cmd.Flags().StringVar(&from, "from", "", "source address of the packet; a port is ignored")
+	cmd.Flags().DurationVar(&live, "live", 0, "wait this long for a real packet and show which rules it traverses, 1m at most; --live alone: 10s")
 	cmd.Flags().Lookup("live").NoOptDefVal = "10s"
-	cmd.Flags().StringVar(&to, "to", "", "what it is sent to")
+	cmd.Flags().StringVar(&to, "to", "", "destination of the packet")
 	return cmd
 }
 

@@ -30,7 +30,7 @@ func graphs(list []inspect.Minute) []graph {
 	}
 	return []graph{
 		draw("Objects written", operations, func(most float64) string { return fmt.Sprintf("at most %.0f in a minute", most) }),
-		draw("Longest turn", longest, func(most float64) string {
+		draw("Slowest sync", longest, func(most float64) string {
 			return "at most " + time.Duration(most).Round(10*time.Microsecond).String()
 		}),
 	}

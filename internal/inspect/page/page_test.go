@@ -21,7 +21,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"node-&lt;a&gt;", "Not well: 1 problem", `href="/status?q=shop%2fpay"`, "and 3 more", "it is so", "prefers-color-scheme: dark", `role="search"`,
-		"&lt;b&gt;repaired", "The last 2 minutes", `\x1b]0;x\a\u009b`, `aria-label="Objects written: at most 100 in a minute"`, "Longest turn: at most 3ms",
+		"&lt;b&gt;repaired", "The last 2 minutes", `\x1b]0;x\a\u009b`, `aria-label="Objects written: at most 100 in a minute"`, "Slowest sync: at most 3ms",
 		`<rect x="1" y="30.0" width="8" height="30.0"/><rect x="11" y="0.0" width="8" height="60.0"/>`} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %s in:\n%s", want, b.String())
