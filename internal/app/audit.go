@@ -57,7 +57,11 @@ func (i *inspection) audit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out.Now = time.Now()
-	out.Unserved, out.Also = i.a.memory.notes.Unserved(3), i.strangers(ctx, i.a.otherProxy(ctx) != "")
+	out.Unserved = i.a.memory.notes.Unserved(3)
+	if out.Also, err = i.strangers(ctx, i.a.otherProxy(ctx) != ""); err != nil {
+		http.Error(w, "check for rules of another proxy: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
 	if r.URL.Query().Get("foreign") == "true" {
 		rules, unread, err := i.foreign(ctx)
 		if err != nil {

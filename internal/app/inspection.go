@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"os"
@@ -99,7 +100,10 @@ func (i *inspection) status(ctx context.Context) *inspect.Status {
 		s.Troubled++
 		s.Problems = append([]string{other}, s.Problems...)
 	}
-	s.Also = i.strangers(ctx, other != "")
+	if s.Also, err = i.strangers(whole, other != ""); err != nil {
+		s.Troubled++
+		s.Problems = append(s.Problems, "cannot check for rules of another proxy: "+err.Error())
+	}
 	s.Noted = a.memory.notes.Summary(3)
 	s.History = a.memory.history.History(s.Now)
 	return s
@@ -194,18 +198,22 @@ func busy(w http.ResponseWriter) {
 	http.Error(w, "the engine is busy and has not answered within "+engineLimit.String()+": try again", http.StatusServiceUnavailable)
 }
 
-// strangers returns the tables of other proxies in nftables. Table handles increase, so they
-// show which table was created, and hooked, later. runs reports whether another proxy runs.
-func (i *inspection) strangers(ctx context.Context, runs bool) []inspect.Stranger {
+// strangers returns the tables of other proxies in nftables, and none where the agent may not read
+// them (userspace mode without privilege). Table handles increase, so they show which table was
+// created, and hooked, later. runs reports whether another proxy runs.
+func (i *inspection) strangers(ctx context.Context, runs bool) ([]inspect.Stranger, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	k, err := i.socket()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	list, err := k.Tables(ctx)
-	if err != nil {
-		return nil
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
 	theirs, ours := map[string]uint64{}, uint64(0)
 	for n := range list {
@@ -216,7 +224,7 @@ func (i *inspection) strangers(ctx context.Context, runs bool) []inspect.Strange
 			theirs[t.Ref.String()] = t.Handle
 		}
 	}
-	return strangersAmong(theirs, ours, runs)
+	return strangersAmong(theirs, ours, runs), nil
 }
 
 // ours reports whether t holds the rules of this mode that translate destinations. In the other

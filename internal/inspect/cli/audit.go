@@ -21,7 +21,7 @@ before that, the command prints the last result again.
 
 With --repair=false this audit repairs nothing. The agent still repairs drift that it
 detects in other ways: in nftables mode every change of its tables, at once; in other
-modes with the next change of a Service, or with the next audit.
+modes with the next audit.
 
 With --foreign it also lists rules of other programs, in nftables and in iptables of both
 backends, that can end the path of a packet to a Service or an endpoint, or exempt it from
