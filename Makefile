@@ -39,11 +39,11 @@ demo-rootless: build ## userspace mode on this machine as it is, without root: n
 	@bin/fairlead-lab demo-rootless
 
 .PHONY: test
-test: deps build ## unit, property, real kernel, real API server, a stock kernel, in ten minutes (SKIP_VM=1: without that)
+test: ## unit, property, real kernel, real API server, a stock kernel, in ten minutes (SKIP_VM=1: without that)
 	@bash scripts/test.sh short
 
 .PHONY: test-all
-test-all: deps build ## every test: all variants, both stock kernels, kube-proxy, the image, deploy/, the page in a browser
+test-all: ## every test: all variants, both stock kernels, kube-proxy, the image, deploy/, the page in a browser
 	@bash scripts/test.sh all
 
 .PHONY: test-flaky

@@ -20,28 +20,8 @@ else
 	flags=() kernels=(6.1 6.12) upstream=(etcd kube-apiserver kube-proxy) lines=.
 fi
 
-# Packages in which the product starts goroutines or shares memory between them run under the race detector. Those with
-# Kubernetes' libraries, which would be compiled once more for it, do so in `make test-all` only.
-concurrent() {
-	local dir deps files
-	go list -f '{{.Dir}}|{{join .Deps " "}}|{{join .GoFiles " "}}' "$@" | while IFS='|' read -r dir deps files; do
-		if [ "$scope" = all ] || { [[ $deps != *k8s.io/* ]] && (cd "$dir" && grep -qE '^\s*go |\.Go\(|"sync(/atomic)?"' $files); }; then
-			go list "$dir"
-		fi
-	done
-}
-kernel='internal/kernel/|internal/dataplane/|internal/conntrack|internal/node|internal/dns|test/'
-mapfile -t unit < <(go list ./internal/... ./cmd/... | grep -vE "$kernel")
-mapfile -t race < <(concurrent "${unit[@]}")
-# The packages that take longest begin first.
-slow='test/takeover$|internal/app$|test/scenarios$|internal/dataplane/iptables$|internal/dns/intercept$|internal/dataplane/nftables$|test/property$|test/rootless$'
-own='^$' # a part of its own
-[ "$scope" = short ] || own='test/takeover$'
-rest() { go list ./... | grep -vE "$own" | grep -vxF -f <(printf '%s\n' "${race[@]}"); }
-mapfile -t plain < <(rest | grep -E "$slow"; rest | grep -vE "$slow")
-
 tests() { # PART, go test arguments...; part lint vets
-	go test -json -count=1 -vet=off -timeout 45m "${flags[@]}" "${@:2}" | "$root/bin/summary" -lists "$out/$1" "$1"
+	go test -json -count=1 -vet=off -ldflags=-w -timeout 45m "${flags[@]}" "${@:2}" | "$root/bin/summary" -lists "$out/$1" "$1"
 }
 plain() {
 	tests plain -p 4 "${plain[@]}"
@@ -53,7 +33,9 @@ race() {
 	CGO_ENABLED=1 tests race -race -p 2 "${race[@]}"
 }
 apiserver() {
-	bash test/cluster/build.sh "${upstream[@]}" && cd test/cluster && tests apiserver -mod=mod ./...
+	bash test/cluster/build.sh "${upstream[@]}" || return
+	until [ -e "$out/ready" ]; do sleep 1; done # the agent is built, and the programs that it calls are installed
+	cd test/cluster && tests apiserver -mod=mod ./...
 }
 machines() {
 	RUN=$lines bash test/vm/tests.sh "${kernels[@]}"
@@ -84,15 +66,39 @@ set -m
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-[ "$scope" = short ] || { echo "installing a browser"; browser >"$out/browser.log" 2>&1; }
-# What builds or emulates for minutes and then waits comes first, so that the waits are filled by the rest.
-[ -n "${SKIP_VM:-}" ] || part machines 0
+# kube-apiserver takes longest to build, and its build needs no other program. It begins first, so that the waits of its
+# tests are filled by the rest.
 part apiserver 0
-part plain 10
-part race 10
-part lint 15
+make --no-print-directory deps build || exit 1
+touch "$out/ready"
+
+# Packages in which the product starts goroutines or shares memory between them run under the race detector. Those with
+# Kubernetes' libraries, which would be compiled once more for it, do so in `make test-all` only.
+concurrent() {
+	local dir deps files
+	go list -f '{{.Dir}}|{{join .Deps " "}}|{{join .GoFiles " "}}' "$@" | while IFS='|' read -r dir deps files; do
+		if [ "$scope" = all ] || { [[ $deps != *k8s.io/* ]] && (cd "$dir" && grep -qE '^\s*go |\.Go\(|"sync(/atomic)?"' $files); }; then
+			go list "$dir"
+		fi
+	done
+}
+kernel='internal/kernel/|internal/dataplane/|internal/conntrack|internal/node|internal/dns|test/'
+mapfile -t unit < <(go list ./internal/... ./cmd/... | grep -vE "$kernel")
+mapfile -t race < <(concurrent "${unit[@]}")
+# The packages that take longest begin first.
+slow='test/takeover$|internal/app$|test/scenarios$|internal/dataplane/iptables$|internal/dns/intercept$|internal/dataplane/nftables$|test/property$|test/rootless$'
+own='^$' # a part of its own
+[ "$scope" = short ] || own='test/takeover$'
+rest() { go list ./... | grep -vE "$own" | grep -vxF -f <(printf '%s\n' "${race[@]}"); }
+mapfile -t plain < <(rest | grep -E "$slow"; rest | grep -vE "$slow")
+
+[ "$scope" = short ] || { echo "installing a browser"; browser >"$out/browser.log" 2>&1; }
+[ -n "${SKIP_VM:-}" ] || part machines 0
+part plain 5
+part race 5
+part lint 10
 [ "$scope" = short ] || part takeover 0
-[ "$scope" = short ] || part deploy 10
+[ "$scope" = short ] || part deploy 5
 
 finished() { # PART: how many packages, or lines of test/vm/tests.txt, have ended
 	case $1 in machines) cat bin/vm/*.log 2>/dev/null ;; *) cat "$out/$1.log" ;; esac | grep -cE '^ok |: [0-9]+ s$'
