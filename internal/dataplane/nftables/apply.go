@@ -7,10 +7,10 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// keepBatch is how much memory the batch buffer keeps between two Applies.
+// keepBatch is how many bytes of memory the batch buffer keeps between two Applies.
 const keepBatch = 1 << 20
 
-// Apply implements dataplane.Driver: one transaction.
+// Apply implements dataplane.Driver. It writes one transaction.
 func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applied, error) {
 	if len(b.Ops)+len(b.Rebuild) == 0 {
 		return dataplane.Applied{}, nil
@@ -37,8 +37,8 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	}
 }
 
-// forget drops the rules of sticky chains that a batch took out of the kernel. A
-// rebuild writes all that there are, so others are not kept after it.
+// forget drops the cached rules of sticky chains that a batch deleted from the kernel. A
+// rebuild writes all desired chains, so the rules of all others are dropped after it.
 func (d *Driver) forget(ops []dataplane.Op) {
 	for i, f := range bothFamilies {
 		list := d.plan.of(i, kindStickyRules)
@@ -79,8 +79,8 @@ func (d *Driver) apply(ctx context.Context, b dataplane.Batch) (int, error) {
 		return n, nil
 	}
 	if vague := vagueTags(err); vague != nil {
-		// The same batch once more, so laid out that the kernel must name the object:
-		// it refuses that as a whole too, so nothing is written.
+		// Retry the same batch in a layout in which the kernel has to name the object. The
+		// kernel refuses this batch as a whole too, so nothing is written.
 		if n, err = d.write(b.Ops, &old, vague); err != nil {
 			return 0, err
 		}

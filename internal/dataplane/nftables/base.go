@@ -5,8 +5,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Priorities. Ours sit ten beside those of everybody's nat chains: source ranges
-// are checked before the destination is rewritten, affinity is learned and the
+// Priorities. The chains are hooked ten before or after the usual nat priority: source
+// ranges are checked before the destination is rewritten, affinity is learned and the
 // rest refused after.
 const (
 	beforeNAT = -110
@@ -49,7 +49,7 @@ func fixedChains() []fixedChain {
 	}
 }
 
-// fixedHooks returns the hooks of the fixed chains by name; nil for those without.
+// fixedHooks returns the hooks of the fixed chains by name; the hook of a chain without one is nil.
 func fixedHooks() map[string]*nft.Hook {
 	out := map[string]*nft.Hook{}
 	for _, c := range fixedChains() {
@@ -68,7 +68,7 @@ func jumpIfNew(chain string) func(lang, *model.NodeView) []rule {
 	}
 }
 
-// guard holds new connections to guarded Frontends against their source ranges,
+// guard checks new connections to guarded Frontends against their source ranges,
 // before the destination is rewritten.
 func guard(l lang, _ *model.NodeView) []rule {
 	vip, _ := nft.VIP(l.f)
@@ -79,11 +79,11 @@ func guard(l lang, _ *model.NodeView) []rule {
 	}
 }
 
-// guardPrerouting drops what comes for 127.0.0.0/8 from outside. NodePorts on
-// 127.0.0.1 need route_localnet, and with it the kernel lets such packets in, to
-// everything that listens on loopback only (CVE-2020-8558, kubernetes#90259). It
-// sees them before any translation, so that answers to the node's own connections
-// to 127.0.0.1 still carry another destination. The kernel always drops ::1.
+// guardPrerouting drops packets to 127.0.0.0/8 that come from outside. NodePorts on
+// 127.0.0.1 need route_localnet, and with it the kernel accepts such packets, also to
+// programs that listen on loopback only (CVE-2020-8558, kubernetes#90259). The chain
+// runs before any translation, so answers to the node's own connections to 127.0.0.1
+// still carry another destination. The kernel always drops ::1.
 func guardPrerouting(l lang, v *model.NodeView) []rule {
 	rules := jumpIfNew("guard")(l, v)
 	if l.f != nft.IPv4 {
@@ -104,7 +104,7 @@ func guardCheckNodePorts(l lang, v *model.NodeView) []rule {
 	return allowed(v, nft.Join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), nft.In("fw-allowed-nodeports")}))
 }
 
-// allowed: a positive match and a drop, because a negated one does not list.
+// allowed returns a positive match and a drop, because nft cannot list a negated match.
 func allowed(v *model.NodeView, client rule) []rule {
 	return []rule{
 		nft.Join(client, nft.Does(nft.Return())),
@@ -112,8 +112,8 @@ func allowed(v *model.NodeView, client rule) []rule {
 	}
 }
 
-// dispatch finds the Frontend of a new connection. What matches no Frontend
-// falls through untouched.
+// dispatch looks up the Frontend of a new connection. A packet that matches no Frontend
+// passes unchanged.
 func dispatch(l lang, v *model.NodeView) []rule {
 	var out []rule
 	if m, some := clusterIPMasquerade(l, v); some {
@@ -124,11 +124,11 @@ func dispatch(l lang, v *model.NodeView) []rule {
 	return append(out,
 		nft.Join(vip, rule{nft.VMap("services")}),
 		nft.Join(nft.To(l.f, "nodeport-ips"), port, rule{nft.VMap("nodeports")}),
-		nft.Join(vip, rule{nft.VMap("ranges")})) // a single port goes before the range it lies in
+		nft.Join(vip, rule{nft.VMap("ranges")})) // the lookup of a single port comes before that of a range around it
 }
 
-// clusterIPMasquerade marks connections to ClusterIPs that do not come from pods
-// (contract.md 4).
+// clusterIPMasquerade returns the rule that marks connections to ClusterIPs that do not
+// come from pods (contract.md 4).
 func clusterIPMasquerade(l lang, v *model.NodeView) (rule, bool) {
 	set := nft.Mark(markBits(v))
 	if v.MasqueradeAll {
@@ -143,8 +143,9 @@ func clusterIPMasquerade(l lang, v *model.NodeView) (rule, bool) {
 
 func markBits(v *model.NodeView) uint32 { return 1 << (v.MasqueradeBit & 31) }
 
-// postrouting: the mark is cleared once used. Hairpin: an endpoint that reaches
-// itself must see another source, or it answers itself past our translation.
+// postrouting masquerades marked packets and clears the mark. It also masquerades hairpin
+// connections: an endpoint that connects to itself must see another source address, or its
+// answers would bypass the translation.
 func postrouting(l lang, v *model.NodeView) []rule {
 	pair := rule{
 		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)), nft.MetaL4Proto(nft.Word(2 * l.addr)),
@@ -160,9 +161,9 @@ func learnIfNew(lang, *model.NodeView) []rule {
 	return []rule{nft.Join(nft.NewConnection(), translatedNow(), nft.Does(nft.Jump("learn")))}
 }
 
-// learn finds the time for which the Frontend, named by the original
-// destination, remembers its clients. The protocol first: nft cannot read back a
-// bare `ct original proto-dst`.
+// learn looks up how long the Frontend, identified by the original destination, remembers
+// its clients. It matches the protocol first, because nft cannot read back a bare
+// `ct original proto-dst`.
 func learn(l lang, _ *model.NodeView) []rule {
 	var out []rule
 	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} {
@@ -177,8 +178,8 @@ func learn(l lang, _ *model.NodeView) []rule {
 	return out
 }
 
-// refuse answers for Frontends without endpoints, for unknown ports of a live
-// ClusterIP, and silences dead addresses of the Service ranges (contract.md 7).
+// refuse rejects connections to Frontends without endpoints and to unknown ports of a live
+// ClusterIP, and drops packets to unused addresses of the Service ranges (contract.md 7).
 func refuse(l lang, _ *model.NodeView) []rule {
 	vip, _ := nft.VIP(l.f)
 	return []rule{

@@ -9,17 +9,17 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// chainBook remembers shared chains by description, because ten thousand
-// Frontends ask for the same dozen, and how to write them by digest, because an
-// Op carries only the digest. The rules themselves are not kept: a node may come
-// to know a thousand chains, and each is written once.
+// chainBook caches shared chains by description, because ten thousand Frontends use
+// the same dozen. It keeps the functions that make their rules by digest, because an
+// Op carries only the digest. The rules themselves are not cached: a node may use
+// a thousand chains over time, and each is written once.
 type chainBook struct {
 	terms  terms // under which the shared chains below were written
 	leaves map[familyOf[leaf]]chain
 	outers map[familyOf[outer]]chain
 	rules  map[string]func() []rule
-	// own are those of the chains of one Service port. The chains of both families
-	// may have the same digest, so each family has rules of its own.
+	// own holds the functions for the chains of one Service port. The chains of both families
+	// may have the same digest, so each family has its own rules.
 	own map[familyOf[string]]func() []rule
 }
 
@@ -44,7 +44,7 @@ func newChainBook() chainBook {
 	return b
 }
 
-// under drops the shared chains if they were written under other terms.
+// under drops the cached shared chains if they were written under other terms.
 func (b *chainBook) under(t terms) {
 	if b.terms == t {
 		return
@@ -78,8 +78,8 @@ func (b *chainBook) outer(f model.Family, o outer, v *model.NodeView) chain {
 	return c
 }
 
-// sticky files the rules of a chain of one Service port. There may be ten thousand
-// of these, so they are filed until they leave the kernel (forget), not for good.
+// sticky caches the rules of a chain of one Service port. There may be ten thousand
+// of these, so an entry is kept only until the chain leaves the kernel (forget).
 func (b *chainBook) sticky(f model.Family, name string, rules func() []rule) chain {
 	sum := digestFor(name, true)
 	for _, r := range rules() {
@@ -90,12 +90,12 @@ func (b *chainBook) sticky(f model.Family, name string, rules func() []rule) cha
 	return chain{name, digest}
 }
 
-// forget drops the rules of a sticky chain that are not in the kernel any more.
+// forget drops the rules of a sticky chain that is no longer in the kernel.
 func (b *chainBook) forget(f model.Family, digest string) {
 	delete(b.own, familyOf[string]{f, digest})
 }
 
-// keep drops the rules of all sticky chains of a family but some.
+// keep drops the rules of all sticky chains of a family except the wanted ones.
 func (b *chainBook) keep(f model.Family, wanted map[string]struct{}) {
 	maps.DeleteFunc(b.own, func(at familyOf[string], _ func() []rule) bool {
 		_, keep := wanted[at.v]
@@ -103,7 +103,7 @@ func (b *chainBook) keep(f model.Family, wanted map[string]struct{}) {
 	})
 }
 
-// rulesOf finds how the rules of a chain are written.
+// rulesOf returns the function that makes the rules of a chain, and whether it is known.
 func (b *chainBook) rulesOf(o *dataplane.Op) (rules func() []rule, known bool) {
 	if o.Key.Kind == kindStickyRules {
 		rules, known = b.own[familyOf[string]{o.Key.Family, o.Want}]
@@ -113,7 +113,7 @@ func (b *chainBook) rulesOf(o *dataplane.Op) (rules func() []rule, known bool) {
 	return rules, known
 }
 
-// write files how a chain is written and gives the digest of its rules.
+// write caches the function that makes a chain's rules and returns the digest of the rules.
 func (b *chainBook) write(rules func() []rule) string {
 	sum := newChainDigest()
 	for _, r := range rules() {
@@ -127,7 +127,7 @@ func (b *chainBook) write(rules func() []rule) string {
 // noRules is the digest of a chain without rules.
 const noRules = "00cbf29ce484222325"
 
-// tag is the comment by which Load knows a rule again.
+// tag returns the comment by which Load recognises a rule.
 func tag(r rule) []byte {
 	h := newDigest()
 	for _, e := range r {
@@ -136,8 +136,8 @@ func tag(r rule) []byte {
 	return nft.Comment(h.String())
 }
 
-// chainDigest sums up the comments of a chain's rules, as written or as read: so
-// an added, removed, moved or replaced rule shows.
+// chainDigest is the digest of the comments of a chain's rules, as written or as read. It
+// changes if a rule is added, removed, moved or replaced.
 type chainDigest struct {
 	digest
 	n int
@@ -145,8 +145,8 @@ type chainDigest struct {
 
 func newChainDigest() chainDigest { return chainDigest{digest: newDigest()} }
 
-// digestFor begins the digest of a chain. The rules of a sticky one are filed by
-// digest until they are deleted, so no two chains may have the same.
+// digestFor returns a new digest of a chain. The rules of a sticky chain are cached by
+// digest until the chain is deleted, so it includes the name to be unique.
 func digestFor(name string, sticky bool) chainDigest {
 	c := newChainDigest()
 	if sticky {

@@ -2,16 +2,16 @@ package nftables
 
 import "slices"
 
-// bound is an element of an interval set: where a range begins, or the first
-// address behind one.
+// bound is an element of an interval set: the start of a range, or the first
+// address after it.
 type bound struct {
 	addr string
 	end  bool
 }
 
-// joinBounds makes packed ranges of starts and ends. A start without an end
-// reaches to the last address. An end whose start somebody took away is a range that
-// ends before it begins (loneEnd); one at the first address cuts nothing short, and nft
+// joinBounds packs starts and ends into ranges. A start without an end reaches to the
+// last address. An end whose start another program deleted becomes a range that
+// ends before it begins (loneEnd). An end at the first address cuts nothing short, and nft
 // writes it too.
 func joinBounds(list []bound, width int) string {
 	slices.SortFunc(list, func(a, b bound) int {
@@ -41,11 +41,11 @@ func joinBounds(list []bound, width int) string {
 	return string(out)
 }
 
-// loneEnd reports what joinBounds makes of an end without a start. Nobody wants it, so it
-// goes: it would cut short a range around it.
+// loneEnd reports whether a range is what joinBounds makes of an end without a start. It is
+// never desired and is deleted, because it would cut short a range around it.
 func loneEnd(first, last string) bool { return first > last }
 
-// previous is the address before a.
+// previous returns the address before a.
 func previous(a string) []byte {
 	b := []byte(a)
 	for i := len(b) - 1; i >= 0; i-- {

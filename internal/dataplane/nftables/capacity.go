@@ -8,24 +8,24 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Sets are made with a size, because only then does the kernel take its fixed
-// hash: dumps of the growing one are wrong while it rehashes in the background,
-// walks of it (dumps, checks of new rules) take twice as long, and so do big
+// Sets are declared with a size, because only then does the kernel use its fixed
+// hash. Dumps of the growing hash are wrong while it rehashes in the background,
+// walks of it (dumps, checks of new rules) take twice as long, and so do large
 // inserts (measured on 6.18: docs/design/nftables.md). A size is a limit, and the
-// kernel makes the buckets for it at once (8 bytes each, and a look for each message
-// of a dump); so a set doubles when it is full. Since 6.5 the kernel raises the limit of
-// a set that is there, up to maxGrowth times, for the buckets stay as many as they were:
-// then, and before 6.5, a rebuild makes it anew, larger.
+// kernel allocates the buckets for it at once (8 bytes each, and every message of a dump
+// visits each), so the size of a set doubles when it is full. Since 6.5 the kernel raises the
+// limit of an existing set. The number of buckets stays the same, so this is done at most
+// maxGrowth times. After that, and always before 6.5, a rebuild makes a larger set.
 
-// maxGrowth is how often a set doubles before it is made anew: six elements are then in
-// a bucket, where three quarters of one were planned.
+// maxGrowth is how often a set doubles before it is rebuilt. A bucket then holds six
+// elements, where three quarters of one were planned.
 const maxGrowth = 3
 
-// maxScale is the largest set: 12 million endpoint slots in all shards, 1.5 million Frontends.
+// maxScale is the scale of the largest set: 12 million endpoint slots in all shards, 1.5 million Frontends.
 const maxScale = 8
 
-// firstSize is a set's size at scale 0, 0 of a set that is not hashed. Three quarters
-// of a power of two: the kernel makes a bucket for each quarter more, rounded up.
+// firstSize returns a set's size at scale 0, or 0 if the set is not hashed. Sizes are three
+// quarters of a power of two: the kernel allocates a third more buckets, rounded up.
 func (s *setDef) firstSize() uint32 {
 	switch {
 	case s.shape == shapeRanges || s.shape == shapeAllowed || s.ident == identRange:
@@ -40,15 +40,15 @@ func (s *setDef) firstSize() uint32 {
 
 func (s *setDef) size(scale int) uint32 { return s.firstSize() << scale }
 
-// setSizes knows how large the sets are. Sets of one kind are of one size, that of
+// setSizes holds the sizes of the sets. All sets of one kind have the same size, that of
 // the fullest shard.
 type setSizes struct {
 	scale [2][kinds]int
-	made  [2][kinds]int // the scale that the buckets are for
-	fixed bool          // this kernel leaves sizes as they are
+	made  [2][kinds]int // the scale that the buckets were allocated for
+	fixed bool          // this kernel does not change the size of an existing set
 }
 
-// counters are the kinds, and behind them the shards.
+// counters is the number of counters: one for each kind, followed by one for each shard.
 const counters = int(kinds) + shards
 
 func counterOf(k dataplane.Key) int {
@@ -58,7 +58,7 @@ func counterOf(k dataplane.Key) int {
 	return int(setKind(k.Kind))
 }
 
-// setKind is the kind whose set holds objects of a kind.
+// setKind returns the kind whose set holds objects of kind k.
 func setKind(k dataplane.Kind) dataplane.Kind {
 	if def := defOf(k); def != nil && def.hashed {
 		return k - kindHashed + kindEndpoints
@@ -66,8 +66,8 @@ func setKind(k dataplane.Kind) dataplane.Kind {
 	return k
 }
 
-// choose sets the scales of a table that this batch is about to make: for what the
-// batch holds, and what follows at once in further batches.
+// choose sets the scales of a table that this batch creates, large enough for the
+// batch and for what further batches add right after it.
 func (c *setSizes) choose(f int, b dataplane.Batch) {
 	var have [counters]int
 	count := func(o *dataplane.Op) {
@@ -100,7 +100,7 @@ func countOf(o *dataplane.Op) int {
 	return 1
 }
 
-// scaleFor leaves half as much again as room.
+// scaleFor returns the scale for n elements and half as many again.
 func (s *setDef) scaleFor(n int) int {
 	scale := 0
 	for s.firstSize() > 0 && n*3/2 > int(s.size(scale)) && scale < maxScale {
@@ -109,8 +109,8 @@ func (s *setDef) scaleFor(n int) int {
 	return scale
 }
 
-// read finds the scales of a table. A size that none makes is left to the
-// comparison of declarations.
+// read finds the scales of a table from its sets. A size that belongs to no scale is left
+// to the comparison of declarations.
 func (c *setSizes) read(f model.Family, sets []nft.Set) {
 	for i := range sets {
 		def := defNamed(sets[i].Ref.Name)
@@ -125,8 +125,8 @@ func (c *setSizes) read(f model.Family, sets []nft.Set) {
 	}
 }
 
-// loaded takes the scales that a Load has found. How a set was made does not show: one
-// of another size than we knew counts as made so.
+// loaded takes over the scales that a Load has found. The kernel does not report for which size
+// a set's buckets were allocated: a set whose size differs from the known one counts as created with it.
 func (c *setSizes) loaded(f int, found *setSizes) {
 	for k, scale := range found.scale[f] {
 		if c.scale[f][k] != scale {
@@ -135,8 +135,8 @@ func (c *setSizes) loaded(f int, found *setSizes) {
 	}
 }
 
-// overflow asks for a rebuild if the kernel says that a set is full. A rebuild holds
-// everything, so that choose finds the right size.
+// overflow returns a RebuildError if the kernel reports that a set is full. A rebuild holds
+// all objects, so choose finds the right size.
 func (c *setSizes) overflow(refused *nft.BatchError, ops []dataplane.Op) *dataplane.RebuildError {
 	var out *dataplane.RebuildError
 	for _, full := range fullSets(refused, ops) {

@@ -11,14 +11,14 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Cleanup implements dataplane.Driver: it deletes our tables in both families,
-// whatever this Driver knows, serves or can do. A table of our name that is not
-// ours stays, and the error says so.
+// Cleanup implements dataplane.Driver. It deletes the agent's tables in both families,
+// independent of the state, the families and the features of this Driver. A table of that
+// name that another program owns stays, and the error reports it.
 func (d *Driver) Cleanup(ctx context.Context) error {
 	tables, err := d.k.Tables(ctx)
 	switch {
 	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT):
-		return nil // a kernel without nf_tables holds nothing of ours
+		return nil // a kernel without nf_tables has no table of the agent
 	case err != nil:
 		return fmt.Errorf("clean up: %w", err)
 	}
@@ -49,15 +49,15 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// delTable deletes a table that is there. The message in front, which changes nothing,
-// is for the first of a batch: the kernel echoes to us all that the first message did,
-// and the end of a table with ten thousand maps would fill the socket (Conn.Commit).
+// delTable deletes an existing table. The NewTable message before it changes nothing. It is
+// there in case it is the first of a batch: the kernel echoes everything that the first message did, and
+// the deletion of a table with ten thousand maps would fill the socket (Conn.Commit).
 func (d *Driver) delTable(t nft.TableRef) {
 	d.batch.NewTable(t, nil)
 	d.batch.DelTable(t)
 }
 
-// IsOurs reports whether a table is one that a Driver has made.
+// IsOurs reports whether a Driver made a table.
 func IsOurs(t *nft.Table) bool {
 	if t.Ref != tableRef(model.IPv4) && t.Ref != tableRef(model.IPv6) {
 		return false

@@ -11,12 +11,12 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// maxCompared bounds how many slots of one pool Compare reads.
+// maxCompared is the maximum number of slots of one pool that Compare reads.
 const maxCompared = 1024
 
-// Compare implements dataplane.Driver. It asks the kernel for each element, set and
-// chain by its name. Of a pool it also reads the slots behind the last one that a packet
-// may draw: an endpoint there, of somebody else's, would get connections.
+// Compare implements dataplane.Driver. It looks up each element, set and chain in the
+// kernel by its name. Of a pool it also reads the slots after the last one up to the last that a
+// packet may draw: an endpoint that another program put there would get connections.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	if d.find == nil {
 		return fmt.Errorf("compare: %w: no netlink socket", dataplane.ErrUnsupported)
@@ -44,7 +44,7 @@ type look struct {
 	err  error
 }
 
-// at returns an object's value as the kernel has it.
+// at returns the actual value of an object in the kernel.
 func (l *look) at(o *dataplane.Object) string {
 	table := tableRef(o.Key.Family)
 	switch o.Key.Kind {
@@ -94,14 +94,14 @@ func (l *look) set(k dataplane.Key) string {
 		return "foreign"
 	}
 	spec := def.spec(k.Family, k.ID, 0)
-	spec.Size = row.Size // as large as it has become
+	spec.Size = row.Size // the size that it has grown to
 	if !spec.Matches(row) {
 		return "another declaration"
 	}
 	return def.digest(k.Family)
 }
 
-// chain compares the rules, and of a base chain where it is hooked. The chain of one
+// chain compares the rules, and the hook of a base chain. The chain of one
 // Service port is two objects (frontend.sticky).
 func (l *look) chain(k dataplane.Key) string {
 	ref := tableRef(k.Family).Chain(k.ID)
@@ -122,7 +122,7 @@ func (l *look) chain(k dataplane.Key) string {
 	return noRules
 }
 
-// rules sums up those of a chain; "" if it has none.
+// rules returns the digest of the rules of a chain, or "" if it has none.
 func (l *look) rules(ref nft.ChainRef, sticky bool) string {
 	list, err := l.find.ChainRules(l.ctx, ref)
 	if l.err = err; len(list) == 0 || err != nil {
@@ -135,7 +135,7 @@ func (l *look) rules(ref nft.ChainRef, sticky bool) string {
 	return sum.String()
 }
 
-// elements returns the value of an object that is elements of a set.
+// elements returns the value of an object that consists of elements of a set.
 func (l *look) elements(def *setDef, o *dataplane.Object) string {
 	e := reading{look: l, def: def, key: o.Key, set: tableRef(o.Key.Family).Set(def.part(o.Key.ID))}
 	switch def.shape {
@@ -162,7 +162,7 @@ func (l *look) elements(def *setDef, o *dataplane.Object) string {
 	return present
 }
 
-// reading is of one object in a set.
+// reading reads one object in a set.
 type reading struct {
 	*look
 	def *setDef
@@ -175,14 +175,14 @@ func (r *reading) has(want *nft.Element) (nft.Element, bool) {
 		return nft.Element{}, false
 	}
 	got, found, err := r.find.Element(r.ctx, r.set, want)
-	if errors.Is(err, unix.EINVAL) { // a set of that name, with other keys: ours is not there
+	if errors.Is(err, unix.EINVAL) { // a set of that name with other keys: the desired one is missing
 		return nft.Element{}, false
 	}
 	r.err = err
 	return got, found
 }
 
-// pool reads as many slots as are wanted, and those that a packet may draw besides.
+// pool reads as many slots as are desired, and those beyond them that a packet may draw.
 func (r *reading) pool(want string) string {
 	w, from := r.def.slotWidth(r.key.Family), uint32(0)
 	n := len(want) / w
@@ -221,7 +221,7 @@ func (r *reading) ranges() string {
 	return joinBounds(list, addrLen(r.key.Family))
 }
 
-// allowed returns those of the wanted ranges that are there.
+// allowed returns those of the desired ranges that exist.
 func (r *reading) allowed(want string) string {
 	out := ""
 	h := half{def: r.def, key: r.key, mine: want}
@@ -237,7 +237,7 @@ func (r *reading) allowed(want string) string {
 	return out
 }
 
-// live returns those of the wanted endpoints that are there.
+// live returns those of the desired endpoints that exist.
 func (r *reading) live(want string) string {
 	w, out := r.def.slotWidth(r.key.Family), ""
 	for i := 0; i+w <= len(want); i += w {

@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// contents reads the elements of every set of ours, but of no map of clients: what
-// packets wrote there is theirs.
+// contents reads the elements of every set that the Driver owns, except the maps of
+// clients: packets write those.
 func (l *loader) contents(ctx context.Context) error {
 	c := contents{loader: l}
 	for _, def := range ownSets() {
@@ -26,7 +26,7 @@ func (l *loader) contents(ctx context.Context) error {
 	return nil
 }
 
-// contents is the reading of one set after another.
+// contents reads one set after another.
 type contents struct {
 	*loader
 	def    *setDef
@@ -52,7 +52,7 @@ func (c *contents) begin(def *setDef, part string) {
 	}
 }
 
-// element takes one element; what we would not have written is a stray.
+// element handles one element; an element that Render would not write is a stray.
 func (c *contents) element(e *nft.Element) error {
 	if !c.known(e) {
 		value := present
@@ -151,7 +151,7 @@ func (c *contents) endpoint(e *nft.Element) bool {
 	return true
 }
 
-// end emits what is known only when the whole set was read.
+// end emits the objects that are complete only after the whole set was read.
 func (c *contents) end() {
 	switch c.def.shape {
 	case shapePool:

@@ -11,9 +11,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Where NodeView.CountRefusals is set, a packet that is refused or dropped on its way to a Frontend leaves a count under what it was
-// sent to, in a set that packets fill: a packet that is forwarded meets nothing of it, and a Service that comes or goes changes
-// nothing in it. What nobody asks for any more is forgotten after countedFor.
+// If NodeView.CountRefusals is set, a packet that is refused or dropped on its way to a Frontend is counted under its destination, in a
+// set that packets fill. Forwarded packets do not pass these rules, and the set is not updated when a Service is added or removed. A
+// destination to which no packet was sent for countedFor is forgotten.
 const (
 	refusedSet = "refused"
 	droppedSet = "dropped"
@@ -22,7 +22,7 @@ const (
 	countedDrop   = "counted-drop"
 
 	countedFor = time.Hour
-	// maxCounted bounds the destinations of each set: beyond it packets are refused and dropped as ever, and not counted.
+	// maxCounted bounds the destinations of each set. Packets to further destinations are refused and dropped as well, and not counted.
 	maxCounted = 8_192
 )
 
@@ -56,13 +56,13 @@ func (d *Driver) countedBase(f model.Family, v *model.NodeView, put func(k datap
 	put(kindLeafChain, countedDrop, d.chains.write(func() []rule { return []rule{counts(l, droppedSet), nft.Does(nft.Drop())} }))
 }
 
-// counts is a rule that counts the packet and lets it go on, also if the set is full.
+// counts returns a rule that counts the packet and passes it on, also if the set is full.
 func counts(l lang, set string) rule {
 	key, _ := nft.VIP(l.f)
 	return nft.Join(key, rule{nft.Update(nft.UpdateSpec{Set: set, Key: nft.Word(0), Timeout: countedFor, Count: true})})
 }
 
-// rejectTo and dropTo are what an element leads to that refuses or drops.
+// rejectTo and dropTo return the verdicts of elements that refuse or drop.
 func rejectTo(v *model.NodeView) string {
 	if v.CountRefusals {
 		return countedReject
@@ -77,7 +77,7 @@ func dropTo(v *model.NodeView) string {
 	return dropValue
 }
 
-// drops is the rule that drops.
+// drops returns the rule that drops.
 func drops(counted bool) rule {
 	if counted {
 		return nft.Does(nft.Goto(countedDrop))
@@ -85,15 +85,15 @@ func drops(counted bool) rule {
 	return nft.Does(nft.Drop())
 }
 
-// Refusal is how many packets were refused or dropped on their way to one place.
+// Refusal is the number of packets that were refused or dropped on their way to one destination.
 type Refusal struct {
 	Protocol model.Protocol
 	To       netip.AddrPort
-	Dropped  bool // not refused
+	Dropped  bool // dropped, not refused
 	Packets  uint64
 }
 
-// Refusals reads what was counted. k must not be a Driver's.
+// Refusals reads the counts. k must not be a Driver's.
 func Refusals(ctx context.Context, k nft.Kernel, emit func(Refusal)) error {
 	for _, f := range bothFamilies {
 		for _, set := range [...]string{refusedSet, droppedSet} {

@@ -7,13 +7,13 @@ import (
 	"hash/fnv"
 )
 
-// digest names content: rules cannot be read back as text, so their digests are
-// compared instead. It guards against accidents, not against forgers.
+// digest identifies content. Rules cannot be read back as text, so their digests are
+// compared instead. It protects against accidents, not against forgery.
 type digest struct{ h hash.Hash64 }
 
 func newDigest() digest { return digest{fnv.New64a()} }
 
-// bytes adds b with its length, so that neighbours cannot run together.
+// bytes adds b and its length, so that adjacent values cannot be confused.
 func (d digest) bytes(b []byte) {
 	d.number(uint64(len(b)))
 	d.h.Write(b) // a hash never fails

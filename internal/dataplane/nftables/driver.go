@@ -10,41 +10,41 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Name is the value of --proxy-mode.
+// Name is the value of --proxy-mode for this data plane.
 const Name = "nftables"
 
-// tableName is the name of our table in both families.
+// tableName is the name of the agent's table in both families.
 const tableName = "fairlead"
 
-// chainLinger is how long an unused shared chain stays. Before 6.2 the kernel
-// mishandles a transaction that deletes a chain together with a verdict element
-// that led to it. And a new chain costs a walk through the map of endpoints, so a
-// Service that swings between two sizes, even daily, had better find it there.
+// chainLinger is how long an unused shared chain stays. Kernels before 6.2
+// mishandle a transaction that deletes a chain together with a verdict element
+// that jumps to it. Also, a new chain costs a walk through the map of endpoints, so a
+// Service that alternates between two sizes, even daily, should find its chain in place.
 const chainLinger = 36 * time.Hour
 
-// foreignLinger is enough for the kernels before 6.2.
+// foreignLinger is how long sets and foreign chains stay. It is enough for the kernels before 6.2.
 const foreignLinger = 2 * time.Second
 
 // Params configure a Driver.
 type Params struct {
 	Kernel nft.Kernel
-	// Finder is for Compare: another socket than Kernel's, for Compare runs beside
-	// the engine. Without one Compare fails.
+	// Finder is for Compare. It needs another socket than Kernel's, because Compare runs
+	// concurrently with the engine. If it is nil Compare fails.
 	Finder nft.Finder
-	// Surveyor is for Survey, which reads everything beside the engine: one more socket.
-	// Without one Survey fails.
+	// Surveyor is for Survey, which reads everything concurrently with the engine: one more
+	// socket. If it is nil Survey fails.
 	Surveyor nft.Reader
-	// Families are those to serve, both if empty. Probe takes away what the
-	// kernel cannot do.
+	// Families are the families to serve, both if empty. Probe removes those that the
+	// kernel does not support.
 	Families []model.Family
-	// Ledger is kept together with another writer that has the same Kernel and a
-	// table beside ours (Beside tells which): we watch for both. nil: it is ours alone.
+	// Ledger is shared with another writer that has the same Kernel and owns other tables
+	// (those for which Beside returns true): Watch observes the tables of both. nil: the Driver has its own.
 	Ledger *nft.Ledger
 	Beside func(nft.TableRef) bool
 }
 
-// Driver is the nftables data plane. Its methods belong to one goroutine, but
-// for Watch, Compare and Survey.
+// Driver is the nftables data plane. Its methods belong to one goroutine, except
+// Watch, Compare and Survey.
 type Driver struct {
 	k        nft.Kernel
 	families []model.Family
@@ -64,7 +64,7 @@ type Driver struct {
 
 var _ dataplane.Driver = (*Driver)(nil)
 
-// New makes a Driver. It touches nothing.
+// New returns a Driver. It does not access the kernel.
 func New(p Params) *Driver {
 	if len(p.Families) == 0 {
 		p.Families = []model.Family{model.IPv4, model.IPv6}
@@ -102,10 +102,10 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	return 0
 }
 
-// isSticky distinguishes the chains of one Service port from those that all share.
+// isSticky reports whether a chain belongs to one Service port and is not shared.
 func isSticky(name string) bool { return strings.Contains(name, "/") }
 
-// ourChain reports whether Render could give a shared chain this name.
+// ourChain reports whether name is one that Render uses for shared chains.
 func ourChain(name string) bool {
 	for _, prefix := range [...]string{"ext-", "hash-", "lb-", "np-", "local-", "range-", guardedPrefix, "xl-", rejectChain} {
 		if strings.HasPrefix(name, prefix) && !isSticky(name) {
@@ -115,12 +115,12 @@ func ourChain(name string) bool {
 	return false
 }
 
-// ViewChanged implements dataplane.Driver: shared chains hold the masquerade bit
+// ViewChanged implements dataplane.Driver. Shared chains hold the masquerade bit
 // and, under externalTrafficPolicy Local, the test for pods. Ranges and addresses
 // are members of sets, which Base renders.
 func (d *Driver) ViewChanged(old, now *model.NodeView) bool { return termsOf(old) != termsOf(now) }
 
-// terms are all that Render looks at in a view: under the same terms the shared
+// terms is all that Render reads from a view. Under equal terms the shared
 // chains have the same rules.
 type terms struct {
 	bit   uint8
