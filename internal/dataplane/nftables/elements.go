@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// Values of verdict objects that do not go to a chain; every other value is the
-// name of one.
+// Values of verdict objects without a chain. Every other value is the name of a
+// chain.
 const (
 	dropValue   = "!drop"
 	returnValue = "!return"
@@ -25,8 +25,8 @@ func verdictOf(value string) nft.Verdict {
 	return nft.Goto(value)
 }
 
-// valueOf is the reverse of verdictOf; what we never write gets a value that no
-// object wants.
+// valueOf is the inverse of verdictOf. A verdict that the agent never writes gets a value
+// that is never desired.
 func valueOf(v nft.Verdict) string {
 	switch v.Code {
 	case nft.CodeGoto:
@@ -41,7 +41,7 @@ func valueOf(v nft.Verdict) string {
 	return "!other"
 }
 
-// step is one direction of an element phase: what a batch deletes, or adds.
+// step is one direction of an element phase: the elements that a batch deletes, or those that it adds.
 type step struct {
 	d    *Driver
 	add  bool
@@ -61,7 +61,7 @@ func (s *step) write(set nft.SetRef) {
 	s.ops++
 }
 
-// half is one direction of a difference: write the elements that are in mine but not
+// half is one direction of a difference: the elements that are in mine but not
 // in other.
 type half struct {
 	def         *setDef
@@ -70,8 +70,8 @@ type half struct {
 	mine, other string
 }
 
-// op does a step's half of one difference: the deleting step takes away what
-// Have has and Want has not, the adding step the reverse. A change is both.
+// op writes the step's half of one difference: the deleting step deletes what
+// is in Have and not in Want, the adding step the reverse. A change needs both.
 func (s *step) op(o *dataplane.Op) {
 	def := defOf(o.Key.Kind)
 	if def == nil {
@@ -112,7 +112,7 @@ func (s *step) single(h *half) {
 	s.write(h.set)
 }
 
-// pool writes the slots of mine that differ from those of the other side.
+// pool writes the slots of mine that differ from those of other.
 func (s *step) pool(h *half) {
 	w := h.def.slotWidth(h.key.Family)
 	s.key = appendKey(s.key[:0], h.def.ident, h.key.ID)
@@ -138,8 +138,8 @@ func (s *step) pool(h *half) {
 	}
 }
 
-// live writes the endpoints of mine that other has not. Where they stand has no
-// meaning here; but for the few that moved both sides have them in the same place.
+// live writes the endpoints of mine that are not in other. Their order has no
+// meaning here, but except for the few that moved both sides have them in the same place.
 func (s *step) live(h *half) {
 	w := h.def.slotWidth(h.key.Family)
 	kept := map[string]struct{}{}
@@ -165,7 +165,7 @@ func (s *step) live(h *half) {
 
 func hole(slot string) bool { return strings.Trim(slot, "\x00") == "" }
 
-// eachRange walks the ranges of mine that other has not.
+// eachRange calls do for the ranges of mine that are not in other.
 func (h *half) eachRange(do func(first, last string)) {
 	n := addrLen(h.key.Family)
 	has := make(map[string]struct{}, len(h.other)/(2*n))
@@ -179,8 +179,8 @@ func (h *half) eachRange(do func(first, last string)) {
 	}
 }
 
-// ranges writes intervals of a set of addresses: a start, and where the next
-// address exists, an end.
+// ranges writes intervals of a set of addresses: a start, and an end at the next
+// address if there is one.
 func (s *step) ranges(h *half) {
 	h.eachRange(func(first, last string) {
 		if !loneEnd(first, last) {
@@ -194,7 +194,7 @@ func (s *step) ranges(h *half) {
 	})
 }
 
-// next is the address after a, if there is one.
+// next returns the address after a, if there is one.
 func next(a string) ([]byte, bool) {
 	b := []byte(a)
 	for i := len(b) - 1; i >= 0; i-- {
@@ -216,7 +216,7 @@ func (s *step) allowed(h *half) {
 	})
 }
 
-// stray deletes what we would not have written.
+// stray deletes an element that Render would not write.
 func (s *step) stray(o *dataplane.Op) {
 	if s.add || o.Have == "" {
 		return

@@ -39,7 +39,7 @@ type frontend struct {
 	view *model.NodeView
 	emit func(dataplane.Object)
 	id   string
-	// poolID is what the Frontend's endpoints are found by: of a range, not its ports.
+	// poolID identifies the Frontend's pool of endpoints. That of a range does not contain the ports.
 	poolID string
 	front  front
 	fam    model.Family
@@ -49,19 +49,19 @@ func (r *frontend) put(k dataplane.Kind, id, value string) {
 	r.emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: r.fam, ID: id}, Value: value})
 }
 
-// of picks the kind by what the Frontend is found by.
+// of returns the kind that belongs to the key by which the Frontend is looked up.
 func (r *frontend) of(kinds ...dataplane.Kind) dataplane.Kind { return kinds[r.front] }
 
 func (r *frontend) guard() {
 	if v := packPrefixes(ofFamily(r.f.SourceRanges, r.fam)); v != "" {
 		r.put(r.of(kindAllowed, kindAllowedNodePort, kindAllowedRange), r.id, v)
 	}
-	if r.front != byRange { // which is guarded behind its lookup, by publish
+	if r.front != byRange { // a range is guarded after its lookup, by publish
 		r.put(r.of(kindGuarded, kindGuardedNodePort), r.id, present)
 	}
 }
 
-// whole renders a Frontend that treats every client alike.
+// whole renders a Frontend that treats all clients the same.
 func (r *frontend) whole() {
 	switch sane(r.f.Verdict, r.f.Backends) {
 	case model.Drop:
@@ -76,7 +76,7 @@ func (r *frontend) whole() {
 	default: // Reject; an unknown verdict fails closed
 		r.refuse()
 		if r.front != byRange || r.f.Guarded {
-			r.publish(returnValue) // or a range around it would take the connection
+			r.publish(returnValue) // otherwise a range around it would take the connection
 		}
 	}
 }
@@ -104,12 +104,12 @@ func (r *frontend) localOnly() {
 	chain := r.outerChain(o)
 	r.learn()
 	if o.verdict == model.Reject || o.other == model.Reject {
-		r.refuse() // whoever is not translated
+		r.refuse() // for clients that are not translated
 	}
 	r.publish(chain)
 }
 
-// sane fails closed: nothing can be forwarded to nobody.
+// sane returns Reject if there is no endpoint to forward to, so that it fails closed.
 func sane(v model.Verdict, list []model.Backend) model.Verdict {
 	if v == model.Forward && len(list) == 0 {
 		return model.Reject
@@ -117,7 +117,7 @@ func sane(v model.Verdict, list []model.Backend) model.Verdict {
 	return v
 }
 
-// bare is the description of a leaf of this Frontend without its size.
+// bare returns the description of a leaf of this Frontend without its size.
 func (r *frontend) bare(local bool) leaf {
 	l := leaf{pool: pool{r.front, local}, hash: r.f.ConsistentHash && len(r.table(local)) > 0}
 	if r.remembers() {
@@ -133,10 +133,10 @@ func (r *frontend) table(local bool) model.HashTable {
 	return r.f.HashTable
 }
 
-// remembers: a range has no memory of clients (policy says so to its owner).
+// remembers reports whether clients are remembered. A range does not support it (policy reports that to the owner of the Service).
 func (r *frontend) remembers() bool { return r.f.AffinityTimeout > 0 && r.front != byRange }
 
-// leaf writes the slots of a list and describes the chain that draws from them.
+// leaf writes the slots of a list and returns the description of the chain that draws from them.
 func (r *frontend) leaf(local bool, list []model.Backend) leaf {
 	l := r.bare(local)
 	if l.pool.set().split {
@@ -177,8 +177,8 @@ func (r *frontend) refuse() {
 	r.put(r.of(kindRefused, kindRefusedNodePort, kindRefusedRange), r.id, rejectTo(r.view))
 }
 
-// publish leads new connections to a chain, or says what becomes of them. To a
-// guarded range they come by its guard.
+// publish maps new connections to a chain or to a verdict. Connections to a
+// guarded range pass its guard first.
 func (r *frontend) publish(verdict string) {
 	if r.f.Guarded && r.front == byRange && verdict != dropTo(r.view) {
 		on, lang, counted := verdictOf(verdict), langOf(r.fam), r.view.CountRefusals

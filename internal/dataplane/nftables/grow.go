@@ -12,13 +12,13 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// fullSet is the set, or the shards, of a kind in one family.
+// fullSet is the set of a kind in one family, or all its shards.
 type fullSet struct {
 	family int
 	def    *setDef
 }
 
-// fullSets returns the sets that the kernel says are full.
+// fullSets returns the sets that the kernel reports as full.
 func fullSets(refused *nft.BatchError, ops []dataplane.Op) (out []fullSet) {
 	for _, e := range refused.Errors {
 		if e.Errno != unix.ENFILE || len(e.Tags) == 0 || e.Tags[0] < 0 || e.Tags[0] >= len(ops) {
@@ -33,9 +33,9 @@ func fullSets(refused *nft.BatchError, ops []dataplane.Op) (out []fullSet) {
 	return out
 }
 
-// grow doubles the sets for which Apply has failed, in a transaction of its own,
-// since the kernel minds the new size only after that. It gives the error of Apply,
-// or another, unless the batch can be written once more.
+// grow doubles the size of the sets because of which Apply has failed. This is a transaction
+// of its own, since the kernel enforces the new size only after it. It returns nil if the batch
+// can be retried, else the error of Apply or another one.
 func (d *Driver) grow(ctx context.Context, failed error, ops []dataplane.Op) error {
 	var rebuild *dataplane.RebuildError
 	var refused *nft.BatchError
@@ -70,8 +70,8 @@ func (d *Driver) grow(ctx context.Context, failed error, ops []dataplane.Op) err
 	return nil
 }
 
-// hasGrown looks whether the kernel has taken the new sizes: one before 6.5 says that
-// it did.
+// hasGrown checks whether the kernel has applied the new sizes. A kernel before 6.5 reports
+// success but does not apply them.
 func (d *Driver) hasGrown(ctx context.Context, list []fullSet, larger *setSizes) error {
 	for _, full := range list {
 		sets, err := d.k.Sets(ctx, tableRef(bothFamilies[full.family]))

@@ -9,9 +9,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// IDs are packed: address (4 or 16 bytes), protocol (1), port (2), with the
-// parts that the kind's ident names. A node holds several per Frontend, so they
-// are kept at half of what the kernel's padded keys take.
+// IDs are packed: address (4 or 16 bytes), protocol (1), port (2). The kind's ident
+// names the parts that an ID has. A node holds several IDs per Frontend, and a packed
+// ID takes half of the memory of the kernel's padded key.
 
 const present = "\x01" // the value of an object that has none
 
@@ -33,7 +33,7 @@ func appendID(b []byte, k model.FrontendKey) []byte {
 	return b
 }
 
-// tail is how many bytes of an ID follow the address.
+// tail returns how many bytes of an ID follow the address.
 func (w ident) tail() int {
 	switch w {
 	case identVIP, identNodePort, identHairpin:
@@ -46,7 +46,7 @@ func (w ident) tail() int {
 	return 0
 }
 
-// appendKey turns an ID into the kernel's key: every part padded to 4 bytes. Of a
+// appendKey appends the kernel's key of an ID: every part padded to 4 bytes. For a
 // range it is the lower end.
 func appendKey(b []byte, w ident, id string) []byte {
 	addr, rest := id[:len(id)-w.tail()], id[len(id)-w.tail():]
@@ -63,7 +63,7 @@ func appendKey(b []byte, w ident, id string) []byte {
 	return b
 }
 
-// appendKeyEnd is the upper end of a range, the key itself elsewhere.
+// appendKeyEnd appends the upper end of a range; for other idents it appends the key itself.
 func appendKeyEnd(b []byte, w ident, id string) []byte {
 	b = appendKey(b, w, id)
 	if w == identRange {
@@ -72,7 +72,7 @@ func appendKeyEnd(b []byte, w ident, id string) []byte {
 	return b
 }
 
-// keyLen is the length of the kernel's key of an ident.
+// keyLen returns the length of the kernel's key of an ident.
 func keyLen(w ident, f model.Family) int {
 	a := addrLen(f)
 	switch w {
@@ -92,8 +92,8 @@ func keyLen(w ident, f model.Family) int {
 	return 0
 }
 
-// appendIDOf is the reverse of appendKey and appendKeyEnd; key and end have
-// keyLen bytes. It reports false for what those do not make.
+// appendIDOf is the inverse of appendKey and appendKeyEnd; key and end have
+// keyLen bytes. It reports false for keys that those do not make.
 func appendIDOf(b []byte, w ident, key, end []byte) ([]byte, bool) {
 	tail := 0
 	switch w {
@@ -124,7 +124,7 @@ func appendIDOf(b []byte, w ident, key, end []byte) ([]byte, bool) {
 	return append(b, end[n], end[n+1]), string(key[:n]) == string(end[:n])
 }
 
-// Stray elements are identified by what deletes them.
+// strayID returns the ID of a stray element: what is needed to delete it.
 func strayID(set string, e *nft.Element) string {
 	id := make([]byte, 0, len(set)+4+len(e.Key)+len(e.KeyEnd))
 	id = append(id, byte(len(set)))
@@ -184,7 +184,7 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 	return k.String()
 }
 
-// frontendOf reads an ID with a protocol.
+// frontendOf returns the FrontendKey in an ID that has a protocol.
 func frontendOf(k dataplane.Key, w ident) (model.FrontendKey, bool) {
 	n := len(k.ID) - w.tail()
 	if n < 0 {
@@ -208,7 +208,7 @@ func frontendOf(k dataplane.Key, w ident) (model.FrontendKey, bool) {
 	return f, true
 }
 
-// tableRef names our table of a family.
+// tableRef returns the agent's table of a family.
 func tableRef(f model.Family) nft.TableRef {
 	return nft.TableRef{Family: nftFamily(f), Name: tableName}
 }

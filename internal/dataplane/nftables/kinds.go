@@ -12,9 +12,9 @@ const (
 	kindClients     // the map of clients of a Service port
 	kindLeafChain   // refers to sets only
 	kindOuterChain  // refers to leaf chains
-	kindBaseChain   // hooks, and the fixed chains that they lead to
-	kindStickyRules // of a chain of one Service port: they end with its map of clients, the chain may linger
-	kindStray       // an element that we would not write, as found by Load
+	kindBaseChain   // hooks, and the fixed chains to which they jump
+	kindStickyRules // of a chain of one Service port: they are deleted with its map of clients, the chain may linger
+	kindStray       // an element that Render would not write, as found by Load
 	kindPodCIDRs
 	kindServiceCIDRs
 	kindNodePortIP
@@ -36,7 +36,7 @@ const (
 	kindNodePortLocalEndpoints
 	kindRangeEndpoints
 	kindRangeLocalEndpoints
-	kindHashed // as the six kinds of endpoints, in their order, for consistent hash
+	kindHashed // the first of six, one for each kind of endpoints in their order, for consistent hash
 	kindLocalHashed
 	kindNodePortHashed
 	kindNodePortLocalHashed
@@ -50,23 +50,23 @@ const (
 	kindRanges
 	kindServices
 	kindNodePorts
-	kinds // how many there are
+	kinds // the number of kinds
 )
 
 // firstElement is the lowest kind that is an element of a set.
 const firstElement = kindStray
 
-// inert reports whether an object does nothing unless another leads to it.
+// inert reports whether an object has no effect unless another refers to it.
 func inert(k dataplane.Key) bool {
 	return k.Kind == kindClients || k.Kind == kindLeafChain || k.Kind == kindOuterChain || k.Kind == kindStickyRules
 }
 
-// Shared implements dataplane.Driver: sets, chains, and what is kept of an address are.
+// Shared implements dataplane.Driver. Sets, chains, and the objects of an address are shared.
 func (d *Driver) Shared(k dataplane.Key) bool {
 	return k.Kind < firstElement || k.Kind == kindClusterIP || k.Kind == kindHairpin || k.Kind == kindHairpinRange
 }
 
-// shape says how the elements of a set make up objects.
+// shape is how the elements of a set make up objects.
 type shape uint8
 
 const (
@@ -76,10 +76,10 @@ const (
 	shapePool          // one object is all slots of one Frontend
 	shapeRanges        // one object is the whole set of address ranges
 	shapeAllowed       // one object is all address ranges of one Frontend
-	shapeLive          // one object is all endpoints of one Frontend, each a member of its own
+	shapeLive          // one object is all endpoints of one Frontend, each its own member
 )
 
-// ident says which key an element of the set begins with.
+// ident is the kind of key with which an element of the set begins.
 type ident uint8
 
 const (
@@ -93,19 +93,19 @@ const (
 	identRange           // address, protocol, first to last port
 )
 
-// setDef declares one of our sets and the objects in it.
+// setDef declares one of the Driver's sets and the objects in it.
 type setDef struct {
 	name  string
 	kind  dataplane.Kind // of the objects in it
 	shape shape
 	ident ident
 	split bool // over the shards
-	// hashed: the objects are tables of consistent hash. They live in the set of
-	// endpoints of that name, from slot hashBase on, and their places have a meaning.
+	// hashed: the objects are tables of consistent hash. They are stored in the set of
+	// endpoints of that name, from slot hashBase on, and the order of their slots matters.
 	hashed bool
 }
 
-// setDefs are the sets of each table, sorted by kind. Maps of clients come besides.
+// setDefs are the sets of each table, sorted by kind, without the maps of clients.
 var setDefs = [...]setDef{
 	{name: "pod-cidrs", kind: kindPodCIDRs, shape: shapeRanges},
 	{name: "service-cidrs", kind: kindServiceCIDRs, shape: shapeRanges},
@@ -162,7 +162,7 @@ func defNamed(name string) *setDef {
 	return nil
 }
 
-// ownSets are the setDefs that make a set: those of tables share another's.
+// ownSets returns the setDefs that have a set. The tables of consistent hash share the set of another setDef.
 func ownSets() []*setDef {
 	out := make([]*setDef, 0, len(setDefs))
 	for i := range setDefs {
@@ -173,7 +173,7 @@ func ownSets() []*setDef {
 	return out
 }
 
-// hashedKind is the kind of table that lives in the set of a kind of endpoints.
+// hashedKind returns the kind of table that is stored in the set of a kind of endpoints.
 func hashedKind(endpoints dataplane.Kind) dataplane.Kind {
 	return endpoints - kindEndpoints + kindHashed
 }

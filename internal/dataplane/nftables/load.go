@@ -12,10 +12,10 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// Load implements dataplane.Driver. A table of ours that cannot be repaired
-// object by object (written by another release, or damaged) asks for a rebuild; one
-// of a family that we do not serve is reported as its root alone, which is
-// unwanted, and Apply deletes the whole table.
+// Load implements dataplane.Driver. It returns a RebuildError for a table that cannot be
+// repaired object by object (written by another release, or damaged). For a table of
+// a family that is not served it emits the root alone. The root is
+// not desired, so Apply deletes the whole table.
 func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
 	r, err := d.readAll(ctx, d.k, emit)
 	if err != nil {
@@ -31,7 +31,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	return nil
 }
 
-// Survey implements dataplane.Driver, on a socket of its own.
+// Survey implements dataplane.Driver. It reads over its own socket.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	if d.surveyor == nil {
 		return fmt.Errorf("survey: %w: no netlink socket", dataplane.ErrUnsupported)
@@ -45,14 +45,14 @@ func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) e
 	return err
 }
 
-// readings are what readAll found besides objects.
+// readings is what readAll finds apart from objects.
 type readings struct {
 	at      nft.Generation
 	sizes   [2]setSizes
 	rebuild *dataplane.RebuildError // nil: all can be repaired object by object
 }
 
-// readAll reads everything that is ours, and remembers nothing.
+// readAll reads everything that the Driver owns and does not change the Driver's state.
 func (d *Driver) readAll(ctx context.Context, k nft.Reader, emit func(dataplane.Key, string)) (out readings, err error) {
 	gen, err := k.Generation(ctx)
 	if err != nil {
@@ -91,8 +91,8 @@ func (d *Driver) readAll(ctx context.Context, k nft.Reader, emit func(dataplane.
 	return out, nil
 }
 
-// loadError: a set that vanishes between the list of sets and its dump is a
-// concurrent change like any other.
+// loadError classifies an error of Load. A set that vanishes between the list of sets and
+// its dump is a concurrent change like any other.
 func loadError(err error) error {
 	if errors.Is(err, nft.ErrInterrupted) || errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("load: %w: %w", dataplane.ErrInterrupted, err)
@@ -100,10 +100,10 @@ func loadError(err error) error {
 	return fmt.Errorf("load: %w", err)
 }
 
-// markText begins the comment by which we know our own table; the layout follows.
+// markText begins the comment by which the agent recognises its table; the layout follows.
 const markText = "fairlead "
 
-// layoutOf reads the mark of a table.
+// layoutOf returns the layout in the mark of a table.
 func layoutOf(t *nft.Table) (value string, err error) {
 	if t.Flags&nft.TableOwner != 0 {
 		return "", fmt.Errorf("table %s %w: a running program owns it (netlink port %d); end that program or rename its table",
@@ -118,7 +118,7 @@ func layoutOf(t *nft.Table) (value string, err error) {
 	return value, nil
 }
 
-// comment reads what nft.Comment wrote.
+// comment returns the comment that nft.Comment wrote.
 func comment(userData []byte) (string, bool) {
 	if len(userData) < 3 || userData[0] != 0 || int(userData[1]) > len(userData)-2 || userData[1] == 0 {
 		return "", false
@@ -126,7 +126,7 @@ func comment(userData []byte) (string, bool) {
 	return strings.TrimRight(string(userData[2:2+userData[1]]), "\x00"), true
 }
 
-// missing forgives the absence of what was to be read.
+// missing returns nil for ENOENT, and any other error unchanged.
 func missing(err error) error {
 	if errors.Is(err, unix.ENOENT) {
 		return nil

@@ -10,29 +10,29 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// Remembered is how much session affinity has in the kernel.
+// Remembered is how many clients session affinity has stored in the kernel.
 type Remembered struct {
 	Clients uint64 // of all Service ports
-	Full    uint64 // Service ports whose map of clients takes no more
+	Full    uint64 // Service ports whose map of clients is full
 }
 
-// Occupancy counts remembered clients, for metrics. It has a Kernel of its own, so
-// that nobody waits for a count, and may be asked from any goroutine.
+// Occupancy counts remembered clients, for metrics. It has its own Kernel, so that
+// no other caller waits for a count. It may be used from any goroutine.
 type Occupancy struct {
 	mu   sync.Mutex
 	k    nft.Kernel
 	last Remembered
-	next time.Time // when to look again
+	next time.Time // when to count again
 }
 
-// restFactor: kernels before 6.16 do not tell how many elements a set has, and 200 000
-// take 100 ms to read. So we rest a hundred times as long as the last count took.
+// restFactor is how many times as long as the last count took Read waits before it counts
+// again. Kernels before 6.16 do not report the number of elements of a set, and 200 000 take 100 ms to read.
 const restFactor = 100
 
-// NewOccupancy makes an Occupancy on a Kernel that nobody else uses.
+// NewOccupancy returns an Occupancy on a Kernel that has no other user.
 func NewOccupancy(k nft.Kernel) *Occupancy { return &Occupancy{k: k} }
 
-// Read counts, or gives the last count if it is still good enough.
+// Read counts, or returns the last count if it is recent enough.
 func (o *Occupancy) Read(ctx context.Context) (Remembered, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

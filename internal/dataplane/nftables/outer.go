@@ -10,12 +10,12 @@ import (
 )
 
 // outer describes the shared chain of externalTrafficPolicy Local: pods and the
-// node itself may use the whole cluster, everybody else only what is here.
+// node itself may use all endpoints of the cluster, other clients only those on this node.
 type outer struct {
 	cluster leaf
 	verdict model.Verdict // for pods and the node; cluster counts if Forward
 	local   leaf
-	other   model.Verdict // for everybody else; local counts if Forward
+	other   model.Verdict // for other clients; local counts if Forward
 }
 
 func (o outer) name() string {
@@ -41,7 +41,7 @@ func side(b []byte, c leaf, v model.Verdict) []byte {
 	return append(b[:len(b)-1], v.String()...)
 }
 
-// leaves are the chains that o leads to.
+// leaves returns the chains to which o jumps.
 func (o outer) leaves() []leaf {
 	if o.verdict != model.Forward {
 		return nil
@@ -70,12 +70,12 @@ func (o outer) rules(l lang, podsAre *model.LocalDetector, counted bool) []rule 
 	return append(out, ends(o.other, counted))
 }
 
-// guardedPrefix begins the names of the chains that let only source ranges come.
+// guardedPrefix begins the names of the chains that accept only source ranges.
 const guardedPrefix = "guarded-"
 
-// guarded holds the clients of a range of ports against its source ranges and
-// sends on whom they let in. It comes after the lookup of the range, not before
-// all lookups like that of single ports: a port inside may be another Service's.
+// guarded checks the clients of a range of ports against its source ranges and
+// passes the accepted ones to on. It runs after the lookup of the range, while the guard of
+// single ports runs before all lookups: a port inside the range may be another Service's.
 func guarded(l lang, counted bool, on nft.Verdict) []rule {
 	key, next := nft.VIP(l.f)
 	return []rule{
@@ -84,9 +84,9 @@ func guarded(l lang, counted bool, on nft.Verdict) []rule {
 	}
 }
 
-// ends turns a verdict other than Forward into a rule's end. Reject is written as
-// `return`, because chains of type nat cannot reject: the packet goes on untranslated
-// and the filter chain `refuse` answers it.
+// ends returns the last rule for a verdict other than Forward. Reject is written as
+// `return`, because chains of type nat cannot reject: the packet continues untranslated
+// and the filter chain `refuse` rejects it.
 func ends(v model.Verdict, counted bool) rule {
 	if v == model.Drop {
 		return drops(counted)
@@ -96,8 +96,8 @@ func ends(v model.Verdict, counted bool) rule {
 
 const rejectChain = "reject-chain"
 
-// rejectRules: a reset, because a TCP client on this host would wait a second
-// for the ICMP error to count (docs/design/nftables.md).
+// rejectRules returns the rules that reject. TCP gets a reset, because a TCP client on this
+// host would wait a second before it acts on the ICMP error (docs/design/nftables.md).
 func rejectRules(l lang) []rule {
 	tcp := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{unix.IPPROTO_TCP}), nft.RejectReset()}
 	return []rule{tcp, {nft.RejectPort(l.f)}}

@@ -10,10 +10,10 @@ import (
 // plan is the order in which a batch is written: by family, then by kind.
 type plan struct {
 	order   []int32
-	byKind  [2][kinds + 1]int32 // where in order the ops of a kind begin
-	fresh   [2]bool             // nothing that was in the table counts: all ops are creations
+	byKind  [2][kinds + 1]int32 // where in order the ops of each kind begin
+	fresh   [2]bool             // the actual content of the table is ignored: all ops are creations
 	rebuild [2]bool             // fresh, and there may be a table already
-	removed [2]bool             // the table goes, with all that is in it
+	removed [2]bool             // the table is deleted, with everything in it
 }
 
 func famIndex(f model.Family) int {
@@ -25,7 +25,7 @@ func famIndex(f model.Family) int {
 
 var bothFamilies = [2]model.Family{model.IPv4, model.IPv6}
 
-// sort counts ops into buckets; inside one they keep their order.
+// sort distributes ops into buckets; inside a bucket they keep their order.
 func (p *plan) sort(b dataplane.Batch) {
 	ops := b.Ops
 	*p = plan{order: slices.Grow(p.order[:0], len(ops))[:len(ops)]}
@@ -60,11 +60,11 @@ func (p *plan) sort(b dataplane.Batch) {
 	}
 }
 
-// concerns reports whether there is anything to do in a family.
+// concerns reports whether a family has ops or a rebuild.
 func (p *plan) concerns(f int) bool { return p.rebuild[f] || p.byKind[f][0] < p.byKind[f][kinds] }
 
-// byShard puts ops on endpoints of one shard together: elements of one set that
-// follow each other share a message.
+// byShard groups the ops on endpoints by shard, because consecutive elements of one set
+// share a message.
 func (p *plan) byShard(f int, ops []dataplane.Op) {
 	list := p.of(f, kindEndpoints)
 	if len(list) < 2 {

@@ -6,18 +6,18 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// poolReader gathers slots, which come in the order of the kernel's hash. While the kernel lists them they are only put down
-// one after the other: to find the pool of each needs a table, which the listing would push out of the processor's
-// cache again and again.
+// poolReader collects slots, which arrive in the order of the kernel's hash. During the kernel's listing it only appends them
+// to a buffer: finding the pool of each slot needs a table, which the listing would evict from the processor's
+// cache repeatedly.
 type poolReader struct {
 	ident, width int    // bytes of an ID and of an endpoint
 	raw          []byte // of each slot that was read: the ID of its pool, its number, its endpoint
 	pools        map[string]int
 	found        []readPool
-	of           []int // by slot in raw: the place in found of its pool
+	of           []int // by slot in raw: the index in found of its pool
 }
 
-// readPool is one pool: its slots lie in a row.
+// readPool is one pool. Its slots are contiguous.
 type readPool struct {
 	id       string
 	from, to int // its slots, among those of all
@@ -34,14 +34,14 @@ func (p *poolReader) begin(def *setDef, f model.Family) {
 	p.raw = p.raw[:0]
 }
 
-// add takes one slot. The ID has as many bytes as all of its set.
+// add appends one slot. All IDs of a set have the same length.
 func (p *poolReader) add(id []byte, n int, data []byte) {
 	p.raw = append(p.raw, id...)
 	p.raw = binary.NativeEndian.AppendUint32(p.raw, uint32(n))
 	p.raw = append(p.raw, data[:p.width]...)
 }
 
-// end emits the pools. Their values are parts of one string.
+// end emits the pools. Their values are substrings of one string.
 func (p *poolReader) end(emit func(id, value string)) {
 	if len(p.raw) == 0 {
 		return

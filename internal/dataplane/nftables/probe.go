@@ -14,10 +14,10 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Probe implements dataplane.Driver: for each family it makes a table with all
-// that we ever write and deletes it in the same transaction, so that not even a
-// crash leaves a trace. A family that fails is not served; if none is left the
-// error says what is missing.
+// Probe implements dataplane.Driver. For each family it creates a table with everything
+// that the agent ever writes and deletes it in the same transaction, so that not even a
+// crash leaves a trace. A family that fails is not served. If no family is left the
+// error names what the kernel lacks.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	caps := dataplane.Caps{MaxBackends: maxSlots, Inert: inert, DropsStrays: true}
 	var problems []error
@@ -42,7 +42,7 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	return caps, nil
 }
 
-// unsupported distinguishes a kernel that cannot from one that could not just now.
+// unsupported reports whether an error means that the kernel lacks a feature, not that it failed temporarily.
 func unsupported(err error) bool {
 	for _, e := range [...]unix.Errno{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.EAFNOSUPPORT,
 		unix.EPROTONOSUPPORT, unix.ENOENT, unix.EINVAL} {
@@ -53,7 +53,7 @@ func unsupported(err error) bool {
 	return false
 }
 
-// feature is something of the kernel that can be missing by itself.
+// feature is a kernel feature that can be missing on its own.
 type feature struct{ what, option string }
 
 func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
@@ -76,12 +76,12 @@ func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
 	if len(refused.Tags) == 0 {
 		return err
 	}
-	// What fails first makes others fail that build on it: name that one only.
+	// The first failure causes others that depend on it: name that one only.
 	miss := p.features[refused.Tags[0]]
 	return fmt.Errorf("the kernel lacks %s (%s): %w", miss.what, miss.option, refused.Errno)
 }
 
-// probe builds the throwaway table.
+// probe builds the temporary table.
 type probe struct {
 	b        *nft.Batch
 	f        model.Family
@@ -90,7 +90,7 @@ type probe struct {
 	features []feature
 }
 
-// feature says what the operations that follow need.
+// feature names the feature that the operations after it need.
 func (p *probe) feature(what, option string) {
 	p.b.Tag(len(p.features))
 	p.features = append(p.features, feature{what, option})
@@ -109,7 +109,7 @@ func (p *probe) sets() {
 	p.b.NewSet(clients)
 }
 
-// probeMemory is a memory to try.
+// probeMemory returns a memory for the probe.
 func probeMemory() memory { return memory{"probe"} }
 
 func (p *probe) chains() {
@@ -126,7 +126,7 @@ func (p *probe) chains() {
 	}
 }
 
-// expressions are tried one by one, so that the missing one has a name.
+// expressions tries each expression separately, so that the error can name the missing one.
 func (p *probe) expressions() {
 	inet := strings.ToUpper(p.f.String())
 	for _, t := range [...]struct {
@@ -150,7 +150,7 @@ func (p *probe) expressions() {
 	}
 }
 
-// whole tries the rules as they will be.
+// whole tries the complete rules.
 func (p *probe) whole() {
 	p.feature("part of Fairlead's rules", "no option known")
 	p.b.NewChain(nft.ChainSpec{Ref: p.table.Chain(rejectChain)})

@@ -10,20 +10,20 @@ import (
 )
 
 // remains is what a rebuild finds in the table of a family. The table is kept, and
-// in it the maps of clients: in one transaction all chains are emptied, all other
-// sets emptied or made anew, and everything that is wanted is written. Chains stay
-// where they are hooked, and stay at all, for the kernel before 6.2 must not delete
-// a chain together with an element that leads to it.
+// in it the maps of clients. One transaction empties all chains, empties or recreates all
+// other sets, and writes all desired objects. Chains keep their hooks and are not deleted,
+// because a kernel before 6.2 must not delete a chain together with an element that
+// jumps to it.
 type remains struct {
-	table  bool // there is one of our name
+	table  bool // a table of that name exists
 	spoilt bool // nothing in it can be kept
 	chains map[string]*nft.Hook
 	sets   map[string]nft.Set
-	left   []nft.ChainRef // chains that nobody wants, empty after the rebuild
+	left   []nft.ChainRef // chains that are not desired, empty after the rebuild
 }
 
-// survey reads what a rebuild has to do with. A table that is not ours is none of
-// its business: Load says so.
+// survey reads the table that a rebuild replaces. It ignores a table that another program
+// owns: Load reports that.
 func (d *Driver) survey(ctx context.Context, f model.Family) (remains, error) {
 	var r remains
 	tables, err := d.k.Tables(ctx)
@@ -53,7 +53,7 @@ func (d *Driver) survey(ctx context.Context, f model.Family) (remains, error) {
 		name := chains[i].Ref.Name
 		r.chains[name] = chains[i].Hook
 		if hooks[name] != nil && chains[i].Hook == nil {
-			r.spoilt = true // something may lead to it, so it can be neither hooked nor deleted
+			r.spoilt = true // a rule may jump to it, so it can be neither hooked nor deleted
 		}
 	}
 	sets, err := d.k.Sets(ctx, tableRef(f))
@@ -62,14 +62,14 @@ func (d *Driver) survey(ctx context.Context, f model.Family) (remains, error) {
 	}
 	r.sets = make(map[string]nft.Set, len(sets))
 	for i := range sets {
-		if sets[i].Flags&nft.SetAnonymous == 0 { // those go with their rules
+		if sets[i].Flags&nft.SetAnonymous == 0 { // those are deleted with their rules
 			r.sets[sets[i].Ref.Name] = sets[i]
 		}
 	}
 	return r, nil
 }
 
-// clear writes what empties the table, and forgets what will not be there any more.
+// clear writes what empties the table, and drops from the state what is deleted.
 func (w *writer) clear() {
 	b, r := &w.d.batch, &w.old
 	table := tableRef(bothFamilies[w.f])
@@ -93,7 +93,7 @@ func (w *writer) clear() {
 			continue
 		}
 		if set.Verdicts() {
-			b.FlushSet(set.Ref) // so that its elements let go of their chains
+			b.FlushSet(set.Ref) // so that its elements no longer refer to their chains
 		}
 		b.DelSet(table.Set(name))
 		delete(r.sets, name)
@@ -101,7 +101,7 @@ func (w *writer) clear() {
 	w.clearChains()
 }
 
-// clearChains deletes base chains that are unlike ours: nothing can lead to those.
+// clearChains deletes base chains whose hook is not the desired one: no rule can jump to those.
 func (w *writer) clearChains() {
 	hooks := fixedHooks()
 	wanted := w.wanted(kindLeafChain, kindOuterChain, kindBaseChain)
@@ -113,7 +113,7 @@ func (w *writer) clearChains() {
 		case hook != nil && (!keep || !sameHook(hooks[name], hook)):
 			w.d.batch.DelChain(ref)
 			delete(w.old.chains, name)
-		case strings.HasPrefix(name, layoutPrefix) && !keep: // nothing leads to it either
+		case strings.HasPrefix(name, layoutPrefix) && !keep: // no rule jumps to it either
 			w.d.batch.DelChain(ref)
 		case hook == nil && !keep:
 			w.old.left = append(w.old.left, ref)
@@ -121,7 +121,7 @@ func (w *writer) clearChains() {
 	}
 }
 
-// wanted returns the IDs of the objects of some kinds.
+// wanted returns the IDs of the desired objects of some kinds.
 func (w *writer) wanted(list ...dataplane.Kind) map[string]struct{} {
 	out := map[string]struct{}{}
 	for _, k := range list {
@@ -132,8 +132,8 @@ func (w *writer) wanted(list ...dataplane.Kind) map[string]struct{} {
 	return out
 }
 
-// dropLeftOver deletes the chains that a rebuild left empty, in a transaction of
-// their own. If that fails the next Load finds them.
+// dropLeftOver deletes the chains that a rebuild left empty, in a separate
+// transaction. If that fails the next Load finds them.
 func (d *Driver) dropLeftOver(ctx context.Context, old *[2]remains) {
 	d.batch.Reset()
 	for f := range old {

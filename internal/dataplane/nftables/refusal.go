@@ -12,7 +12,7 @@ import (
 )
 
 // vagueTags returns the ops among which a refused one is, if the kernel named only the
-// message that carries them all; nil if it was more exact.
+// message that carries them all. It returns nil if the kernel was more exact.
 func vagueTags(err error) map[int]struct{} {
 	var refused *nft.BatchError
 	if !errors.As(err, &refused) {
@@ -33,10 +33,10 @@ func vagueTags(err error) map[int]struct{} {
 	return out
 }
 
-// passing are errors that say nothing about any object: no memory, no right, busy.
+// passing are temporary errors that no object causes: no memory, no permission, busy.
 var passing = [...]unix.Errno{unix.ENOBUFS, unix.ENOMEM, unix.EAGAIN, unix.EINTR, unix.EBUSY, unix.EPERM, unix.EACCES}
 
-// explain turns what the kernel said into the error classes of the contract.
+// explain maps an error of the kernel to the error classes of the contract.
 func (d *Driver) explain(err error, ops []dataplane.Op) error {
 	var refused *nft.BatchError
 	if errors.Is(err, nft.ErrGeneration) {
@@ -51,7 +51,7 @@ func (d *Driver) explain(err error, ops []dataplane.Op) error {
 	return d.blame(refused, ops)
 }
 
-// blame finds who is at fault for what the kernel refused.
+// blame finds the objects that caused the kernel's refusal.
 func (d *Driver) blame(refused *nft.BatchError, ops []dataplane.Op) error {
 	invalid := dataplane.InvalidError{Err: refused}
 	var missing, inUse []dataplane.Key
@@ -72,26 +72,26 @@ func (d *Driver) blame(refused *nft.BatchError, ops []dataplane.Op) error {
 		}
 	}
 	switch {
-	case len(invalid.Keys) > 0 && perhaps: // a range that we do not know of may be in the way
+	case len(invalid.Keys) > 0 && perhaps: // a range that is not in the synced state may be in the way
 		return errors.Join(&invalid, dataplane.ErrConflict)
 	case len(invalid.Keys) > 0:
 		return &invalid
-	case len(inUse) > 0: // something that stays leads there
+	case len(inUse) > 0: // a remaining object refers to them
 		return errors.Join(&dataplane.InvalidError{Keys: inUse, Err: refused}, dataplane.ErrConflict)
-	case len(missing) > 0: // what these lead to is not there
+	case len(missing) > 0: // an object to which these refer is missing
 		return errors.Join(&dataplane.InvalidError{Keys: missing, Err: refused}, dataplane.ErrConflict)
-	case wrong: // nobody wrote since we looked
+	case wrong: // the kernel's state has not changed since the last read
 		return fmt.Errorf("apply: %w: %w", dataplane.ErrConflict, refused)
 	}
 	return fmt.Errorf("apply %d differences: %w", len(ops), refused)
 }
 
-// isInUse reports that something leads to what was to be deleted.
+// isInUse reports whether another object refers to the one that was to be deleted.
 func isInUse(e *nft.OpError) bool {
 	return e.Errno == unix.EBUSY && (e.Kind == nft.OpDelChain || e.Kind == nft.OpDelSet)
 }
 
-// lacking returns those ops that were to make something that leads to nothing.
+// lacking returns the ops that were to create something that refers to a missing object.
 func lacking(e *nft.OpError, ops []dataplane.Op) (out []int) {
 	for _, t := range e.Tags {
 		if e.Errno == unix.ENOENT && t >= 0 && t < len(ops) && ops[t].Want != "" {
@@ -110,9 +110,9 @@ func appendKeys(keys []dataplane.Key, tags []int, ops []dataplane.Op) []dataplan
 	return keys
 }
 
-// beliefIsWrong reports the refusals that no object can be blamed for: what should be
-// there is not, or a hash set holds under a key what we did not put there. (A set of
-// ranges says EEXIST also of ranges that overlap, which are the object's fault.)
+// beliefIsWrong reports whether a refusal means that the synced state is wrong, and no object
+// caused it: an object that should exist is missing, or a hash set holds a key with a value that the agent did
+// not write. (A set of ranges returns EEXIST also for ranges that overlap, which the object causes.)
 func beliefIsWrong(e *nft.OpError, ops []dataplane.Op) bool {
 	switch e.Errno {
 	case unix.ENOENT:

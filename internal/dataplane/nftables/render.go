@@ -8,15 +8,15 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// The layout is the version of what we write. Raise it when an older or newer agent
-// could not repair our tables object by object: they are then rebuilt. An empty chain
-// tells it, because the mark of a table cannot be changed while the table stays.
+// The layout is the version of what the agent writes. Raise it if an older or newer agent
+// could not repair the tables object by object: they are then rebuilt. The name of an empty
+// chain holds it, because the mark of a table cannot be changed while the table stays.
 const layoutPrefix = "layout-"
 
 const layoutChain = layoutPrefix + "3"
 
 // tableValue is in the mark of a table. Change it only if nothing in an older table
-// may survive, clients' memory included: the table is then deleted.
+// may survive, the clients' memory included: the table is then deleted.
 const tableValue = "layout 3"
 
 // Base implements dataplane.Driver.

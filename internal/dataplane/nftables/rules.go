@@ -7,10 +7,10 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// rule is a row of expressions; parts of rules are rules too.
+// rule is a sequence of expressions; a part of a rule is a rule too.
 type rule = []nft.Expr
 
-// lang writes parts of rules in the way of one address family.
+// lang writes parts of rules for one address family.
 type lang struct {
 	f    nft.Family
 	addr int // register words of an address
@@ -18,13 +18,13 @@ type lang struct {
 
 func langOf(f model.Family) lang { return lang{f: nftFamily(f), addr: addrLen(f) / 4} }
 
-// Scratch registers, clear of every key that is loaded at word 0.
+// Scratch registers that no key loaded at word 0 reaches.
 const (
 	hashWord = 8 // source address to hash
-	dataWord = 4 // the endpoint that a client met, behind the client's address
+	dataWord = 4 // the endpoint of the client's last connection, after the client's address
 )
 
-// frontend loads what a Frontend's pool is found by.
+// frontend loads the key by which a Frontend's pool is looked up.
 func (l lang) frontend(f front) (rule, int) {
 	switch f {
 	case byNodePort:
@@ -35,7 +35,7 @@ func (l lang) frontend(f front) (rule, int) {
 	return nft.VIP(l.f)
 }
 
-// dnat sends the packet to the endpoint at word 0; without port it keeps its own.
+// dnat translates the destination to the endpoint at word 0. Without port the packet keeps its own.
 func (l lang) dnat(port bool) nft.Expr {
 	spec := nft.NATSpec{Family: l.f, Addr: nft.Word(0)}
 	if port {
@@ -46,14 +46,14 @@ func (l lang) dnat(port bool) nft.Expr {
 
 func lookup(set string) nft.Expr { return nft.LookupMap(set, nft.Word(0), nft.Word(0)) }
 
-// translated matches packets whose destination we (or somebody) rewrote.
+// translated matches packets whose destination the agent or another program rewrote.
 func translated() rule {
 	return rule{nft.Ct(unix.NFT_CT_STATUS, nft.Word(0)), nft.KeepBits(nft.Word(0), ctStatusDNAT), nft.NotEqual(nft.Word(0), nft.HostU32(0))}
 }
 
 // translatedNow matches the one packet of a flow whose destination was rewritten on
-// its way to this hook. The next ones, a SYN that was sent again among them, belong
-// to a flow that left the node before: the kernel calls it confirmed.
+// its way to this hook. Later packets, retransmitted SYNs among them, belong to a flow
+// that has left the node before: the kernel calls it confirmed.
 func translatedNow() rule {
 	return rule{nft.Ct(unix.NFT_CT_STATUS, nft.Word(0)), nft.KeepBits(nft.Word(0), ctStatusDNAT|ctStatusConfirmed),
 		nft.Equal(nft.Word(0), nft.HostU32(ctStatusDNAT))}
@@ -64,16 +64,16 @@ const (
 	ctStatusDNAT      = 0x20
 )
 
-// isProto matches a protocol. The counter keeps nft from dropping the match when
-// it lists a rule that implies it; without it the listing cannot be loaded
+// isProto matches a protocol. The counter keeps nft from omitting the match when
+// it lists a rule that implies it. Without the match the listing cannot be loaded
 // again (nftables.md E3).
 func isProto(p model.Protocol) rule {
 	return rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)}), nft.CountPackets()}
 }
 
-// fromPod matches, or with not its opposite, what the detector calls local. It
-// reports false if nothing is a pod. The node's own packets have no input device,
-// so they are never pods to the interface modes.
+// fromPod matches packets that the detector calls local, or with not all others. It
+// reports false if no packet is a pod's. The node's own packets have no input device,
+// so the interface modes never take them for a pod's.
 func (l lang) fromPod(d *model.LocalDetector, not bool) (rule, bool) {
 	if d.Interface == "" && d.Mode != model.DetectCIDR {
 		return nil, false

@@ -45,7 +45,7 @@ func (s *setDef) spec(f model.Family, part string, scale int) nft.SetSpec {
 	return out
 }
 
-// slotWidth is the size of one endpoint in a pool of this set: address, and port
+// slotWidth returns the bytes of one endpoint in a pool of this set: address, and port
 // unless it serves a range.
 func (s *setDef) slotWidth(f model.Family) int {
 	if s.ident == identAddrProto {
@@ -54,7 +54,7 @@ func (s *setDef) slotWidth(f model.Family) int {
 	return addrLen(f) + 2
 }
 
-// digest is the value of a set object: what it is, not what it holds or could.
+// digest returns the value of a set object. It covers the declaration, not the elements or the size.
 func (s *setDef) digest(f model.Family) string {
 	spec := s.spec(f, s.name, 0)
 	return digestOf(&spec)

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// front says by which parts of its key a Frontend is found.
+// front is the part of its key by which a Frontend is looked up.
 type front uint8
 
 const (
@@ -37,7 +37,7 @@ func (p pool) kind() dataplane.Kind {
 	return pair[0]
 }
 
-// liveKind is the kind of the set of endpoints that may be remembered.
+// liveKind returns the kind of the set of endpoints that may be remembered.
 func (p pool) liveKind() dataplane.Kind {
 	pair := [...][2]dataplane.Kind{{kindLive, kindLocalLive}, {kindNodePortLive, kindNodePortLocalLive}}[p.front]
 	if p.local {
@@ -57,20 +57,20 @@ func (p pool) name() string {
 	return name
 }
 
-// leaf describes a shared chain that ends a connection's way: it draws an
-// endpoint from a pool. Everything that varies is in it, and nothing of any
+// leaf describes a shared chain that is the last one of a connection: it draws an
+// endpoint from a pool. It contains everything that varies and nothing of any
 // Service, so there are few.
 type leaf struct {
 	pool       pool
 	class      uint32 // power of two, at least the number of slots; of a hash table, its size
 	masquerade bool
 	hash       bool   // by a hash of the client's address, not at random
-	memory     memory // of a Service port with affinity: the chain is that port's own
+	memory     memory // of a Service port with affinity: only that port uses the chain
 	shard      uint8
 }
 
-// tries is how often a draw may hit an empty slot before the lower half, which
-// is always full, answers: an upper slot loses at most (1/2)^6 of its share
+// tries is how often a draw may hit an empty slot before a draw from the lower half,
+// which is always full, is used. An upper slot loses at most (1/2)^6 of its share
 // (nftables.md E4).
 const tries = 6
 
@@ -84,13 +84,13 @@ func (c leaf) name() string {
 
 func (c leaf) sticky() bool { return c.memory != memory{} }
 
-// plain is the leaf that draws for c when nothing is remembered.
+// plain returns the leaf that draws for c when no endpoint is remembered.
 func (c leaf) plain() leaf {
 	c.memory, c.masquerade = memory{}, false
 	return c
 }
 
-// appendName distinguishes the chains of one Service port from those that all share.
+// appendName appends what distinguishes the chains of one Service port from shared ones.
 func (m memory) appendName(b []byte) []byte {
 	if m.port == "" {
 		return b
@@ -112,8 +112,8 @@ func (c leaf) appendName(b []byte) []byte {
 	return strconv.AppendUint(b, uint64(c.class), 10)
 }
 
-// rules of a leaf are flat, without a chain of their own for what several leaves
-// have in common: on 6.1 the kernel walks nested chains once per verdict element.
+// rules returns the rules of a leaf. They are flat, without a separate chain for what several
+// leaves have in common: on 6.1 the kernel walks nested chains once per verdict element.
 func (c leaf) rules(l lang, markBits uint32) []rule {
 	var out []rule
 	if c.masquerade {
@@ -122,7 +122,7 @@ func (c leaf) rules(l lang, markBits uint32) []rule {
 	return append(out, c.draws(l)...)
 }
 
-// draws are the rules that choose: the remembered endpoint, then random slots.
+// draws returns the rules that choose: the remembered endpoint, then random slots.
 func (c leaf) draws(l lang) []rule {
 	if c.sticky() {
 		return []rule{nft.Does(nft.Jump(c.memory.recall(c.pool))), nft.Does(nft.Goto(c.plain().name()))}

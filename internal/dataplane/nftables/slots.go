@@ -7,14 +7,14 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// maxSlots bounds the slots of one Frontend: the set's type says mod 65536.
+// maxSlots is the maximum number of slots of one Frontend: the set's type says mod 65536.
 const maxSlots = 1 << 16
 
-// hashBase is where tables of consistent hash begin, behind all slots that are drawn
-// at random, in the same set.
+// hashBase is the slot at which tables of consistent hash begin. They follow all slots that
+// are drawn at random, in the same set.
 const hashBase = maxSlots
 
-// packTable writes the endpoint of each place of a table.
+// packTable packs the endpoint of each place of a table.
 func packTable(table model.HashTable, list []model.Backend, def *setDef) string {
 	b := make([]byte, 0, len(table)*18)
 	for _, place := range table {
@@ -31,7 +31,7 @@ func appendSlot(b []byte, to *model.Backend, def *setDef) []byte {
 	return b
 }
 
-// classOf is the size class of n slots: the next power of two.
+// classOf returns the size class of n slots: the next power of two.
 func classOf(n int) uint32 {
 	if n <= 1 {
 		return 1
@@ -39,8 +39,8 @@ func classOf(n int) uint32 {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// packSlots writes each backend as often as its weight says, and tells how many
-// slots that makes. Weights are divided by what they have in common, so that
+// packSlots packs each backend as many times as its weight, and returns the number of
+// slots. Weights are divided by their common divisor, so that
 // equal weights cost one slot each. Backends beyond maxSlots get none.
 func packSlots(list []model.Backend, f model.Family, def *setDef) (string, int) {
 	if len(list) > maxSlots {
@@ -56,11 +56,11 @@ func packSlots(list []model.Backend, f model.Family, def *setDef) (string, int) 
 	}
 	scale := func(w int) int { return w }
 	if total := sum; total > maxSlots {
-		room := maxSlots - len(list) // each of them is then rounded up to one at least
+		room := maxSlots - len(list) // each of them is then rounded up to at least one
 		scale = func(w int) int { return max(1, w*room/total) }
 		sum = maxSlots
 	}
-	var few [256]byte // mostly that is enough, and the value is one copy of it
+	var few [256]byte // usually large enough, and the value is one copy of it
 	b, size := few[:0], min(sum, maxSlots)*def.slotWidth(f)
 	if size > len(few) {
 		b = make([]byte, 0, size)

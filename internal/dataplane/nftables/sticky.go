@@ -7,9 +7,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// leafChain emits the chain that l describes. That of a Service port with affinity
-// needs its map of clients, the chain that looks into it, and the shared chain that
-// draws when nothing is remembered.
+// leafChain emits the chain that l describes. The chain of a Service port with affinity
+// needs its map of clients, the chain that looks up the client, and the shared chain that
+// draws when no endpoint is remembered.
 func (r *frontend) leafChain(l leaf) (name string) {
 	if !l.sticky() {
 		c := r.d.chains.leaf(r.fam, l, r.view)
@@ -23,7 +23,7 @@ func (r *frontend) leafChain(l leaf) (name string) {
 	return name
 }
 
-// outerChain emits the chain of externalTrafficPolicy Local, and gives its name.
+// outerChain emits the chain of externalTrafficPolicy Local and returns its name.
 func (r *frontend) outerChain(o outer) (name string) {
 	if !o.cluster.sticky() {
 		c := r.d.chains.outer(r.fam, o, r.view)
@@ -39,7 +39,7 @@ func (r *frontend) outerChain(o outer) (name string) {
 	return name
 }
 
-// recalls emits what the rules of a sticky leaf lead to.
+// recalls emits the objects to which the rules of a sticky leaf refer.
 func (r *frontend) recalls(l leaf) {
 	r.put(kindClients, l.memory.clients(), clientsDigest(r.fam))
 	r.emit(r.d.chains.leaf(r.fam, l.plain(), r.view).object(kindLeafChain, r.fam))
@@ -47,7 +47,7 @@ func (r *frontend) recalls(l leaf) {
 	r.sticky(kindLeafChain, l.memory.recall(l.pool), func() []rule { return recallRules(lang, l.memory, l.pool) })
 }
 
-// learn makes the clients of a Frontend with affinity be remembered.
+// learn emits the objects by which the clients of a Frontend with affinity are remembered.
 func (r *frontend) learn() {
 	if !r.remembers() {
 		return
@@ -58,9 +58,9 @@ func (r *frontend) learn() {
 	r.put(r.of(kindAffinity, kindAffinityNodePort), r.id, m.learn())
 }
 
-// sticky emits a chain of one Service port as two objects, for the kernel before
-// 6.2 must not delete a chain together with the element that leads to it. The rules
-// go at once when nobody wants them, and the map of clients with them; the chain
+// sticky emits a chain of one Service port as two objects, because a kernel before
+// 6.2 must not delete a chain together with the element that jumps to it. When the rules are
+// no longer desired they are deleted at once, and the map of clients with them; the chain
 // lingers, empty.
 func (r *frontend) sticky(chains dataplane.Kind, name string, rules func() []rule) {
 	c := r.d.chains.sticky(r.fam, name, rules)

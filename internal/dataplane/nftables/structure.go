@@ -15,12 +15,12 @@ type loader struct {
 	k       nft.Reader
 	f       model.Family
 	put     func(k dataplane.Kind, id, value string)
-	damage  string // why the table must be built anew
+	damage  string // why the table must be rebuilt
 	sets    map[string]bool
 	sizes   setSizes
 	clients []string // maps of clients
-	others  []string // sets that are not ours
-	counted []string // sets of what was refused and dropped
+	others  []string // sets that the Driver does not own
+	counted []string // sets of refused and dropped packets
 	chains  []nft.Chain
 	kinds   []dataplane.Kind // of the chains
 	rules   map[string]*chainDigest
@@ -50,8 +50,8 @@ func (l *loader) table(ctx context.Context, t *nft.Table) error {
 	return l.contents(ctx)
 }
 
-// structure reads sets, chains and rules, and finds what no repair of single
-// objects can mend: a set's or base chain's declaration cannot be changed while
+// structure reads sets, chains and rules, and finds damage that no repair of single
+// objects can fix: the declaration of a set or base chain cannot be changed while
 // rules use it.
 func (l *loader) structure(ctx context.Context) error {
 	table := tableRef(l.f)
@@ -62,7 +62,7 @@ func (l *loader) structure(ctx context.Context) error {
 	l.sizes.read(l.f, sets)
 	l.sets = map[string]bool{}
 	for i := range sets {
-		if sets[i].Flags&nft.SetAnonymous == 0 { // those are part of a foreign rule, and go with it
+		if sets[i].Flags&nft.SetAnonymous == 0 { // those are part of a foreign rule and are deleted with it
 			l.set(&sets[i])
 		}
 	}
@@ -85,7 +85,7 @@ func (l *loader) structure(ctx context.Context) error {
 	return l.readRules(ctx)
 }
 
-// readRules sums up the rules of each chain.
+// readRules adds up the digest of each chain.
 func (l *loader) readRules(ctx context.Context) error {
 	rules, err := l.k.Rules(ctx, tableRef(l.f))
 	if err = l.d.seen.Tolerate(err); err != nil {
@@ -108,7 +108,7 @@ func (l *loader) readRules(ctx context.Context) error {
 	return nil
 }
 
-// set compares the declaration of one set.
+// set compares the actual declaration of one set with the desired one.
 func (l *loader) set(row *nft.Set) {
 	name := row.Ref.Name
 	if strings.HasPrefix(name, clientsPrefix) {
@@ -143,8 +143,8 @@ func sameHook(a, b *nft.Hook) bool {
 	return *a == *b
 }
 
-// kindOfChain returns the kind under which Render would put a chain of that name;
-// foreign ones get the one that deletes them in the right order.
+// kindOfChain returns the kind under which Render would emit a chain of that name.
+// Foreign chains get the kind that deletes them in the right order.
 func kindOfChain(c *nft.Chain, fixed bool) dataplane.Kind {
 	if c.Hook != nil || fixed {
 		return kindBaseChain
@@ -177,7 +177,7 @@ func (l *loader) emitStructure() {
 	}
 }
 
-// emitChain: a chain of one Service port is two objects (frontend.sticky).
+// emitChain emits one chain. A chain of one Service port is two objects (frontend.sticky).
 func (l *loader) emitChain(name string, kind dataplane.Kind) {
 	value := noRules
 	if sum := l.rules[name]; sum != nil {

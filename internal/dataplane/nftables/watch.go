@@ -9,9 +9,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Watch implements dataplane.Driver. While it runs, commits of others that do
-// nothing in our tables are entered into the ledger and cost nothing more; only
-// those that do ring the bell, or a loss of news.
+// Watch implements dataplane.Driver. While it runs, commits of other programs that do not
+// concern the watched tables are entered into the ledger and cost nothing more. It calls
+// changed only for commits that do, and for lost notifications.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	defer d.seen.Unwatched()
 	err := d.k.Watch(ctx, func(m nft.Move) {
@@ -36,7 +36,7 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	return !d.seen.Settled(ctx, g), nil
 }
 
-// commit sends the batch, unless only a Load can account for what was written.
+// commit sends the batch, and fails if only a Load can account for what was written.
 func (d *Driver) commit(ctx context.Context) error {
 	defer func() {
 		if d.batch.Bytes() > keepBatch {

@@ -7,9 +7,9 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// write fills the batch in the one order that needs no thought about references:
-// take elements away; make sets, chains, rules; add elements, those that publish
-// last; then delete chains and sets that nothing leads to any more. The elements of
+// write fills the batch in the one order in which no reference is ever missing:
+// delete elements; create sets, chains, rules; add elements, those that publish
+// last; then delete chains and sets to which nothing refers any more. The elements of
 // the ops in apart share no message with those of others.
 func (d *Driver) write(ops []dataplane.Op, old *[2]remains, apart map[int]struct{}) (int, error) {
 	d.batch.Reset()
@@ -41,8 +41,8 @@ func (d *Driver) write(ops []dataplane.Op, old *[2]remains, apart map[int]struct
 	return w.n, nil
 }
 
-// estimate is about how many bytes the ops make: growing by doubling would copy a
-// full build's megabytes several times.
+// estimate returns roughly how many bytes the ops take. A buffer that grows by doubling
+// would copy a full build's megabytes several times.
 func estimate(ops []dataplane.Op) int {
 	const perElement, perSlot = 96, 72
 	n := 0
@@ -61,9 +61,9 @@ type writer struct {
 	d     *Driver
 	ops   []dataplane.Op
 	f     int
-	n     int              // operations written
+	n     int              // number of operations written
 	old   remains          // what a rebuild keeps; empty otherwise
-	apart map[int]struct{} // ops whose elements get messages of their own
+	apart map[int]struct{} // ops whose elements get their own messages
 }
 
 func (w *writer) each(k dataplane.Kind, do func(o *dataplane.Op)) {
@@ -115,7 +115,7 @@ func (w *writer) elements(add bool) {
 	w.n += s.ops
 }
 
-// sets: a changed set is never asked for, because Load asks for a rebuild then.
+// sets writes sets. No op changes an existing set, because Load requests a rebuild instead.
 func (w *writer) sets() {
 	w.each(kindSet, func(o *dataplane.Op) {
 		def := defNamed(o.Key.ID)
@@ -142,7 +142,7 @@ func (w *writer) sets() {
 	})
 }
 
-// spec declares a set in its present size.
+// spec declares a set with its current size.
 func (w *writer) spec(def *setDef, name string) nft.SetSpec {
 	return def.spec(bothFamilies[w.f], name, w.d.sizes.scale[w.f][def.kind])
 }

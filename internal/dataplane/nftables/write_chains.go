@@ -7,9 +7,9 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// chains makes all chains before any rule, since rules lead to chains.
+// chains creates all chains before any rule, since rules jump to chains.
 func (w *writer) chains() error {
-	var hooks map[string]*nft.Hook // few batches make a chain that has one
+	var hooks map[string]*nft.Hook // few batches create a chain that has one
 	if len(w.d.plan.of(w.f, kindBaseChain)) > 0 {
 		hooks = fixedHooks()
 	}
@@ -56,8 +56,8 @@ func (w *writer) rules() error {
 	return missing
 }
 
-// deletions empties chains first, for their rules may lead to one another and to
-// sets; then sets, whose elements may lead to chains; then the chains.
+// deletions empties the chains first, because their rules may refer to one another and to
+// sets; then it deletes sets, whose elements may jump to chains; then the chains.
 func (w *writer) deletions() {
 	w.goneChains(w.d.batch.FlushChain)
 	for k := kindClients; k >= kindSet; k-- {
