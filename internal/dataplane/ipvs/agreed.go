@@ -7,12 +7,12 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// agreed remembers what the sets hold, as a sum of each: what two readings agreed upon, and what we have written since. Engine
-// and Survey share it.
+// agreed caches a sum of the elements of each set: the sum on which two readings agreed, updated by what the Driver has written since.
+// The engine and Survey share it.
 type agreed struct {
 	mu   sync.Mutex
 	sums map[nft.SetRef]standing
-	room map[nft.SetRef]room // what the last readings needed, at whatever generation
+	room map[nft.SetRef]room // what the last readings needed, at any generation
 }
 
 // standing is the sum of a set as of a generation.
@@ -21,11 +21,11 @@ type standing struct {
 	at  nft.Generation
 }
 
-// room is what the elements of a set take.
+// room is the memory that the elements of a set take.
 type room struct{ elements, bytes int }
 
-// sum returns what a set holds at a generation. That is known if what was written since is accounted for, up to the generation
-// knows: it is ours, and added here, or it does not concern us.
+// sum returns the sum of a set at a generation. It is known if every write since the cached generation is accounted for, up to the
+// generation knows: either the Driver wrote it, and wrote has added it, or it does not concern these tables.
 func (a *agreed) sum(at, knows nft.Generation, set nft.SetRef) (sum uint64, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -33,7 +33,7 @@ func (a *agreed) sum(at, knows nft.Generation, set nft.SetRef) (sum uint64, know
 	return s.sum, known && (at == s.at || at.After(s.at) && !at.After(knows))
 }
 
-// upon takes what two readings agreed upon; 0 is no generation.
+// upon stores the sum on which two readings agreed. at is 0 if the generation is not known, and then nothing is stored.
 func (a *agreed) upon(at nft.Generation, set nft.SetRef, sum uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,8 +46,8 @@ func (a *agreed) upon(at nft.Generation, set nft.SetRef, sum uint64) {
 	a.sums[set] = standing{sum, at}
 }
 
-// wrote adds what a commit of ours wrote, that made one generation of another up to which all is accounted for. What others have
-// read since then holds that already.
+// wrote adds what a commit of the Driver wrote. The commit changed the generation from from, up to which all writes are accounted
+// for, to to. Sums that other readers have stored since then include it already.
 func (a *agreed) wrote(from, to nft.Generation, ops []dataplane.Op, written func(*dataplane.Op) bool) {
 	sets := setsByKind()
 	a.mu.Lock()
@@ -56,7 +56,7 @@ func (a *agreed) wrote(from, to nft.Generation, ops []dataplane.Op, written func
 		a.sums = map[nft.SetRef]standing{}
 	}
 	for i := range ops {
-		if op := &ops[i]; op.Key.Kind == kindSet && written(op) { // it is made, empty, or goes
+		if op := &ops[i]; op.Key.Kind == kindSet && written(op) { // the set is created, empty, or deleted
 			a.sums[tableRef(op.Key.Family).Set(op.Key.ID)] = standing{at: from}
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Apply implements dataplane.Driver. What IPVS does is not one transaction, so the order keeps each moment
-// right: first the rules that come and change, then virtual and real servers, then addresses, which
-// publish; and all that goes the other way round. Each step may be done again.
+// Apply implements dataplane.Driver. A batch to IPVS is not one transaction, so the order keeps every intermediate state correct: first
+// the new and changed rules, then virtual and real servers, then addresses, which publish; deletions go in the reverse
+// order. Each step can be repeated.
 func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applied, error) {
 	if len(b.Ops)+len(b.Rebuild) == 0 {
 		return dataplane.Applied{}, nil
@@ -54,7 +54,7 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	return dataplane.Applied{Operations: len(b.Ops)}, nil
 }
 
-// unmoved reports whether all that others wrote is known.
+// unmoved returns ErrConflict if another program has written something that the ledger does not account for.
 func (d *Driver) unmoved(ctx context.Context) error {
 	g, err := d.p.NFT.Generation(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *Driver) leftBehind(ctx context.Context, f model.Family, ops []dataplane
 	return out, r.all(ctx)
 }
 
-// writer does one batch.
+// writer writes one batch.
 type writer struct {
 	d       *Driver
 	ops     []dataplane.Op
@@ -120,21 +120,21 @@ func (w *writer) run(ctx context.Context) error {
 	return w.commit(ctx, func(op *dataplane.Op) bool { return op.Want == "" }, false)
 }
 
-// failed classes the error of one operation of IPVS.
+// failed maps the error of one operation of IPVS to the error classes of the contract.
 func (w *writer) failed(err error, op *dataplane.Op) error {
 	w.d.unsure = true
-	for _, e := range [...]unix.Errno{unix.ENOENT, unix.EINVAL, unix.EAFNOSUPPORT} { // what the object is
+	for _, e := range [...]unix.Errno{unix.ENOENT, unix.EINVAL, unix.EAFNOSUPPORT} { // the object is invalid
 		if op.Want != "" && errors.Is(err, e) {
 			return errors.Join(&dataplane.InvalidError{Keys: []dataplane.Key{op.Key}, Err: err}, dataplane.ErrInPart)
 		}
 	}
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("apply: %w: %w", dataplane.ErrConflict, err) // what it belongs to has gone
+		return fmt.Errorf("apply: %w: %w", dataplane.ErrConflict, err) // the object that it belongs to is missing
 	}
 	return fmt.Errorf("apply %d differences: %w", len(w.ops), err)
 }
 
-// do does one operation of IPVS or on the device.
+// do executes one operation of IPVS or on the device.
 func (w *writer) do(ctx context.Context, op *dataplane.Op) error {
 	k, at, id, f := w.d.p.IPVS, w.d.p.Addresses, op.Key.ID, op.Key.Family
 	switch op.Key.Kind {
@@ -144,7 +144,7 @@ func (w *writer) do(ctx context.Context, op *dataplane.Op) error {
 		}
 		return at.MakeDevice(ctx)
 	case kindAddress:
-		a, _ := netip.AddrFromSlice([]byte(id)) // Render made it of an address
+		a, _ := netip.AddrFromSlice([]byte(id)) // Render made the ID from an address
 		if op.Want == "" {
 			return at.Remove(ctx, a)
 		}
@@ -175,14 +175,14 @@ func (w *writer) do(ctx context.Context, op *dataplane.Op) error {
 	return w.real(ctx, op)
 }
 
-// real does one operation of a real server. A new one comes without weight, which is an object of its own.
+// real executes one operation of a real server. A new one has no weight, because the weight is a separate object.
 func (w *writer) real(ctx context.Context, op *dataplane.Op) error {
 	of, to := parseReal(op.Key.ID, op.Key.Family)
 	switch {
 	case op.Key.Kind == kindReal && op.Want == "":
 		return w.d.p.IPVS.DelReal(ctx, of, to)
 	case op.Key.Kind == kindReal:
-		if op.Have != "" { // how it is reached cannot be changed
+		if op.Have != "" { // the forwarding method cannot be changed
 			if err := w.d.p.IPVS.DelReal(ctx, of, to); err != nil {
 				return err
 			}
@@ -198,8 +198,8 @@ func (w *writer) real(ctx context.Context, op *dataplane.Op) error {
 	return w.d.p.IPVS.PutReal(ctx, of, ipvs.Real{At: to, Weight: uint32(n)})
 }
 
-// withhold leaves a real server without new connections. A tunnel to the other family, which is a stranger's, goes: the kernel
-// refuses to change it into one that is translated, and one refusal would hold up everything else.
+// withhold sets the weight of a real server to zero, so that it gets no new connections. A tunnel to the other family, which only another
+// program makes, is deleted: the kernel refuses to change it into a translated one, and one refusal would block all other operations.
 func (d *Driver) withhold(ctx context.Context, of ipvs.VirtualKey, at netip.AddrPort) error {
 	if at.Addr().Is4() != of.Addr.Is4() {
 		return d.p.IPVS.DelReal(ctx, of, at)
@@ -207,19 +207,19 @@ func (d *Driver) withhold(ctx context.Context, of ipvs.VirtualKey, at netip.Addr
 	return d.p.IPVS.PutReal(ctx, of, ipvs.Real{At: at})
 }
 
-// commit writes one transaction of nftables, of the chosen ops.
+// commit writes one nftables transaction of the chosen ops.
 func (w *writer) commit(ctx context.Context, chosen func(*dataplane.Op) bool, comes bool) error {
 	var b nft.Batch
 	if comes {
 		for _, f := range w.rebuild {
-			b.NewTable(tableRef(f), nil) // so that it is no error if it is not there
+			b.NewTable(tableRef(f), nil) // so that it is no error if the table does not exist
 			b.DelTable(tableRef(f))
 		}
 	}
 	for i := range w.ops {
 		if op := &w.ops[i]; comes && op.Have == "" && op.Want != "" {
 			b.Tag(i)
-			w.declare(&b, op) // all that rules may lead to
+			w.declare(&b, op) // everything to which rules may refer
 		}
 	}
 	for i := range w.ops {
@@ -241,7 +241,7 @@ func (w *writer) commit(ctx context.Context, chosen func(*dataplane.Op) bool, co
 	return nil
 }
 
-// refused turns what nftables said into the error classes of the contract.
+// refused maps an error of nftables to the error classes of the contract.
 func (w *writer) refused(err error) error {
 	var refused *nft.BatchError
 	if errors.Is(err, nft.ErrGeneration) {
@@ -265,13 +265,13 @@ func (w *writer) refused(err error) error {
 	if len(invalid.Keys) == 0 {
 		return fmt.Errorf("apply %d differences: %w", len(w.ops), refused)
 	}
-	if refused.Errno == unix.EEXIST { // something that we do not know of may be in the way
+	if refused.Errno == unix.EEXIST { // an object that is not in the synced state may be in the way
 		return errors.Join(&invalid, dataplane.ErrConflict)
 	}
 	return &invalid
 }
 
-// declare makes a table, a set, or a chain without its rules.
+// declare creates a table, a set, or a chain without its rules.
 func (w *writer) declare(b *nft.Batch, op *dataplane.Op) {
 	table := tableRef(op.Key.Family)
 	switch op.Key.Kind {
@@ -286,7 +286,7 @@ func (w *writer) declare(b *nft.Batch, op *dataplane.Op) {
 	}
 }
 
-// encode writes what is not declared.
+// encode writes the ops that declare does not handle.
 func (w *writer) encode(b *nft.Batch, op *dataplane.Op) {
 	table := tableRef(op.Key.Family)
 	switch k := op.Key.Kind; {
@@ -300,7 +300,7 @@ func (w *writer) encode(b *nft.Batch, op *dataplane.Op) {
 		for _, r := range w.d.rules[op.Want]() {
 			b.NewRule(nft.RuleSpec{Chain: ref, Exprs: r, UserData: tag(r)})
 		}
-	case op.Want != "": // declared
+	case op.Want != "": // declare has handled it
 	case k == dataplane.KindRoot:
 		b.DelTable(table)
 	case k == kindSet:
@@ -317,7 +317,7 @@ func (w *writer) element(b *nft.Batch, op *dataplane.Op) {
 	if def.ranges {
 		n := len(e.Key) / 2
 		e.Key, e.KeyEnd = e.Key[:n], e.Key[n:]
-		b.EndList() // so that a range that overlaps another has a name
+		b.EndList() // so that the kernel names a range that overlaps another
 	}
 	set := tableRef(op.Key.Family).Set(def.name)
 	if op.Have != "" {

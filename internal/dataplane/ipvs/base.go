@@ -11,20 +11,20 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// layout is the version of what we write: a table of another one is made anew.
+// layout is the version of what the agent writes: a table with another layout is rebuilt.
 const layout = "fairlead-ipvs layout 1"
 
-// present is the value of an object that has none.
+// present is the value of an object that has no other value.
 const present = "\x01"
 
-// beforeIPVS is before the hooks of IPVS, which takes packets at input (98) and output (-98), and before anybody's
-// translation at output (-100): the destination is still the Service's.
+// beforeIPVS is before the hooks of IPVS, which takes packets at input (98) and output (-98), and before the translation of any
+// program at output (-100): the destination is still the Service's.
 const beforeIPVS = -110
 
-// afterDNAT is after every translation at prerouting (-100): what another data plane or a host port has translated is not marked any more.
+// afterDNAT is after every translation at prerouting (-100): a packet that another data plane or a host port has translated is not marked.
 const afterDNAT = -90
 
-// takenMark returns the bit of the packet mark that leads packets to taken ports to the routing table ipvs.RouteTable. It is set at
+// takenMark returns the bit of the packet mark by which packets to taken ports are routed with the routing table ipvs.RouteTable. It is set at
 // prerouting and cleared at input. Bit 12 is free of the marks of kube-proxy (14, 15), portmap (13), Cilium (8 to 11), Calico (16 to 31).
 func takenMark(v *model.NodeView) uint32 {
 	if v.MasqueradeBit == 12 {
@@ -33,11 +33,11 @@ func takenMark(v *model.NodeView) uint32 {
 	return 1 << 12
 }
 
-// Chains that verdicts lead to.
+// Chains to which verdicts jump.
 const (
 	chainMasquerade  = "masquerade"   // external traffic under policy Cluster
-	chainCluster     = "cluster"      // a ClusterIP
-	chainLocal       = "local"        // externalTrafficPolicy Local, with endpoints here
+	chainCluster     = "cluster"      // externalTrafficPolicy Local, with endpoints on this node
+	chainLocal       = "local"        // the same without endpoints: for pods and the node only
 	chainLocalDrop   = "local-drop"   // the same without: for pods and the node only
 	chainLocalReject = "local-reject" // the same
 	chainReject      = "reject-chain"
@@ -66,7 +66,7 @@ func valueOf(v nft.Verdict) string {
 	if v.Code == nft.CodeGoto {
 		return v.Chain
 	}
-	return "a foreign verdict" // Load only: never what is wanted
+	return "a foreign verdict" // Load only: never desired
 }
 
 type chainDef struct {
@@ -79,7 +79,7 @@ func hook(typ string, num nft.HookNum, prio int32) *nft.Hook {
 	return &nft.Hook{Type: typ, Num: num, Priority: prio, Policy: nft.PolicyAccept}
 }
 
-// chainDefs are the chains of each table, those before others that lead to them.
+// chainDefs returns the chains of each table. A chain comes before those that jump to it.
 func chainDefs() []chainDef {
 	return []chainDef{
 		{name: chainReject, rules: rejectRules},
@@ -109,13 +109,15 @@ func chainDefs() []chainDef {
 	}
 }
 
-// rejectRules: a reset, because a TCP client on this host would wait a second for the ICMP error to count.
+// rejectRules returns the rules that reject. TCP gets a reset, because a TCP client on this host would wait a second before it acts on the
+// ICMP error.
 func rejectRules(l lang, _ *model.NodeView) []rule {
 	tcp := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(model.TCP)}), nft.RejectReset()}
 	return []rule{tcp, {nft.RejectPort(l.f)}}
 }
 
-// clusterRules: what does not come from a pod is masqueraded, if it is known what a pod is (contract.md 4).
+// clusterRules returns the rules that masquerade every packet that does not come from a pod, if it is known which packets are a pod's
+// (contract.md 4).
 func clusterRules(l lang, v *model.NodeView) []rule {
 	masquerade := nft.Join(nft.Mark(markBits(v)), nft.Does(nft.Accept()))
 	if v.MasqueradeAll {
@@ -132,7 +134,7 @@ func clusterRules(l lang, v *model.NodeView) []rule {
 	return append(out, masquerade)
 }
 
-// localRules: under externalTrafficPolicy Local pods are served as they are, and the node masqueraded.
+// localRules returns the rules of externalTrafficPolicy Local: pods are served without masquerade, the node with it.
 func localRules(l lang, v *model.NodeView, others nft.Verdict) []rule {
 	var out []rule
 	for _, p := range l.fromPods(v) {
@@ -141,7 +143,7 @@ func localRules(l lang, v *model.NodeView, others nft.Verdict) []rule {
 	return append(out, nft.Join(nft.FromThisNode(), nft.Mark(markBits(v)), nft.Does(nft.Accept())), nft.Does(others))
 }
 
-// allowed: a positive match and a drop, because a negated one does not list.
+// allowed returns a positive match and a drop, because nft cannot list a negated match.
 func allowed(l lang, key rule, next int, set string) []rule {
 	return []rule{
 		nft.Join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), nft.In(set)}, nft.Does(nft.Return())),
@@ -158,20 +160,20 @@ func guardRules(l lang, _ *model.NodeView) []rule {
 	}
 }
 
-// dispatchRules: what IPVS does not know of must not reach what listens on the node: the addresses on the device
-// are the node's own.
+// dispatchRules returns the rules of all Services. A packet that IPVS does not know must not reach programs that listen on the node:
+// the addresses on the device are the node's own.
 func dispatchRules(l lang, _ *model.NodeView) []rule {
 	vip, _ := nft.VIP(l.f)
 	port, _ := nft.L4Port()
 	out := []rule{nft.Does(nft.Jump("guard")), nft.Join(vip, rule{nft.VMap("services")}), nft.Join(nft.To(l.f, "nodeport-ips"), port, rule{nft.VMap("nodeports")})}
-	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} { // not ICMP: an address on the device answers
-		only := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)})} // first: it costs less than to look up
+	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} { // not ICMP: an address on the device answers it
+		only := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)})} // first, because it costs less than a lookup
 		out = append(out, nft.Join(only, nft.To(l.f, "addresses"), rule{nft.CountPackets()}, nft.Does(nft.Goto(chainReject))))
 	}
 	return out
 }
 
-// deadRules silence the addresses of the Service ranges that are no Service's.
+// deadRules returns the rules that drop packets to the addresses of the Service ranges that belong to no Service.
 func deadRules(l lang, v *model.NodeView) []rule {
 	out := []rule{nft.Join(nft.To(l.f, "addresses"), nft.Does(nft.Return()))}
 	for _, p := range ofFamily(v.ServiceCIDRs, l.f) {
@@ -180,8 +182,8 @@ func deadRules(l lang, v *model.NodeView) []rule {
 	return out
 }
 
-// preroutingRules mark packets to taken ports, and errors of ICMP about answers of these: without the latter no path MTU is discovered
-// (RFC 1191, RFC 8201).
+// preroutingRules returns the rules that mark packets to taken ports, and ICMP errors about the answers from these ports: without the
+// errors no path MTU is discovered (RFC 1191, RFC 8201).
 func preroutingRules(l lang, v *model.NodeView) []rule {
 	vip, _ := nft.VIP(l.f)
 	protocol, inner := byte(unix.IPPROTO_ICMP), uint32(8) // the packet that caused the error begins behind 8 bytes
@@ -203,7 +205,8 @@ func inputRules(_ lang, v *model.NodeView) []rule {
 	return []rule{nft.Unmark(takenMark(v)), nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dispatch")))}
 }
 
-// forwardRules: a packet to a Service without endpoints is not delivered locally where the address may be another host's.
+// forwardRules returns the rules for forwarded packets: a packet to a Service without endpoints is not delivered locally if the address may
+// be another host's.
 func forwardRules(lang, *model.NodeView) []rule {
 	return []rule{
 		nft.Join(nft.NewConnection(), nft.Does(nft.Jump("dispatch"))),
@@ -211,7 +214,8 @@ func forwardRules(lang, *model.NodeView) []rule {
 	}
 }
 
-// outputRules: a connection of the node to an address on the device has that address as its source too.
+// outputRules returns the rules for the node's own packets: a connection of the node to an address on the device has that address as its
+// source too.
 func outputRules(l lang, v *model.NodeView) []rule {
 	return []rule{
 		nft.Join(nft.NewConnection(), nft.From(l.f, "addresses"), nft.Mark(markBits(v))),
@@ -220,8 +224,8 @@ func outputRules(l lang, v *model.NodeView) []rule {
 	}
 }
 
-// postroutingRules: hairpin: an endpoint that reaches itself must see another source, or it answers itself past
-// our translation.
+// postroutingRules returns the rules that masquerade. Hairpin: an endpoint that connects to itself must see another source address, or its
+// answers would bypass the translation.
 func postroutingRules(l lang, v *model.NodeView) []rule {
 	pair := rule{
 		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)), nft.MetaL4Proto(nft.Word(2 * l.addr)),
@@ -255,7 +259,7 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 	}
 }
 
-// valueOfRule is the value of a routing rule; "" is one that is absent.
+// valueOfRule returns the value of a routing rule; "" if it is absent.
 func valueOfRule(mark uint32) string {
 	if mark == 0 {
 		return ""
@@ -263,7 +267,7 @@ func valueOfRule(mark uint32) string {
 	return strconv.FormatUint(uint64(mark), 16)
 }
 
-// write files how a chain is written and gives the digest of its rules.
+// write caches the function that makes a chain's rules and returns the digest of the rules.
 func (d *Driver) write(rules func() []rule) string {
 	var tags [][]byte
 	for _, r := range rules() {

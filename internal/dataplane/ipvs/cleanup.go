@@ -14,14 +14,14 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Cleanup implements dataplane.Driver. The virtual servers go first, then the device, then the tables, which
-// know what is ours.
+// Cleanup implements dataplane.Driver. It deletes the virtual servers first, then the device, then the tables, because the tables
+// hold the account of the owned virtual servers.
 func (d *Driver) Cleanup(ctx context.Context) error {
 	ours, err := d.tables(ctx)
 	if err != nil {
 		return err
 	}
-	lost := false // the tables, with the account of virtual servers
+	lost := false // whether the tables were lost, with the account of virtual servers
 	for _, f := range allFamilies() {
 		ran, err := d.ranHere(ctx, f)
 		if err != nil {
@@ -49,12 +49,12 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 	return d.dropTables(ctx, ours)
 }
 
-// tables returns the families that have a table of ours, whatever this Driver serves.
+// tables returns the families that have a table of the agent, independent of the families that this Driver serves.
 func (d *Driver) tables(ctx context.Context) ([]model.Family, error) {
 	tables, err := d.p.NFT.Tables(ctx)
 	switch {
 	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT):
-		return nil, nil // a kernel without nf_tables holds none of ours
+		return nil, nil // a kernel without nf_tables has no table of the agent
 	case err != nil:
 		return nil, fmt.Errorf("clean up: %w", err)
 	}
@@ -67,8 +67,8 @@ func (d *Driver) tables(ctx context.Context) ([]model.Family, error) {
 	return ours, nil
 }
 
-// CleanDevice deletes the virtual servers that are ours or on the device, and the device. Of kube-proxy's, which has
-// no table, those at the node's own addresses stay.
+// CleanDevice deletes the virtual servers that the Driver owns or whose address is on the device, and the device. kube-proxy has no table,
+// so its virtual servers at the node's own addresses stay.
 func (d *Driver) CleanDevice(ctx context.Context) error {
 	virtuals, err := d.virtuals(ctx)
 	if err != nil {
@@ -118,9 +118,9 @@ func (d *Driver) virtuals(ctx context.Context) ([]ipvs.VirtualKey, error) {
 	return out, nil
 }
 
-// Retire is for another data plane that has taken the traffic over: no new connection comes in here any more, and
-// those that are open go on. It tells how many there are. Once there are none, Cleanup; it may be called again
-// and again until then.
+// Retire prepares the removal after another data plane has taken over the traffic: this one gets no new connections, and open
+// connections continue. It returns the number of connections. The caller may repeat Retire until that is zero, and
+// then calls Cleanup.
 func (d *Driver) Retire(ctx context.Context) (connections int, err error) {
 	ours, err := d.tables(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (d *Driver) Retire(ctx context.Context) (connections int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("retire: %w", err)
 		}
-		for i := range chains { // what they say of Services is not kept up any more
+		for i := range chains { // their state of the Services is no longer updated
 			if n := chains[i].Ref.Name; n == "dispatch" || n == "dead-addresses" {
 				b.FlushChain(chains[i].Ref)
 			}
@@ -174,8 +174,8 @@ func (d *Driver) retire(ctx context.Context, v ipvs.VirtualKey) (connections int
 	return connections, nil
 }
 
-// dropTables deletes the hooks first and the tables in the next transaction: the kernel empties the sets of a table that
-// it deletes before it takes its chains out of the packets' way.
+// dropTables deletes the hooks first and the tables in the next transaction, because the kernel empties the sets of a table that
+// it deletes before it unhooks the table's chains.
 func (d *Driver) dropTables(ctx context.Context, of []model.Family) error {
 	var hooks, tables nft.Batch
 	for _, f := range of {
@@ -204,7 +204,7 @@ func (d *Driver) dropTables(ctx context.Context, of []model.Family) error {
 	return nil
 }
 
-// IsOurs reports whether a table is one that a Driver has made.
+// IsOurs reports whether a Driver made a table.
 func IsOurs(t *nft.Table) bool {
 	return (t.Ref == tableRef(model.IPv4) || t.Ref == tableRef(model.IPv6)) && markOf(t) != ""
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Look is what Compare reads with.
+// Look holds the sockets with which Compare reads.
 type Look struct {
 	NFT       nft.Finder
 	IPVS      ipvs.Kernel
 	Addresses ipvs.Addresses
 }
 
-// Compare implements dataplane.Driver. IPVS has no question for one real server: those of
-// one virtual server are listed.
+// Compare implements dataplane.Driver. IPVS has no request for one real server, so Compare lists all real servers of
+// the virtual server.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	if d.p.Look == (Look{}) {
 		return fmt.Errorf("compare: %w: no netlink socket", dataplane.ErrUnsupported)
@@ -43,14 +43,14 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 	return nil
 }
 
-// look remembers what one Compare has listed.
+// look caches what one Compare has listed.
 type look struct {
 	Look
 	ctx   context.Context
 	reals map[ipvs.VirtualKey][]ipvs.Real
 }
 
-// at returns an object's value as the kernel has it; "" is absent.
+// at returns the actual value of an object in the kernel; "" if it is absent.
 func (l *look) at(o *dataplane.Object) (string, error) {
 	k := o.Key
 	switch k.Kind {
@@ -74,7 +74,7 @@ func (l *look) at(o *dataplane.Object) (string, error) {
 		return valueOfRule(mark), err
 	case kindRoute:
 		list, err := l.Addresses.Routes(l.ctx)
-		a, _ := netip.AddrFromSlice([]byte(k.ID)) // Render made it of an address
+		a, _ := netip.AddrFromSlice([]byte(k.ID)) // Render made the ID from an address
 		return presentIf(slices.Contains(list, a)), err
 	case kindVirtual:
 		of, _ := parseVirtual(k.ID, k.Family)
@@ -130,7 +130,7 @@ func (l *look) chain(k dataplane.Key) (string, error) {
 	return digest(tags), err
 }
 
-// element looks one up; its ID is the kernel's key, of a range both ends.
+// element looks up one element; its ID is the kernel's key, for a range both ends.
 func (l *look) element(k dataplane.Key) (string, error) {
 	at := slices.IndexFunc(setDefs(), func(d setDef) bool { return d.kind == k.Kind })
 	def := setDefs()[at]
@@ -152,7 +152,7 @@ func (l *look) element(k dataplane.Key) (string, error) {
 }
 
 func (l *look) address(k dataplane.Key) (string, error) {
-	a, _ := netip.AddrFromSlice([]byte(k.ID)) // we made it of an address
+	a, _ := netip.AddrFromSlice([]byte(k.ID)) // the agent made it from an address
 	has, err := l.Addresses.Has(l.ctx, a)
 	return presentIf(has), err
 }

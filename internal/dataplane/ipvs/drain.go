@@ -11,8 +11,8 @@ import (
 
 var _ dataplane.Drainer = (*Driver)(nil)
 
-// Drained implements dataplane.Drainer: a real server without weight and without connections is done with, and so is a
-// virtual server that has no others. A connection that has ended counts for as long as IPVS remembers it, two minutes of TCP.
+// Drained implements dataplane.Drainer. A real server without weight and without connections is drained, and so is a
+// virtual server that has no other real servers. A connection that has ended counts for as long as IPVS remembers it, two minutes of TCP.
 func (d *Driver) Drained(ctx context.Context, lingering []dataplane.Key) ([]dataplane.Key, error) {
 	known := map[ipvs.VirtualKey]inUse{}
 	var out []dataplane.Key
@@ -34,7 +34,7 @@ func (d *Driver) Drained(ctx context.Context, lingering []dataplane.Key) ([]data
 	return out, nil
 }
 
-// inUse are the real servers of a virtual one that are, and the zero value stands for any of them.
+// inUse is the set of real servers of a virtual server that are in use. The zero AddrPort is in it if any of them is.
 type inUse map[netip.AddrPort]bool
 
 func busy(reals []ipvs.Real) inUse {
@@ -47,7 +47,7 @@ func busy(reals []ipvs.Real) inUse {
 	return used
 }
 
-// server reports of which virtual server a lingering object is, and of which real one, if it is of one.
+// server returns the virtual server of a lingering object, and its real server if the object belongs to one.
 func server(k dataplane.Key) (of ipvs.VirtualKey, at netip.AddrPort) {
 	switch k.Kind {
 	case kindOwned:

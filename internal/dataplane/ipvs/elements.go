@@ -9,23 +9,23 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// A dump of a hash table that grows just now, as one does after many insertions, may miss some elements and give others
-// twice. So a set is read until two readings agree, or one has what the set is known to hold (agreed).
+// A dump of a hash table that is growing, as after many insertions, may miss some elements and return others
+// twice. So a set is read until two readings agree, or one has the sum that the set is known to have (agreed).
 
-// readings bounds how often a set is read.
+// readings is the maximum number of times that a set is read.
 const readings = 8
 
 // listing is one reading of a set.
 type listing struct {
 	dataplane.Total
-	keep bool // the elements too, not only their sum
+	keep bool // keep the elements, not only their sum
 
-	ids    []byte   // of all elements, or of one after another
+	ids    []byte   // of all elements, or of the current one if keep is false
 	ends   []int32  // where each ID ends
-	values []string // if it is a map; the elements of others have none
+	values []string // if it is a map; elements of other sets have none
 }
 
-// elements reads a set until it is known to be whole.
+// elements reads a set until the listing is known to be complete.
 func (r *reader) elements(ctx context.Context, f model.Family, def *setDef) (*listing, error) {
 	set := tableRef(f).Set(def.name)
 	want, known := r.d.agreed.sum(r.at, r.d.seen.Knows(), set)
@@ -89,7 +89,7 @@ func (r *reader) dump(ctx context.Context, f model.Family, def *setDef, l *listi
 	return err
 }
 
-// report reports the elements of a set. All IDs lie in one string.
+// report reports the elements of a set. All IDs are substrings of one string.
 func (r *reader) report(f model.Family, def *setDef, l *listing) {
 	r.add(def.kind, l.Objects, l.Sum)
 	if def.kind == kindOwned {

@@ -52,7 +52,7 @@ type readings struct {
 	rebuild *dataplane.RebuildError // nil: all can be repaired object by object
 }
 
-// readAll reads everything that the Driver owns and does not change the Driver's state.
+// readAll reads everything that the Driver owns and stores none of it in the Driver.
 func (d *Driver) readAll(ctx context.Context, k nft.Reader, emit func(dataplane.Key, string)) (out readings, err error) {
 	gen, err := k.Generation(ctx)
 	if err != nil {

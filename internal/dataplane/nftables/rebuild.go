@@ -101,7 +101,8 @@ func (w *writer) clear() {
 	w.clearChains()
 }
 
-// clearChains deletes base chains whose hook is not the desired one: no rule can jump to those.
+// clearChains deletes base chains that are not desired or have another hook: no rule can
+// jump to those. It collects the other chains that are not desired in w.old.left.
 func (w *writer) clearChains() {
 	hooks := fixedHooks()
 	wanted := w.wanted(kindLeafChain, kindOuterChain, kindBaseChain)
