@@ -16,7 +16,7 @@ import (
 // The kinds, in creation order.
 const (
 	kindSet    = dataplane.KindRoot + 1 + iota
-	kindChain  // and its rules; all chains are Base's
+	kindChain  // a chain and its rules; all chains are Base's
 	kindDevice // kube-ipvs0, of the first family
 	kindRule   // the routing rule for packets with the mark; its value is the mark
 	kindNodePortIP
@@ -27,18 +27,18 @@ const (
 	kindGuardedNodePort
 	kindAllowed
 	kindAllowedNodePort
-	kindOwned // this virtual server is ours
+	kindOwned // marks a virtual server as owned by the agent
 	kindService
 	kindNodePort
 	kindVirtual
 	kindReal
 	kindWeight // of a real server; without it the real server gets no new connections
 	kindAddress
-	kindRoute // of the rule's table: an address of which some ports are taken
-	kinds     // how many there are
+	kindRoute // of the routing table of the rule: an address of which some ports are taken
+	kinds     // the number of kinds
 )
 
-// Shared implements dataplane.Driver: addresses are, and what is kept of an endpoint's address.
+// Shared implements dataplane.Driver. Addresses are shared, and so are the objects of an endpoint's address.
 func (d *Driver) Shared(k dataplane.Key) bool {
 	switch k.Kind {
 	case kindSet, kindChain, kindDevice, kindAddressKnown, kindHairpin, kindAddress, kindRoute:
@@ -47,7 +47,7 @@ func (d *Driver) Shared(k dataplane.Key) bool {
 	return false
 }
 
-// Part implements dataplane.Parter: a real server is a part of its virtual server.
+// Part implements dataplane.Parter. A real server is a part of its virtual server.
 func (d *Driver) Part(k dataplane.Key) (whole dataplane.Key, is bool) {
 	if k.Kind != kindReal && k.Kind != kindWeight {
 		return dataplane.Key{}, false
@@ -55,7 +55,7 @@ func (d *Driver) Part(k dataplane.Key) (whole dataplane.Key, is bool) {
 	return dataplane.Key{Kind: kindVirtual, Family: k.Family, ID: k.ID[:3+addrLen(k.Family)]}, true
 }
 
-// setDef declares one of our sets; each element is an object of its kind, and its ID the kernel's key.
+// setDef declares one of the Driver's sets. Each element is an object of its kind, and its ID is the kernel's key.
 type setDef struct {
 	name     string
 	kind     dataplane.Kind
@@ -103,10 +103,10 @@ func setsByKind() (names [kinds]string) {
 	return names
 }
 
-// isElement reports whether a kind lives in a set.
+// isElement reports whether objects of a kind are elements of a set.
 func isElement(k dataplane.Kind) bool { return k >= kindNodePortIP && k <= kindNodePort }
 
-// inIPVS reports whether a kind lives in IPVS, on the device or in the routing tables, and not in the nftables table.
+// inIPVS reports whether objects of a kind are in IPVS, on the device or in the routing tables, and not in the nftables table.
 func inIPVS(k dataplane.Kind) bool { return k == kindDevice || k == kindRule || k >= kindVirtual }
 
 func addrLen(f model.Family) int {
@@ -116,7 +116,7 @@ func addrLen(f model.Family) int {
 	return 4
 }
 
-// vipKey is the kernel's key of an address, protocol and port; without the address it is that of a NodePort.
+// vipKey returns the kernel's key of an address, protocol and port. Without the address it is the key of a NodePort.
 func vipKey(k model.FrontendKey) []byte {
 	var b []byte
 	if k.Addr.IsValid() {
@@ -125,8 +125,8 @@ func vipKey(k model.FrontendKey) []byte {
 	return nft.AppendPort(nft.AppendProto(b, uint8(k.Protocol)), k.Port)
 }
 
-// The ID of a virtual server is protocol, port, address; that of a real server has port and address
-// of it behind that.
+// appendVirtual appends the ID of a virtual server: protocol, port, address. The ID of a real server has its port and address
+// after that.
 func appendVirtual(b []byte, k ipvs.VirtualKey) []byte {
 	return nft.AppendAddr(binary.BigEndian.AppendUint16(append(b, k.Protocol), k.Port), k.Addr)
 }
@@ -141,7 +141,7 @@ func realID(of string, at netip.AddrPort) string { return of + string(appendReal
 
 func parseVirtual(id string, f model.Family) (ipvs.VirtualKey, string) {
 	n := 3 + addrLen(f)
-	a, _ := netip.AddrFromSlice([]byte(id[3:n])) // we made it of an address
+	a, _ := netip.AddrFromSlice([]byte(id[3:n])) // the agent made it from an address
 	return ipvs.VirtualKey{Protocol: id[0], Port: uint16(id[1])<<8 | uint16(id[2]), Addr: a}, id[n:]
 }
 
@@ -165,7 +165,7 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 	case k.Kind == kindRule:
 		return "routing rule of " + k.Family.String() + " for packets to taken ports"
 	case k.Kind == kindRoute:
-		a, _ := netip.AddrFromSlice([]byte(k.ID)) // Render made it of an address
+		a, _ := netip.AddrFromSlice([]byte(k.ID)) // Render made it from an address
 		return fmt.Sprintf("local route %s in table %d", a, ipvs.RouteTable)
 	case k.Kind == kindVirtual:
 		v, _ := parseVirtual(k.ID, k.Family)
@@ -202,10 +202,10 @@ func nftFamily(f model.Family) nft.Family {
 	return nft.IPv4
 }
 
-// allFamilies are both, also where only one is served.
+// allFamilies returns both families, also if the Driver serves only one.
 func allFamilies() [2]model.Family { return [2]model.Family{model.IPv4, model.IPv6} }
 
-// text says what an element's ID is: the kernel's key, of a range both ends.
+// text formats an element's ID, which is the kernel's key, for a range both ends.
 func (d *setDef) text(id string, f model.Family) string {
 	if d.ranges {
 		first, last := d.words(id[:len(id)/2], f), d.words(id[len(id)/2:], f)
@@ -216,12 +216,12 @@ func (d *setDef) text(id string, f model.Family) string {
 
 func (d *setDef) words(key string, f model.Family) (out []string) {
 	for _, part := range d.key(nftFamily(f)) {
-		n := 4 // what is shorter is filled up
+		n := 4 // shorter parts are padded
 		if part == nft.Addr(nftFamily(f)) {
 			n = addrLen(f)
 		}
 		if len(key) < n {
-			return append(out, fmt.Sprintf("%x", key)) // somebody else's, in a set of that name
+			return append(out, fmt.Sprintf("%x", key)) // a foreign element, in a set of that name
 		}
 		switch part {
 		case nft.L4Proto:
@@ -229,7 +229,7 @@ func (d *setDef) words(key string, f model.Family) (out []string) {
 		case nft.Port:
 			out = append(out, strconv.Itoa(int(key[0])<<8|int(key[1])))
 		default:
-			a, _ := netip.AddrFromSlice([]byte(key[:n])) // it is as long as one
+			a, _ := netip.AddrFromSlice([]byte(key[:n])) // it has the length of an address
 			out = append(out, a.String())
 		}
 		key = key[n:]

@@ -28,7 +28,7 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	return r.rebuild()
 }
 
-// everything reads tables, device and servers, as of the generation that it gives.
+// everything reads tables, device and servers, and returns the generation of the rule set that it has read.
 func (r *reader) everything(ctx context.Context) (at nft.Generation, err error) {
 	before, err := r.from.NFT.Generation(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *reader) everything(ctx context.Context) (at nft.Generation, err error) 
 	return at, nil
 }
 
-// rebuild says what can only be made anew; nil: nothing.
+// rebuild returns a RebuildError for the families that cannot be repaired object by object, or nil.
 func (r *reader) rebuild() error {
 	if len(r.broken.Families) > 0 {
 		return &r.broken
@@ -59,7 +59,7 @@ func (r *reader) rebuild() error {
 	return nil
 }
 
-// loadError: what vanishes between a list and its dump is a concurrent change like any other.
+// loadError classifies an error of Load. An object that vanishes between a list and its dump is a concurrent change like any other.
 func loadError(err error) error {
 	if errors.Is(err, nft.ErrInterrupted) || errors.Is(err, ipvs.ErrInterrupted) || errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("load: %w: %w", dataplane.ErrInterrupted, err)
@@ -67,32 +67,32 @@ func loadError(err error) error {
 	return fmt.Errorf("load: %w", err)
 }
 
-// reader reads everything that is ours.
+// reader reads everything that the Driver owns.
 type reader struct {
 	d        *Driver
 	from     Sockets
 	families []model.Family
-	emit     func(dataplane.Key, string) // nil: it only sums up
+	emit     func(dataplane.Key, string) // nil: it only adds up the sums
 	total    dataplane.Total             // of all objects
-	sum      uint64                      // of those of IPVS and of the device
-	at       nft.Generation              // as of which it reads; 0: it does not know
-	mine     map[ipvs.VirtualKey]bool    // by our own account
-	six      bool                        // one of them, or of the addresses on the device, is of IPv6
+	sum      uint64                      // of the objects in IPVS, on the device and in the routing tables
+	at       nft.Generation              // generation that it reads; 0: not known
+	mine     map[ipvs.VirtualKey]bool    // the owned virtual servers, by the account in the tables
+	six      bool                        // one of them, or an address on the device or of a route, is IPv6
 	broken   dataplane.RebuildError
 
-	rest   *ipvs.Rest // nil: it is in a hurry
-	ids    []byte     // scratch of server
+	rest   *ipvs.Rest // nil: it does not pause
+	ids    []byte     // scratch buffer of server
 	hashes [kinds]hashed
-	last   ipvs.Virtual // what is asked again and again: valued is the value of the last one
+	last   ipvs.Virtual // a cache, because most are equal: valued is the value of the last one
 	valued string
 }
 
-// reader reads by the sockets of the engine.
+// reader returns a reader on the engine's sockets.
 func (d *Driver) reader(emit func(dataplane.Key, string)) reader {
 	return reader{d: d, from: Sockets{d.p.NFT, d.p.IPVS, d.p.Addresses}, families: d.families, emit: emit}
 }
 
-// tables reads our tables, whole.
+// tables reads the agent's tables completely.
 func (r *reader) tables(ctx context.Context) error {
 	list, err := r.from.NFT.Tables(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *reader) tables(ctx context.Context) error {
 	return nil
 }
 
-// mark reads the layout in the comment of a table; "" is that of somebody else's.
+// markOf returns the layout in the comment of a table; "" if another program made the table.
 func markOf(t *nft.Table) string {
 	u := t.UserData
 	if len(u) < 3 || u[0] != 0 || int(u[1]) > len(u)-2 {
@@ -127,7 +127,7 @@ func markOf(t *nft.Table) string {
 	return text
 }
 
-// table reads one table. What it cannot be repaired for, object by object, is the reason to make it anew.
+// table reads one table. It returns why the table cannot be repaired object by object and must be rebuilt, or "".
 func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why string, err error) {
 	put := func(k dataplane.Kind, id, value string) { r.put(dataplane.Key{Kind: k, Family: f, ID: id}, value) }
 	switch value := markOf(t); {
@@ -161,7 +161,7 @@ func (r *reader) table(ctx context.Context, f model.Family, t *nft.Table) (why s
 	return "", r.contents(ctx, f, rowsOf{sets, chains, rules})
 }
 
-// rowsOf is what a table holds.
+// rowsOf holds the sets, chains and rules of a table.
 type rowsOf struct {
 	sets   []nft.Set
 	chains []nft.Chain
@@ -191,8 +191,8 @@ func (r *reader) contents(ctx context.Context, f model.Family, of rowsOf) error 
 	return nil
 }
 
-// damage reports what no repair of single objects can mend: a set or chain that is not ours may be in use, and a
-// declaration cannot be changed.
+// damage returns the damage that no repair of single objects can fix, or "". A set or chain that the Driver does not own may be in use,
+// and a declaration cannot be changed.
 func damage(f model.Family, sets []nft.Set, chains []nft.Chain) string {
 	for i := range sets {
 		if sets[i].Flags&nft.SetAnonymous != 0 {
@@ -219,7 +219,7 @@ func damage(f model.Family, sets []nft.Set, chains []nft.Chain) string {
 	return ""
 }
 
-// owned reads only which virtual servers are ours.
+// owned reads only which virtual servers the agent owns.
 func (r *reader) owned(ctx context.Context) error {
 	r.mine = map[ipvs.VirtualKey]bool{}
 	def := setDef{name: "virtual-servers", kind: kindOwned}

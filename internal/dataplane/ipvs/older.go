@@ -12,13 +12,14 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// giveBackTries bounds how often GiveBack starts again after another program has changed the rule set meanwhile.
+// giveBackTries bounds how often GiveBack retries after another program has changed the rule set concurrently.
 const giveBackTries = 5
 
-// GiveBack takes addresses off the device that an older version put there although they may be other hosts', and leads the Services' ports of
-// them here by the routing rule instead. It returns how many addresses these were. It runs before any Service is known: the address may be
-// the API server's, and then no Service would ever be known (k3s#2804). The older version's table says what they are: an address on the
-// device is a ClusterIP if one of its ports has that verdict. Where the routing rule is there, this version has run and nothing is done.
+// GiveBack removes addresses from the device that an older version put there although they may be other hosts'. It routes the Services' ports
+// of these addresses to this node by the routing rule instead. It returns the number of these addresses. It runs before any Service is known,
+// because the address may be the API server's, and then no Service would ever be known (k3s#2804). The older version's table identifies them: an
+// address on the device is a ClusterIP if one of its ports has that verdict. If the routing rule exists, this version has run and GiveBack
+// does nothing.
 func (d *Driver) GiveBack(ctx context.Context, masqueradeBit uint8) (n int, err error) {
 	for range giveBackTries {
 		var ops []dataplane.Op
@@ -78,13 +79,13 @@ func (d *Driver) older(ctx context.Context, view *model.NodeView) (ops []datapla
 	return ops, len(onDevice), nil
 }
 
-// addrOf is the address with which the ID of an object begins.
+// addrOf returns the address at the start of an object's ID.
 func addrOf(k dataplane.Key) netip.Addr {
 	a, _ := netip.AddrFromSlice([]byte(k.ID[:min(len(k.ID), addrLen(k.Family))])) // else the zero Addr
 	return a
 }
 
-// leading returns what leads marked packets of one family here. An older version has none of it.
+// leading returns the ops that route marked packets of one family to this node. An older version has none of these objects.
 func (d *Driver) leading(f model.Family, view *model.NodeView) (ops []dataplane.Op) {
 	add := func(k dataplane.Kind, id, want string) {
 		ops = append(ops, dataplane.Op{Key: dataplane.Key{Kind: k, Family: f, ID: id}, Want: want})

@@ -14,16 +14,16 @@ const (
 	lastNodePort  = 32767
 )
 
-// ranHere reports whether an agent in this mode has run in this network namespace: its routing rule is there. A flush of the rule set
-// (nft flush ruleset) takes the tables away and leaves the rule.
+// ranHere reports whether an agent in this mode has run in this network namespace, which is the case if its routing rule exists. A flush of
+// the rule set (nft flush ruleset) deletes the tables and keeps the rule.
 func (d *Driver) ranHere(ctx context.Context, f model.Family) (bool, error) {
 	mark, err := d.p.Addresses.Rule(ctx, f == model.IPv6)
 	return mark != 0, err
 }
 
-// orphans returns the deletions of the virtual servers of NodePorts that an earlier run left and that no Service wants any more. The table
-// holds the account of them, so where a batch makes the table while the routing rule of an earlier run is there, the account is lost: then a
-// virtual server with a port of the usual NodePort range is taken for one of them, unless its address is excluded.
+// orphans returns the deletions of the virtual servers of NodePorts that an earlier run left and that are no longer desired. The table holds
+// the account of them. If a batch creates the table although the routing rule of an earlier run exists, the account is lost. In that case
+// a virtual server with a port of the usual NodePort range is treated as one of them, unless its address is excluded.
 func (d *Driver) orphans(ctx context.Context, ops []dataplane.Op) (out []dataplane.Op, err error) {
 	lost, wanted := map[model.Family]bool{}, map[dataplane.Key]bool{}
 	for i := range ops {
@@ -48,7 +48,7 @@ func (d *Driver) orphans(ctx context.Context, ops []dataplane.Op) (out []datapla
 	return out, err
 }
 
-// nodePortServers lists the virtual servers that can be those of NodePorts.
+// nodePortServers lists the virtual servers that may be those of NodePorts.
 func (d *Driver) nodePortServers(ctx context.Context) ([]ipvs.Virtual, error) {
 	return ipvs.List(ctx, d.p.IPVS, ipvs.Wanted{Is: func(v *ipvs.Virtual) bool {
 		return firstNodePort <= v.Port && v.Port <= lastNodePort && !within(d.p.Exclude, v.Addr)

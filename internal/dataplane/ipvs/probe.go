@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Probe implements dataplane.Driver: for each family it makes our table, under another name, and deletes it in the same
-// transaction, and a virtual server with the scheduler that was asked for, at an address that nobody has
+// Probe implements dataplane.Driver. For each family it creates the agent's table under another name and deletes it in the same
+// transaction. It also creates a virtual server with the configured scheduler at an address that is reserved for documentation
 // (RFC 5737, RFC 3849).
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	caps := dataplane.Caps{DropsStrays: true, OneList: true, OwnsAddresses: true, Unsupported: Unsupported}
@@ -47,7 +47,7 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	return caps, nil
 }
 
-// unsupported distinguishes a kernel that cannot from one that could not just now.
+// unsupported reports whether an error means that the kernel lacks a feature, not that it failed temporarily.
 func unsupported(err error) bool {
 	for _, e := range [...]unix.Errno{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ENOENT, unix.EINVAL} {
 		if errors.Is(err, e) {

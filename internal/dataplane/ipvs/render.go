@@ -38,7 +38,7 @@ func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(datap
 	r.bring(len(backends) > 0)
 }
 
-// Unsupported says why this mode does not serve a Frontend, and what to do about it; "" if it does.
+// Unsupported returns why this mode does not serve a Frontend, and how to fix it; "" if it does.
 func Unsupported(f *model.Frontend) string {
 	if f.Key.Range() {
 		return "an IPVS virtual server has one port: a port range needs --proxy-mode nftables or iptables"
@@ -54,9 +54,10 @@ type frontend struct {
 	emit func(dataplane.Object)
 }
 
-// bring renders what delivers the Frontend's packets to this node, where IPVS works. A ClusterIP is on the device. An
-// external or load balancer address may be another host's, so only this protocol and port is taken: a mark leads to a routing table that has the address as a local one.
-// Where there are no endpoints it is not: filter-forward refuses, since the kernel sends no ICMP error from an address that is not local.
+// bring renders the objects that deliver the Frontend's packets to this node, where IPVS works. A ClusterIP is on the device. An external or
+// load balancer address may be another host's, so only this protocol and port is taken: a marked packet is routed with a routing table in which
+// the address is local. Without endpoints the port is not taken: filter-forward refuses, since the kernel sends no ICMP error from an
+// address that is not local.
 func (r *frontend) bring(serves bool) {
 	a := r.f.Key.Addr
 	if !a.IsValid() || slices.Contains(r.view.NodeAddrs, a) {
@@ -78,23 +79,23 @@ func (r *frontend) put(k dataplane.Kind, id, value string) {
 	r.emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: r.f.Key.Family, ID: id}, Value: value})
 }
 
-// addrs are those on which the Frontend answers.
+// addrs returns the addresses at which the Frontend answers.
 func (r *frontend) addrs() []netip.Addr {
 	if r.f.Kind != model.NodePort {
 		return []netip.Addr{r.f.Key.Addr}
 	}
 	var out []netip.Addr
 	for _, a := range r.view.NodePortAddrs {
-		if model.FamilyOf(a) == r.f.Key.Family && !a.IsLoopback() { // IPVS sends nothing from there to another host
+		if model.FamilyOf(a) == r.f.Key.Family && !a.IsLoopback() { // IPVS sends nothing from a loopback address to another host
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
-// verdict says what becomes of a new connection, and whom it may reach. A virtual server has one list, whoever the
-// client is: under externalTrafficPolicy Local pods and the node share the endpoints on this node if
-// there are any, and have those of the whole cluster if there are none.
+// verdict returns the verdict for a new connection, and the endpoints that it may use. A virtual server has one list for all
+// clients: under externalTrafficPolicy Local pods and the node share the endpoints on this node if
+// there are any, and use those of the whole cluster if there are none.
 func (r *frontend) verdict() (string, []model.Backend) {
 	f := r.f
 	cluster, local := sane(f.Verdict, f.Backends), sane(f.LocalVerdict, f.LocalBackends)
@@ -117,7 +118,7 @@ func (r *frontend) verdict() (string, []model.Backend) {
 	return verdictServe, f.Backends
 }
 
-// sane fails closed: nothing can be forwarded to nobody.
+// sane returns Reject if there is no endpoint to forward to, so that it fails closed.
 func sane(v model.Verdict, list []model.Backend) model.Verdict {
 	if v == model.Forward && len(list) == 0 {
 		return model.Reject
@@ -125,8 +126,8 @@ func sane(v model.Verdict, list []model.Backend) model.Verdict {
 	return v
 }
 
-// guard: the node's own connection to an address on the device has that address as its source, so it is
-// let in if one of the node's addresses is.
+// guard renders the source ranges. The node's own connection to an address on the device has that address as its source, so the
+// address is allowed if one of the node's addresses is.
 func (r *frontend) guard() {
 	guarded, allowed := kindGuarded, kindAllowed
 	if r.f.Kind == model.NodePort {
@@ -158,8 +159,8 @@ func (r *frontend) hairpin(list []model.Backend) {
 	}
 }
 
-// virtual renders a virtual server and its real servers. Endpoints that are ending and still serve get no weight:
-// their connections go on.
+// virtual renders a virtual server and its real servers. Endpoints that are terminating and still serve have no weight:
+// their connections continue.
 func (r *frontend) virtual(a netip.Addr, list []model.Backend) {
 	key := ipvs.VirtualKey{Addr: a, Protocol: uint8(r.f.Key.Protocol), Port: r.f.Key.Port}
 	id := virtualID(key)
@@ -180,16 +181,16 @@ func (r *frontend) virtual(a netip.Addr, list []model.Backend) {
 	}
 }
 
-// service is the value of a virtual server: scheduler, flags, seconds of persistence.
+// service returns the value of a virtual server: scheduler, flags, seconds of persistence.
 func (r *frontend) service(list []model.Backend) string {
 	scheduler, flags, seconds := cmp.Or(r.f.IPVSScheduler, r.d.p.Scheduler), ipvs.Flags(0), int64(0)
 	weighted := slices.ContainsFunc(list, func(b model.Backend) bool { return b.Weight != 1 })
 	switch {
-	case r.f.ConsistentHash: // without the client's port; another endpoint if the one that was drawn has no weight
+	case r.f.ConsistentHash: // without the client's port; if the chosen endpoint has no weight, another one
 		scheduler, flags = "mh", ipvs.Sched1
-	case weighted && (scheduler == "rr" || scheduler == "lc"): // which do not look at weights
+	case weighted && (scheduler == "rr" || scheduler == "lc"): // these ignore weights
 		scheduler = "w" + scheduler
-	case scheduler == "mh": // as kube-proxy has it
+	case scheduler == "mh": // the flags that kube-proxy sets
 		flags = ipvs.Sched2
 	}
 	if t := r.f.AffinityTimeout; t > 0 {
@@ -202,7 +203,7 @@ func (r *frontend) service(list []model.Backend) string {
 func valueOfVirtual(v *ipvs.Virtual) string {
 	value := fmt.Sprintf("%s %d %d", v.Scheduler, v.Flags, int64(v.Timeout/time.Second))
 	if v.Wide {
-		value += " for networks" // read only: never what is wanted
+		value += " for networks" // read only: never desired
 	}
 	return value
 }

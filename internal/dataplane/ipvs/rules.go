@@ -12,10 +12,10 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// rule is a row of expressions; parts of rules are rules too.
+// rule is a sequence of expressions; a part of a rule is a rule too.
 type rule = []nft.Expr
 
-// lang writes parts of rules in the way of one address family.
+// lang writes parts of rules for one address family.
 type lang struct {
 	f    nft.Family
 	addr int // register words of an address
@@ -23,7 +23,7 @@ type lang struct {
 
 func langOf(f model.Family) lang { return lang{f: nftFamily(f), addr: addrLen(f) / 4} }
 
-// inside matches an address in a prefix.
+// inside matches addresses in a prefix.
 func (l lang) inside(load nft.Expr, p netip.Prefix) rule {
 	n := l.f.AddrLen()
 	mask, zero := make([]byte, n), make([]byte, n)
@@ -33,10 +33,10 @@ func (l lang) inside(load nft.Expr, p netip.Prefix) rule {
 	return rule{load, nft.Bitwise(nft.Word(0), nft.Word(0), mask, zero), nft.Equal(nft.Word(0), nft.AppendAddr(nil, p.Masked().Addr()))}
 }
 
-// markBits ask postrouting for masquerade.
+// markBits returns the mark that requests masquerade in postrouting.
 func markBits(v *model.NodeView) uint32 { return 1 << (v.MasqueradeBit & 31) }
 
-// fromPods returns a rule for each way in which a packet can be a pod's: none if nothing is a pod.
+// fromPods returns a rule for each way in which a packet can be a pod's: none if no packet is.
 func (l lang) fromPods(v *model.NodeView) []rule {
 	device := func(name []byte) []rule {
 		return []rule{{nft.Meta(unix.NFT_META_IIFNAME, nft.Word(0)), nft.Equal(nft.Word(0), name)}}
@@ -65,7 +65,7 @@ func ofFamily(list []netip.Prefix, f nft.Family) []netip.Prefix {
 	return out
 }
 
-// tag is the comment by which Load knows a rule again: kernels give expressions back in their own way.
+// tag returns the comment by which Load recognises a rule, because kernels return expressions in varying forms.
 func tag(r rule) []byte {
 	h := fnv.New64a()
 	for _, e := range r {
@@ -75,7 +75,7 @@ func tag(r rule) []byte {
 	return nft.Comment(hex.EncodeToString(h.Sum(nil)))
 }
 
-// digest sums up the comments of a chain's rules.
+// digest returns the digest of the comments of a chain's rules.
 func digest(tags [][]byte) string {
 	h := fnv.New64a()
 	for _, t := range tags {

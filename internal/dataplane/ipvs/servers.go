@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// put reports an object.
+// put counts and emits an object.
 func (r *reader) put(k dataplane.Key, value string) {
 	r.count(k.Kind, k.Family, value, dataplane.HashName([]byte(k.ID)))
 	if r.emit != nil {
@@ -24,7 +24,7 @@ func (r *reader) count(k dataplane.Kind, f model.Family, value string, name data
 	r.add(k, 1, r.hash(k, f, value).With(name))
 }
 
-// add adds some of a kind.
+// add adds objects of one kind to the sums.
 func (r *reader) add(k dataplane.Kind, objects int, sum uint64) {
 	r.total.Objects += objects
 	r.total.Sum += sum
@@ -33,7 +33,7 @@ func (r *reader) add(k dataplane.Kind, objects int, sum uint64) {
 	}
 }
 
-// hash hashes a value. That of most objects is the same as of the one of their kind before.
+// hash returns the hash of a value. It caches the last one of each kind, because most values are equal to the one before.
 func (r *reader) hash(k dataplane.Kind, f model.Family, value string) dataplane.ValueHash {
 	last := &r.hashes[k]
 	if last.value != value || last.family != f || value == "" {
@@ -42,14 +42,14 @@ func (r *reader) hash(k dataplane.Kind, f model.Family, value string) dataplane.
 	return last.hash
 }
 
-// hashed is a value with its hash.
+// hashed is a value with its cached hash.
 type hashed struct {
 	family model.Family
 	value  string
 	hash   dataplane.ValueHash
 }
 
-// summand is an object's part of the sum of all; nothing for one that is absent.
+// summand returns an object's part of the total sum; 0 for one that is absent.
 func summand(k dataplane.Key, value string) uint64 {
 	if value == "" {
 		return 0
@@ -57,14 +57,14 @@ func summand(k dataplane.Key, value string) uint64 {
 	return dataplane.ObjectSum(k, value)
 }
 
-// own notes which virtual servers are in our account.
+// own stores which virtual servers are in the account of owned ones.
 func (r *reader) own(f model.Family, l *listing) {
 	if len(r.mine) == 0 {
 		r.mine = make(map[ipvs.VirtualKey]bool, l.Objects)
 	}
 	begin := int32(0)
 	for i, end := range l.ends {
-		if int(end-begin) == addrLen(f)+8 { // else it is a stranger's, in a set of that name
+		if int(end-begin) == addrLen(f)+8 { // otherwise it is foreign, in a set of that name
 			r.mine[ownedKey(l.ids[begin:end], f)] = true
 			r.six = r.six || f == model.IPv6
 		}
@@ -75,22 +75,22 @@ func (r *reader) own(f model.Family, l *listing) {
 
 func ownedKey[ID string | []byte](id ID, f model.Family) ipvs.VirtualKey {
 	n := addrLen(f)
-	a, _ := netip.AddrFromSlice([]byte(id[:n])) // the kernel's key has it
+	a, _ := netip.AddrFromSlice([]byte(id[:n])) // the kernel's key contains it
 	return ipvs.VirtualKey{Addr: a, Protocol: id[n], Port: uint16(id[n+4])<<8 | uint16(id[n+5])}
 }
 
-// pausing is between how many small pieces of work it is looked whether others should go first.
+// pausing is the number of small pieces of work after which the reader checks whether it should pause.
 const pausing = 64
 
-// pause is behind the i-th small piece of work.
+// pause is called after the i-th small piece of work.
 func (r *reader) pause(i int) {
 	if r.rest != nil && i%pausing == 0 {
 		r.rest.Pause()
 	}
 }
 
-// all reads the device and IPVS. A virtual server is ours by our own account, or, because kube-proxy keeps none, if
-// its address is on the device and not excluded.
+// all reads the device and IPVS. A virtual server is owned if it is in the account, or, because kube-proxy keeps no account, if
+// its address is on the device and not excluded, or has a route for taken ports.
 func (r *reader) all(ctx context.Context) error {
 	has, err := r.from.Addresses.HasDevice(ctx)
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *reader) routing(ctx context.Context) ([]netip.Addr, error) {
 	return routes, err
 }
 
-// address reports one of the device, or of the routes.
+// address reports an address on the device or of a route.
 func (r *reader) address(k dataplane.Kind, a netip.Addr) {
 	r.ids = nft.AppendAddr(r.ids[:0], a)
 	r.count(k, model.FamilyOf(a), present, dataplane.HashName(r.ids))
@@ -152,13 +152,13 @@ func (r *reader) address(k dataplane.Kind, a netip.Addr) {
 	}
 }
 
-// server reports a virtual server and its real ones.
+// server reports a virtual server and its real servers.
 func (r *reader) server(v *ipvs.Virtual, reals []ipvs.Real) {
 	f := model.FamilyOf(v.Addr)
 	r.ids = appendVirtual(r.ids[:0], v.VirtualKey)
 	n := len(r.ids)
 	r.count(kindVirtual, f, r.value(v), dataplane.HashName(r.ids))
-	var last *ipvs.Real // that has a weight
+	var last *ipvs.Real // the last one that has a weight
 	var weight dataplane.ValueHash
 	translated := r.hash(kindReal, f, present)
 	sum, weights := uint64(0), 0
@@ -185,7 +185,7 @@ func (r *reader) server(v *ipvs.Virtual, reals []ipvs.Real) {
 	}
 }
 
-// emitServer emits what was counted. All IDs are parts of one string: to make one for each takes longer than to read them.
+// emitServer emits what was counted. All IDs are substrings of one string: allocating each separately takes longer than reading them.
 func (r *reader) emitServer(v *ipvs.Virtual, reals []ipvs.Real) {
 	f := model.FamilyOf(v.Addr)
 	r.ids = appendVirtual(r.ids[:0], v.VirtualKey)
@@ -209,23 +209,23 @@ func (r *reader) emitServer(v *ipvs.Virtual, reals []ipvs.Real) {
 
 func valueOfReal(r *ipvs.Real) string {
 	if r.Method != 0 {
-		return "another method" // Load only: never what is wanted
+		return "another method" // Load only: never desired
 	}
 	return present
 }
 
-// valueOfWeight is "" of a real server that gets no new connections.
+// valueOfWeight returns the value of a real server's weight; "" if it gets no new connections.
 func valueOfWeight(r *ipvs.Real) string {
 	switch {
 	case r.Weight == 0:
 		return ""
 	case r.Limited:
-		return strconv.FormatUint(uint64(r.Weight), 10) + " with a limit" // Load only: never what is wanted
+		return strconv.FormatUint(uint64(r.Weight), 10) + " with a limit" // Load only: never desired
 	}
-	return strconv.FormatUint(uint64(r.Weight), 10) // which has those to 99 ready
+	return strconv.FormatUint(uint64(r.Weight), 10) // which does not allocate up to 99
 }
 
-// value is valueOfVirtual. That of most is the same as of the one before.
+// value returns valueOfVirtual(v). It caches the last value, because most are equal to the one before.
 func (r *reader) value(v *ipvs.Virtual) string {
 	like := *v
 	like.VirtualKey = ipvs.VirtualKey{}

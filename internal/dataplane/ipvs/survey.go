@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// Survey implements dataplane.Driver. What we write to IPVS meanwhile is no transaction, and makes it miss nothing else.
+// Survey implements dataplane.Driver. The engine's concurrent writes to IPVS are not transactions, and cause it to miss no other objects.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	_, err := d.survey(ctx, emit)
 	return err
@@ -15,7 +15,7 @@ func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) e
 
 var _ dataplane.Summer = (*Driver)(nil)
 
-// Sum implements dataplane.Summer: it reads as Survey does, makes no names of what it reads, and keeps nothing.
+// Sum implements dataplane.Summer. It reads as Survey does, but makes no names of what it reads and stores nothing.
 func (d *Driver) Sum(ctx context.Context) (dataplane.Total, error) { return d.survey(ctx, nil) }
 
 func (d *Driver) survey(ctx context.Context, emit func(dataplane.Key, string)) (dataplane.Total, error) {
@@ -30,7 +30,7 @@ func (d *Driver) survey(ctx context.Context, emit func(dataplane.Key, string)) (
 	return r.total, r.rebuild()
 }
 
-// beside returns who reads by other sockets than the engine does; done must be called.
+// beside returns a reader on other sockets than the engine's. The caller must call done.
 func (d *Driver) beside(emit func(dataplane.Key, string)) (_ *reader, done func(), err error) {
 	if d.p.Beside == (Sockets{}) {
 		return nil, nil, fmt.Errorf("%w: no netlink sockets", dataplane.ErrUnsupported)

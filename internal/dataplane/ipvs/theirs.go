@@ -7,17 +7,18 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/ipvs"
 )
 
-// Theirs removes the virtual servers that a kube-proxy left on the node's own addresses, for its NodePorts. Those on the device are known
-// by that (Retire, CleanDevice); of these it keeps no account but the ports in its ipsets. What is in our account is not theirs.
+// Theirs removes the virtual servers that a kube-proxy left on the node's own addresses, for its NodePorts. Those on the device are
+// recognised by their address (Retire, CleanDevice). For the others kube-proxy keeps no account except the ports in its ipsets. Virtual
+// servers in the account of this agent are excluded.
 type Theirs struct {
 	d     *Driver
 	ports map[ipvs.NodePort]bool
 }
 
-// Theirs returns those of some NodePorts.
+// Theirs returns the virtual servers of some NodePorts.
 func (d *Driver) Theirs(ports map[ipvs.NodePort]bool) Theirs { return Theirs{d, ports} }
 
-// Retire is as Driver.Retire.
+// Retire does what Driver.Retire does.
 func (t Theirs) Retire(ctx context.Context) (connections int, err error) {
 	err = t.each(ctx, func(v ipvs.VirtualKey) error {
 		n, err := t.d.retire(ctx, v)
@@ -30,7 +31,7 @@ func (t Theirs) Retire(ctx context.Context) (connections int, err error) {
 	return connections, nil
 }
 
-// Clean removes them.
+// Clean deletes the virtual servers.
 func (t Theirs) Clean(ctx context.Context) error {
 	if err := t.each(ctx, func(v ipvs.VirtualKey) error { return t.d.p.IPVS.DelVirtual(ctx, v) }); err != nil {
 		return fmt.Errorf("clean up kube-proxy's NodePorts: %w", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Watch implements dataplane.Driver. IPVS and the device tell nobody of changes, so they are read by the clock, beside
-// the engine. It is rung where they are not as we left them, and Changed compares once more.
+// Watch implements dataplane.Driver. IPVS and the device do not notify of changes, so Watch reads them at the interval Params.Audit,
+// concurrently with the engine. If they differ from the synced state it calls changed, and the engine compares again with Changed.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	audits := make(chan struct{})
@@ -55,14 +55,14 @@ func (d *Driver) audits(ctx context.Context, changed func()) {
 	}
 }
 
-// straying bounds how often what a write of ours spoilt is read again, and strayPause comes before.
+// straying is how often a read that a concurrent write of the Driver has invalidated is retried, and strayPause is the pause before each retry.
 const (
 	straying   = 5
 	strayPause = time.Second
 )
 
-// strayed reports whether IPVS or the device are not as we left them, or that it cannot be told: we write all the time, or
-// they cannot be read. The engine finds out then.
+// strayed reports whether IPVS or the device differ from the synced state. It also returns true if this cannot be determined, because the
+// Driver writes all the time or a read fails; the engine compares again then.
 func (d *Driver) strayed(ctx context.Context) bool {
 	for range straying {
 		before := d.writes.Load()
@@ -96,7 +96,7 @@ func (d *Driver) sumBeside(ctx context.Context) (uint64, error) {
 	return r.sum, err
 }
 
-// Changed implements dataplane.Driver: of IPVS it reads everything, sums that up, and compares the sum.
+// Changed implements dataplane.Driver. It reads all of IPVS and compares the sum with that of the synced state.
 func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	g, err := d.p.NFT.Generation(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	return err == nil && r.sum != d.sum.Load(), err
 }
 
-// servers reads device and servers alone.
+// servers reads only the device and the servers.
 func (r *reader) servers(ctx context.Context) error {
 	if err := r.owned(ctx); err != nil {
 		return err
