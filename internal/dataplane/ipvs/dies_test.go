@@ -54,8 +54,8 @@ func (l links) Remove(ctx context.Context, a netip.Addr) error {
 	return l.Fake.Remove(ctx, a)
 }
 
-// TestDiesBetweenAnyTwoSteps: an agent that is killed anywhere in a batch leaves a node that serves what it served before and after, and
-// the next agent brings it to what is wanted: nothing is missing, nothing is left, nobody's thing is taken for another's.
+// TestDiesBetweenAnyTwoSteps: an agent that is killed anywhere in a batch leaves a node that serves what it served before and after. The
+// next agent reconciles it to the desired state: nothing is missing, nothing is left, and foreign and owned objects are not confused.
 func TestDiesBetweenAnyTwoSteps(t *testing.T) {
 	for _, drain := range []time.Duration{0, time.Minute} {
 		for steps := 0; dies(t, drain, steps); steps++ {
@@ -67,7 +67,7 @@ func TestDiesBetweenAnyTwoSteps(t *testing.T) {
 func dies(t *testing.T, drain time.Duration, steps int) bool {
 	stays := dataplanetest.ClusterIP(model.IPv4, 0, 4)
 	goes, comes := dataplanetest.ClusterIP(model.IPv4, 1, 2), dataplanetest.ClusterIP(model.IPv6, 2, 2)
-	port := dataplanetest.ClusterIP(model.IPv4, 3, 2) // a NodePort, which goes: only our account knows its virtual servers
+	port := dataplanetest.ClusterIP(model.IPv4, 3, 2) // a NodePort, which is removed: only the account of the Driver knows its virtual servers
 	port.Kind, port.Key.Addr, port.Key.Port = model.NodePort, netip.Addr{}, 30_080
 	before, after := stays, stays
 	before.Backends, after.Backends = stays.Backends[:3], stays.Backends[1:]

@@ -173,7 +173,7 @@ func TestOneChangeCostsOneWrite(t *testing.T) {
 	}
 }
 
-// TestForeignServersStay: what is at somebody else's address is not ours, nor what is excluded.
+// TestForeignServersStay: a virtual server at another program's address is not owned, nor is an excluded one.
 func TestForeignServersStay(t *testing.T) {
 	excluded := netip.MustParsePrefix("10.96.0.0/24")
 	w := newWorld(t, Params{Exclude: []netip.Prefix{excluded}})
@@ -198,7 +198,7 @@ func TestForeignServersStay(t *testing.T) {
 	}
 }
 
-// TestSchedulers: what a Service asks for decides, then what the agent was told.
+// TestSchedulers: the scheduler of the Service has precedence over that of the configuration.
 func TestSchedulers(t *testing.T) {
 	for _, c := range []struct {
 		name, told string

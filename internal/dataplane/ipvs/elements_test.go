@@ -35,8 +35,8 @@ func (g *growing) Elements(ctx context.Context, s nft.SetRef, emit func(*nft.Ele
 	})
 }
 
-// TestElementsTwice: what one reading misses is not taken for missing. Where a set has what it is known to hold, because nobody but us
-// has written since it was read or made, one will do.
+// TestElementsTwice: an element that one reading misses is not reported as missing. If a set has its known sum, because only the Driver
+// has written since it was read or created, one reading is enough.
 func TestElementsTwice(t *testing.T) {
 	w := newWorld(t, Params{})
 	rules := &growing{Fake: w.rules}
@@ -80,7 +80,7 @@ func TestElementsTwice(t *testing.T) {
 	w.Sync(t)
 	look("one goes", 2, 1)
 
-	stranger(func(b *nft.Batch) { b.NewTable(nft.TableRef{Family: nft.IPv4, Name: "theirs"}, nil) }) // nobody tells us whose it is
+	stranger(func(b *nft.Batch) { b.NewTable(nft.TableRef{Family: nft.IPv4, Name: "theirs"}, nil) }) // the notification of its tables is missing
 	rules.missed = 1
 	look("a stranger wrote, and one reading misses one", 2, 3) // the first one, and two that agree
 	look("known again", 2, 1)
@@ -98,7 +98,7 @@ func TestElementsTwice(t *testing.T) {
 	look("rebuilt", 3, 1)
 }
 
-// TestAgreed: who reads beside writes is neither late nor early for the account of what a set holds.
+// TestAgreed: a reader that runs concurrently with writes sees neither an older nor a newer sum of a set.
 func TestAgreed(t *testing.T) {
 	set := tableRef(model.IPv4).Set("services")
 	op := dataplane.Op{Key: dataplane.Key{Kind: kindService, Family: model.IPv4, ID: "one"}, Want: verdictServe}
@@ -136,7 +136,8 @@ func TestAgreed(t *testing.T) {
 	}
 }
 
-// TestAccount: it tells which virtual servers are ours, and whether one is of IPv6. A stranger's set of its name, with other keys, says nothing.
+// TestAccount: the account identifies the owned virtual servers, and whether one is of IPv6. A foreign set of its name, with other keys, is
+// ignored.
 func TestAccount(t *testing.T) {
 	w := newWorld(t, Params{})
 	want := func(when string, servers int, six bool) {

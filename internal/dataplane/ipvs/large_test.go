@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// TestMoreMembersThanAnIpset: kube-proxy's sets end at 65 536 members, and its sync fails from there on (kubernetes#129389). Ours are in the
-// real kernel here; IPVS is the model, which has no part in it.
+// TestMoreMembersThanAnIpset: kube-proxy's sets end at 65 536 members, and its sync fails from there on (kubernetes#129389). The Driver's sets
+// are in the real kernel here; IPVS is the fake, which is not part of the test.
 func TestMoreMembersThanAnIpset(t *testing.T) {
 	const services, ports = 35_000, 2
 	ns := netnstest.Enter(t)

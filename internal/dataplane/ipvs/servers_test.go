@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// routed is a Kernel whose real servers all get their packets in another way than ours.
+// routed is a Kernel whose real servers all have another forwarding method than the Driver's.
 type routed struct{ ipvs.Kernel }
 
 func (r routed) All(ctx context.Context, want ipvs.Wanted, take func(*ipvs.Virtual, []ipvs.Real) error) error {
@@ -25,8 +25,8 @@ func (r routed) All(ctx context.Context, want ipvs.Wanted, take func(*ipvs.Virtu
 	})
 }
 
-// TestReadsWhatOthersLeft: a virtual server of IPv6 at an address of the device is read though our account has nothing, and a real server of
-// another method is told from ours. A reading that others disturb is one to be done again.
+// TestReadsWhatOthersLeft: a virtual server of IPv6 at an address of the device is read although the account is empty, and a real server
+// with another method is distinguished from the Driver's. A reading during a foreign change is retried.
 func TestReadsWhatOthersLeft(t *testing.T) {
 	w := newWorld(t, Params{})
 	vip := ipvs.VirtualKey{Addr: netip.MustParseAddr("fd00::7"), Protocol: 6, Port: 80}
@@ -81,8 +81,8 @@ func TestSumOfServers(t *testing.T) {
 	}
 }
 
-// TestLimitsOfOthers: a limit that somebody set on a real server of ours, and a network that persistence takes for one client, are found by every
-// way to look, and ended without a connection being lost.
+// TestLimitsOfOthers: a limit that another program set on an owned real server, and a network that persistence treats as one client, are found
+// by every kind of read, and removed without loss of a connection.
 func TestLimitsOfOthers(t *testing.T) {
 	w := newWorld(t, Params{})
 	w.d.p.Look = Look{NFT: w.rules, IPVS: w.ipvs, Addresses: w.ipvs}
@@ -119,8 +119,8 @@ func TestLimitsOfOthers(t *testing.T) {
 	}
 }
 
-// TestTunnelOfOthers: a stranger's tunnel to the other family, which the kernel lets nobody change into a real server of ours, goes at once and
-// holds up nothing; and handing the traffic over is not held up either.
+// TestTunnelOfOthers: a foreign tunnel to the other family, which the kernel refuses to change into a real server of the Driver, is deleted at
+// once and blocks no other operation; the takeover by another mode is not blocked either.
 func TestTunnelOfOthers(t *testing.T) {
 	w := newWorld(t, Params{Drain: time.Minute})
 	f := dataplanetest.ClusterIP(model.IPv4, 0, 2)

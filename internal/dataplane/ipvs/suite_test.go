@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// bed is one kernel, in our hands and in somebody else's.
+// bed is one kernel, with a client for the Driver and one for another program.
 type bed struct {
 	nft, other nft.Kernel
 	ipvs       ipvs.Kernel
@@ -89,7 +89,7 @@ func overlapping(f model.Family) *model.Frontend {
 	return &fe
 }
 
-// edits are what others do to what is ours.
+// edits are changes that another program makes to owned objects.
 func edits(b bed) []dataplanetest.Edit {
 	v4, v6 := tableRef(model.IPv4), tableRef(model.IPv6)
 	plain, more := dataplanetest.ClusterIP(model.IPv4, 0, 1), dataplanetest.Every(model.IPv6)[4]

@@ -23,7 +23,7 @@ type reading struct {
 	ipvs.Kernel
 	mu     sync.Mutex
 	spoil  int    // how many of the next readings begin with write
-	write  func() // a write of ours
+	write  func() // a write of the Driver
 	cannot error  // why it cannot be read
 }
 
@@ -40,7 +40,7 @@ func (r *reading) All(ctx context.Context, want ipvs.Wanted, take func(*ipvs.Vir
 	return r.Kernel.All(ctx, want, take)
 }
 
-// set makes it so, and tells how many readings were to be spoilt still.
+// set stores both values and returns how many readings were still to be spoilt.
 func (r *reading) set(spoil int, cannot error) (left int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +87,7 @@ func meddle(t *testing.T, w *world) {
 	}
 }
 
-// TestWatchReadsBeside: the engine is not troubled, and its socket not used, while nobody meddles with IPVS.
+// TestWatchReadsBeside: the engine is not called, and its socket not used, while no other program changes IPVS.
 func TestWatchReadsBeside(t *testing.T) {
 	watched(t, func(t *testing.T, w *world, _ *reading, rung func() int) {
 		before, _ := w.count.Counts()
@@ -109,8 +109,8 @@ func TestWatchReadsBeside(t *testing.T) {
 	})
 }
 
-// TestWatchBesideWrites: a reading that a write of ours has spoilt is done again and alarms nobody; and what cannot be told
-// at all is for the engine to find out.
+// TestWatchBesideWrites: a reading that a concurrent write of the Driver has invalidated is retried and raises no alarm. If the state cannot
+// be determined at all, the engine has to find out.
 func TestWatchBesideWrites(t *testing.T) {
 	watched(t, func(t *testing.T, w *world, beside *reading, rung func() int) {
 		n := 1

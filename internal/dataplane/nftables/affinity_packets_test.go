@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// Real clients stay where they are, and leave an endpoint that is gone.
+// Real clients keep their endpoint, and change to another when it is removed.
 func TestAffinityOfPackets(t *testing.T) {
 	tw := newTown(t)
 	pods := []string{"pod-a1", "pod-a2", "pod-b1", "pod-b2"}
@@ -69,15 +69,15 @@ func (tw *town) sticks(t *testing.T, f model.Family, p model.Protocol, where str
 	}
 }
 
-// A packet that is sent again, because nobody answered the first, follows its flow
-// to an endpoint that is gone by now. Its client must not be remembered for it.
+// A retransmitted packet, after the first had no answer, follows its flow to an endpoint
+// that has been removed since. Its client must not be remembered for it.
 func TestRepeatedPacketTeachesNothing(t *testing.T) {
 	for _, f := range bothFamilies {
 		t.Run(f.String(), func(t *testing.T) {
 			tw := newTown(t)
 			at := tw.target(t, f, "vip 2")
 			silent := tw.backends(t, f, "pod-b1")
-			silent[0].Port = 9 // nobody listens
+			silent[0].Port = 9 // no program listens
 			fe := model.Frontend{Key: model.FrontendKey{Family: f, Protocol: model.UDP, Addr: at.Addr(), Port: at.Port()},
 				Service: model.ServiceKey{Namespace: "lab", Name: "sticky"}, Kind: model.ClusterIP, Verdict: model.Forward, Backends: silent, AffinityTimeout: time.Hour}
 			sync := func() {
@@ -91,7 +91,7 @@ func TestRepeatedPacketTeachesNothing(t *testing.T) {
 			}
 			defer client.Close()
 			send := func() {
-				for range 2 { // what the first one met may be told to the second
+				for range 2 { // what the first packet stored may affect the second
 					if _, err := client.Write([]byte("who")); !errors.Is(err, unix.ECONNREFUSED) {
 						return
 					}
@@ -130,7 +130,7 @@ func (tw *town) stickyFrontend(t *testing.T, f model.Family, kind model.Frontend
 // askers are hosts of the lab that can reach every address of a Service.
 var askers = []string{"client", "client2", "pod-a1", "pod-a2", "pod-a3"}
 
-// met asks once from each host at each address and gives whom the host met; it
+// met asks once from each host at each address and returns the pod that the host met. It
 // fails if a host met different pods.
 func (tw *town) met(t *testing.T, f model.Family, addresses ...string) map[string]string {
 	t.Helper()
@@ -148,8 +148,8 @@ func (tw *town) met(t *testing.T, f model.Family, addresses ...string) map[strin
 	return out
 }
 
-// A client meets one endpoint by whatever address of the Service port it comes, as
-// with kube-proxy. When an endpoint leaves, whoever met another one keeps that.
+// A client meets the same endpoint at every address of the Service port, as
+// with kube-proxy. When an endpoint is removed, clients of other endpoints keep their endpoint.
 func TestAffinityIsSharedByAllAddresses(t *testing.T) {
 	tw := newTown(t)
 	pods := []string{"pod-a1", "pod-a2", "pod-b1", "pod-b2"}
@@ -212,8 +212,8 @@ func TestLocalPolicyGoesBeforeMemory(t *testing.T) {
 	}
 }
 
-// When the map of clients is full, a new client is served and not remembered; who
-// is in it stays.
+// When the map of clients is full, a new client is served and not remembered. The
+// remembered clients stay.
 func TestFullMemoryTurnsNobodyAway(t *testing.T) {
 	tw := newTown(t)
 	fe := tw.stickyFrontend(t, model.IPv4, model.ClusterIP, "vip 2", "pod-a1", "pod-b1")

@@ -44,15 +44,15 @@ func remember(t testing.TB, k nft.Kernel, fe *model.Frontend, clients int) {
 }
 
 // rememberedBy returns the endpoints that the clients of a Frontend remember, sorted. The
-// kernel makes the hash of such a map larger some time after many have come in, and a
-// list that is read meanwhile can miss some or name some twice. So it is read again,
-// bounded, until it has as many as are wanted.
+// kernel grows the hash of such a map some time after many clients were added, and a
+// concurrent listing can miss some or return some twice. So the read is retried,
+// bounded, until it has the expected number.
 func rememberedBy(t testing.TB, k nft.Kernel, fe *model.Frontend, want int) []string {
 	t.Helper()
 	var clients map[string]string
 	for try := 0; try < 200 && (try == 0 || len(clients) != want); try++ {
 		if try > 0 {
-			time.Sleep(10 * time.Millisecond) // bounded poll: the kernel does not tell that a hash has grown
+			time.Sleep(10 * time.Millisecond) // bounded poll: the kernel does not notify that a hash has grown
 		}
 		clients = map[string]string{}
 		err := k.Elements(t.Context(), tableRef(fe.Key.Family).Set(memoryOf(fe).clients()), func(e *nft.Element) error {
@@ -80,9 +80,9 @@ func stickyTown(t *testing.T, k nft.Kernel, f model.Family, kind model.FrontendK
 	return b, fe
 }
 
-// An endpoint leaves: one element of the set of live endpoints and one slot, however
-// many clients remember it, and nothing is read. Its clients keep their entries until
-// they come again; other Frontends' clients are not looked at.
+// An endpoint is removed: this costs one element of the set of live endpoints and one slot,
+// however many clients remember it, and no read. Its clients keep their entries until
+// they connect again; the clients of other Frontends are not read.
 func TestLeavingEndpointCostsOneElement(t *testing.T) {
 	for _, kind := range []model.FrontendKind{model.ClusterIP, model.NodePort} {
 		for _, f := range bothFamilies {
@@ -170,8 +170,8 @@ func TestOneMemoryPerServicePort(t *testing.T) {
 	})
 }
 
-// Affinity is switched off: the map goes with the change, also on kernels whose
-// chains must linger. Switched on again, at once, nobody is remembered.
+// Affinity is switched off: the map is deleted with the change, also on kernels whose
+// chains must linger. If it is switched on again at once, no client is remembered.
 func TestEndedAffinityIsForgotten(t *testing.T) {
 	for _, linger := range []time.Duration{0, time.Hour} {
 		kernels(t, func(t *testing.T, k nft.Kernel) {
@@ -199,7 +199,7 @@ func TestEndedAffinityIsForgotten(t *testing.T) {
 	}
 }
 
-// Rules of Service ports that went are not kept for ever.
+// Rules of removed Service ports are not kept.
 func TestRulesOfGoneServicesAreDropped(t *testing.T) {
 	b := dataplanetest.NewBed(New(Params{Kernel: nft.NewFake()}), dataplanetest.View())
 	b.Load(t)
@@ -223,8 +223,8 @@ func TestRulesOfGoneServicesAreDropped(t *testing.T) {
 	}
 }
 
-// rebuilds are the ways to a rebuild of the IPv4 table that must keep what clients
-// were taught.
+// rebuilds are the causes of a rebuild of the IPv4 table that must keep the remembered
+// clients.
 func rebuilds(t *testing.T, k nft.Kernel, b *dataplanetest.Bed) map[string]func() {
 	return map[string]func(){
 		"distrust": func() {
@@ -282,7 +282,7 @@ func rebuilds(t *testing.T, k nft.Kernel, b *dataplanetest.Bed) map[string]func(
 	}
 }
 
-// fixSizes makes a driver believe that the kernel is one before 6.5.
+// fixSizes makes a driver assume a kernel before 6.5.
 func fixSizes(b *dataplanetest.Bed) { b.Driver.(*Driver).sizes.fixed = true }
 
 func asRebuild(t *testing.T, err error) *dataplane.RebuildError {
@@ -294,7 +294,7 @@ func asRebuild(t *testing.T, err error) *dataplane.RebuildError {
 	return full
 }
 
-// A rebuild keeps every client, leaves nothing foreign, and is what was wanted.
+// A rebuild keeps every client, leaves nothing foreign, and writes the desired state.
 func TestRebuildKeepsClients(t *testing.T) {
 	for _, name := range []string{"distrust", "growth", "one Service from 3 000 to 3 100 endpoints", "another layout", "a hook moved", "a set of another type"} {
 		t.Run(name, func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestRebuildKeepsClients(t *testing.T) {
 	}
 }
 
-// A map of clients that somebody made unlike ours goes; the others stay.
+// A map of clients that another program made with another declaration is deleted; the others stay.
 func TestRebuildReplacesAStrangeMapOfClients(t *testing.T) {
 	kernels(t, func(t *testing.T, k nft.Kernel) {
 		b, fe := stickyTown(t, k, model.IPv4, model.ClusterIP)

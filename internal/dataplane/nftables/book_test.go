@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// The chains of a Service port have the same digest in both families. As one family
-// gives its chain up, that of the other can still be made anew.
+// The chains of a Service port have the same digest in both families. When one family
+// deletes its chain, the chain of the other can still be rebuilt.
 func TestRulesOfOneFamilyOutliveThoseOfTheOther(t *testing.T) {
 	for _, kind := range []model.FrontendKind{model.ClusterIP, model.NodePort} {
 		for i, gone := range bothFamilies {

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// An end whose start somebody took away is found and goes: it would cut short the
+// An end whose start another program deleted is found and deleted: it would cut short the
 // next range around it.
 func TestLoneEndGoes(t *testing.T) {
 	kernels(t, func(t *testing.T, k nft.Kernel) {

@@ -58,8 +58,8 @@ func TestBuildIsSizedByTheFullestShard(t *testing.T) {
 	}
 }
 
-// Services that come in one after the other make the table anew each time a set
-// has doubled, not more often, and never where the kernel lets the set grow.
+// Services that are added one after the other rebuild the table each time a set
+// has doubled, not more often, and never if the kernel lets the set grow.
 func TestStreamOfServicesRebuildsSeldom(t *testing.T) {
 	t.Run("before 6.5", func(t *testing.T) { streamOfServices(t, true, 2) }) // services goes from 6144 to 12288 to 24576
 	t.Run("since", func(t *testing.T) { streamOfServices(t, false, 0) })

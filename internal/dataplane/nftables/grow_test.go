@@ -18,8 +18,8 @@ func nodePortAddrs(b *dataplanetest.Bed, n int) {
 	b.Base()
 }
 
-// A set that is full grows where it is, so often as its buckets allow; then it is made
-// anew.
+// A full set grows in place as often as its buckets allow; then it is
+// rebuilt.
 func TestFullSetGrows(t *testing.T) {
 	kernels(t, func(t *testing.T, k nft.Kernel) {
 		b := dataplanetest.NewBed(New(Params{Kernel: k, Families: []model.Family{model.IPv4}}), dataplanetest.View())

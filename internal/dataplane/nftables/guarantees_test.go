@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// Whatever is drawn, somebody answers: after the tries on the whole class the last
+// Every draw finds an endpoint: after the tries on the whole class the last
 // rule draws from the lower half, in which every slot is full.
 func TestLastDrawIsAlwaysAnswered(t *testing.T) {
 	for _, f := range bothFamilies {
@@ -31,7 +31,7 @@ func TestLastDrawIsAlwaysAnswered(t *testing.T) {
 	}
 }
 
-// counts runs nft in the node and tells whether a counter of the table "watch" is
+// counts runs nft in the node and reports whether a counter of the table "watch" is
 // above zero.
 func (tw *town) counts(t *testing.T, chain string) bool {
 	t.Helper()
@@ -42,7 +42,7 @@ func (tw *town) counts(t *testing.T, chain string) bool {
 	return !strings.Contains(out, "counter packets 0 ")
 }
 
-// watch counts packets of a hook behind ours.
+// watch counts packets at a hook after the Driver's.
 func (tw *town) watch(t *testing.T, chain, hook, match string) {
 	t.Helper()
 	script := "add table inet watch\nadd chain inet watch " + chain + " { type filter hook " + hook + "; }\nadd rule inet watch " + chain + " " + match + " counter\n"
@@ -91,8 +91,8 @@ func TestDeadAddressesAreNotSentOn(t *testing.T) {
 	}
 }
 
-// The mark that asks for masquerade is gone when the packet leaves the node: what
-// comes after us (a tunnel, another agent) may give it a meaning of its own.
+// The mark that requests masquerade is cleared when the packet leaves the node: a later
+// program (a tunnel, another agent) may use it for another purpose.
 func TestMarkDoesNotLeaveTheNode(t *testing.T) {
 	tw := newTown(t)
 	for _, f := range bothFamilies {

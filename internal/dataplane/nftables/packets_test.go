@@ -285,7 +285,7 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// How pods are told from others: by device, or not at all.
+// How pods are distinguished from other clients: by device, or not at all.
 func TestPacketsByDetector(t *testing.T) {
 	tw := newTown(t)
 	for _, f := range bothFamilies {

@@ -119,7 +119,7 @@ func TestErrorClasses(t *testing.T) {
 	}
 }
 
-// What follows from another refusal blames nobody: only the cause is named.
+// A refusal that follows from another one is attributed to no object: only the cause is named.
 func TestConsequencesAreNotBlamed(t *testing.T) {
 	ops := make([]dataplane.Op, 4)
 	for i, k := range []dataplane.Kind{kindLeafChain, kindServices, kindAllowed, kindLeafChain} {

@@ -31,7 +31,7 @@ func TestSuiteOnKernel(t *testing.T) {
 	})
 }
 
-// hands are three connections to one kernel: the driver's, somebody else's, and the driver's for what it reads beside.
+// hands are three connections to one kernel: the driver's, another program's, and the driver's for concurrent reads.
 type hands struct{ k, other, beside nft.Kernel }
 
 // subject wraps a kernel so that the suite can make it fail.
