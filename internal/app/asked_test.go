@@ -76,7 +76,7 @@ func TestAllThatIsAskedAbout(t *testing.T) {
 		{"explain shop/pods", 1, []string{"no Service shop/pods is known; headless Services, and those of another proxy, are not read"}},
 		{"trace --from fd00::7 --to shop/two:http", 1, []string{"To   [fd00:96::12]:80/TCP", "Verdict: refused"}},
 		{"trace --from 10.244.1.9 --to shop/two:http", 0, []string{"To   10.96.0.12:80/TCP", "Verdict: sent to 10.244.1.6:8080"}},
-		{"trace --from fd00::7 --to shop/web", 2, []string{"Service shop/web has no address of IPv6 here: fairlead explain shop/web says why"}},
+		{"trace --from fd00::7 --to shop/web", 2, []string{"Service shop/web has no address of IPv6 here: fairlead explain shop/web shows the reason"}},
 		{"trace --from fd00::7 --to 10.96.0.10:80", 2, []string{"the addresses are of different families"}},
 	})
 	if _, out := run(t, "explain", "shop/two", "--from", "fd00::7"); strings.Contains(out, "10.96.0.12") {

@@ -164,7 +164,7 @@ func TestPrimaryAddressOnNoInterface(t *testing.T) {
 		"by ranges":                  {policy.ViewInputs{}, []model.Event{hostEvent("192.168.1.1/24"), with}, nil},
 		"userspace":                  {policy.ViewInputs{NodePortPrimary: true, Relayed: true}, []model.Event{hostEvent("192.168.1.1/24"), with}, nil},
 		"--bind-address":             {policy.ViewInputs{NodePortPrimary: true, BindAddress: netip.MustParseAddr("192.168.9.7")}, []model.Event{hostEvent("fd00::9/64"), with}, []string{"Node n: --bind-address: no interface of this machine has 192.168.9.7, " + closed}},
-		"gone, and not here":         {policy.ViewInputs{NodePortPrimary: true}, []model.Event{hostEvent("fd00::9/64"), with, thisNodeEvent(nil)}, []string{"Node n: is gone", v4}},
+		"gone, and not here":         {policy.ViewInputs{NodePortPrimary: true}, []model.Event{hostEvent("fd00::9/64"), with, thisNodeEvent(nil)}, []string{"Node n: was deleted", v4}},
 		"no cluster, every address":  {policy.ViewInputs{NodePortPrimary: true}, []model.Event{here}, nil},
 		"a secondary address is not": {policy.ViewInputs{NodePortPrimary: true}, []model.Event{hostEvent("192.168.9.9/24", "fd00::9/64", "192.168.1.1/24"), with}, nil},
 	} {

@@ -87,9 +87,9 @@ func TestExcluding(t *testing.T) {
 		"none for this client: fd00::1 is in --offload-exclude-file": {"all", []model.Frontend{frontend("10.96.0.1")}, list, "fd00::1"},
 		"none: the Service's address is in --offload-exclude-file":   {"all", []model.Frontend{frontend("10.96.0.9")}, list, "10.2.0.1"},
 		"all of 10.2.0.1": {"all of 10.2.0.1", []model.Frontend{frontend("10.96.0.9"), frontend("", "10.3.0.1")}, list, "10.2.0.1"},
-		"all; but not to 10.1.0.1, which are in --offload-exclude-file":                                                  {"all", []model.Frontend{frontend("10.96.0.1", "10.1.0.1", "10.3.0.1", "10.1.0.1")}, list, "10.2.0.1"},
-		"all; not from clients in the 3 addresses and ranges in --offload-exclude-file":                                  {"all", []model.Frontend{frontend("10.96.0.1", "10.3.0.1")}, list, ""},
-		"more; but not to 10.1.0.1, 10.1.0.2, 10.1.0.3, 10.1.0.4, 10.1.0.5, 1 more, which are in --offload-exclude-file": {"more", []model.Frontend{frontend("10.96.0.1", "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5", "10.1.0.6")}, list, "10.2.0.1"},
+		"all; not to 10.1.0.1 (in --offload-exclude-file)":                                                  {"all", []model.Frontend{frontend("10.96.0.1", "10.1.0.1", "10.3.0.1", "10.1.0.1")}, list, "10.2.0.1"},
+		"all; not from clients in the 3 addresses and ranges in --offload-exclude-file":                     {"all", []model.Frontend{frontend("10.96.0.1", "10.3.0.1")}, list, ""},
+		"more; not to 10.1.0.1, 10.1.0.2, 10.1.0.3, 10.1.0.4, 10.1.0.5, 1 more (in --offload-exclude-file)": {"more", []model.Frontend{frontend("10.96.0.1", "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5", "10.1.0.6")}, list, "10.2.0.1"},
 	} {
 		client := netip.Addr{}
 		if c.client != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// Real clients keep their endpoint, and change to another when it is removed.
+// Real clients keep their endpoint, and change it when that endpoint is removed.
 func TestAffinityOfPackets(t *testing.T) {
 	tw := newTown(t)
 	pods := []string{"pod-a1", "pod-a2", "pod-b1", "pod-b2"}
@@ -69,15 +69,15 @@ func (tw *town) sticks(t *testing.T, f model.Family, p model.Protocol, where str
 	}
 }
 
-// A retransmitted packet, after the first had no answer, follows its flow to an endpoint
-// that has been removed since. Its client must not be remembered for it.
+// A packet that is retransmitted because the first got no answer follows its flow to an
+// endpoint that has been removed since. The client must not be stored with that endpoint.
 func TestRepeatedPacketTeachesNothing(t *testing.T) {
 	for _, f := range bothFamilies {
 		t.Run(f.String(), func(t *testing.T) {
 			tw := newTown(t)
 			at := tw.target(t, f, "vip 2")
 			silent := tw.backends(t, f, "pod-b1")
-			silent[0].Port = 9 // no program listens
+			silent[0].Port = 9 // no process listens
 			fe := model.Frontend{Key: model.FrontendKey{Family: f, Protocol: model.UDP, Addr: at.Addr(), Port: at.Port()},
 				Service: model.ServiceKey{Namespace: "lab", Name: "sticky"}, Kind: model.ClusterIP, Verdict: model.Forward, Backends: silent, AffinityTimeout: time.Hour}
 			sync := func() {
@@ -91,7 +91,7 @@ func TestRepeatedPacketTeachesNothing(t *testing.T) {
 			}
 			defer client.Close()
 			send := func() {
-				for range 2 { // what the first packet stored may affect the second
+				for range 2 { // the second may use the result of the first
 					if _, err := client.Write([]byte("who")); !errors.Is(err, unix.ECONNREFUSED) {
 						return
 					}
@@ -101,7 +101,7 @@ func TestRepeatedPacketTeachesNothing(t *testing.T) {
 			if len(rememberedBy(t, tw.k, &fe, 1)) == 0 {
 				t.Fatal("the client is not remembered")
 			}
-			dataplanetest.Commit(t, tw.k, func(b *nft.Batch) { b.FlushSet(tableRef(f).Set(memoryOf(&fe).clients())) }) // its time ran out
+			dataplanetest.Commit(t, tw.k, func(b *nft.Batch) { b.FlushSet(tableRef(f).Set(memoryOf(&fe).clients())) }) // its timeout expired
 			tw.bed.Load(t)
 			fe.Backends = tw.backends(t, f, "pod-a1")
 			sync()
@@ -130,8 +130,8 @@ func (tw *town) stickyFrontend(t *testing.T, f model.Family, kind model.Frontend
 // askers are hosts of the lab that can reach every address of a Service.
 var askers = []string{"client", "client2", "pod-a1", "pod-a2", "pod-a3"}
 
-// met asks once from each host at each address and returns the pod that the host met. It
-// fails if a host met different pods.
+// met sends one request from each host to each address and returns the pod that each host
+// reached. It fails if a host reached different pods.
 func (tw *town) met(t *testing.T, f model.Family, addresses ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -148,8 +148,8 @@ func (tw *town) met(t *testing.T, f model.Family, addresses ...string) map[strin
 	return out
 }
 
-// A client meets the same endpoint at every address of the Service port, as
-// with kube-proxy. When an endpoint is removed, clients of other endpoints keep their endpoint.
+// A client reaches the same endpoint at all addresses of the Service port, as with
+// kube-proxy. When an endpoint is removed, clients of other endpoints keep theirs.
 func TestAffinityIsSharedByAllAddresses(t *testing.T) {
 	tw := newTown(t)
 	pods := []string{"pod-a1", "pod-a2", "pod-b1", "pod-b2"}
@@ -180,7 +180,7 @@ func TestAffinityIsSharedByAllAddresses(t *testing.T) {
 }
 
 // Under externalTrafficPolicy Local a client from outside never reaches an endpoint
-// elsewhere, whatever it remembers; a pod may.
+// on another node, also if the map of clients has one for it; a pod may.
 func TestLocalPolicyGoesBeforeMemory(t *testing.T) {
 	tw := newTown(t)
 	for _, f := range bothFamilies {
@@ -212,8 +212,8 @@ func TestLocalPolicyGoesBeforeMemory(t *testing.T) {
 	}
 }
 
-// When the map of clients is full, a new client is served and not remembered. The
-// remembered clients stay.
+// When the map of clients is full, a new client is served but not stored; stored clients
+// are kept.
 func TestFullMemoryTurnsNobodyAway(t *testing.T) {
 	tw := newTown(t)
 	fe := tw.stickyFrontend(t, model.IPv4, model.ClusterIP, "vip 2", "pod-a1", "pod-b1")

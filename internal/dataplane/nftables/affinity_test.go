@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// sticky is a Frontend with affinity and these many endpoints.
+// sticky returns a Frontend with affinity and n endpoints.
 func sticky(f model.Family, kind model.FrontendKind, n int) model.Frontend {
 	fe := dataplanetest.ClusterIP(f, 1, n)
 	fe.Kind, fe.AffinityTimeout = kind, time.Hour
@@ -24,7 +24,7 @@ func sticky(f model.Family, kind model.FrontendKind, n int) model.Frontend {
 	return fe
 }
 
-// remember does what packets do: clients of a Frontend have met its endpoints, in turn.
+// remember writes what packets would write: the clients of a Frontend with its endpoints, in turn.
 func remember(t testing.TB, k nft.Kernel, fe *model.Frontend, clients int) {
 	t.Helper()
 	set := tableRef(fe.Key.Family).Set(memoryOf(fe).clients())
@@ -44,15 +44,15 @@ func remember(t testing.TB, k nft.Kernel, fe *model.Frontend, clients int) {
 }
 
 // rememberedBy returns the endpoints that the clients of a Frontend remember, sorted. The
-// kernel grows the hash of such a map some time after many clients were added, and a
-// concurrent listing can miss some or return some twice. So the read is retried,
-// bounded, until it has the expected number.
+// kernel resizes the hash table of such a map some time after many insertions, and a
+// dump during that resize can miss elements or contain some twice. So the read is
+// retried, within a bound, until it has the expected number of clients.
 func rememberedBy(t testing.TB, k nft.Kernel, fe *model.Frontend, want int) []string {
 	t.Helper()
 	var clients map[string]string
 	for try := 0; try < 200 && (try == 0 || len(clients) != want); try++ {
 		if try > 0 {
-			time.Sleep(10 * time.Millisecond) // bounded poll: the kernel does not notify that a hash has grown
+			time.Sleep(10 * time.Millisecond) // bounded poll: the kernel does not report that a hash table has grown
 		}
 		clients = map[string]string{}
 		err := k.Elements(t.Context(), tableRef(fe.Key.Family).Set(memoryOf(fe).clients()), func(e *nft.Element) error {
@@ -66,7 +66,7 @@ func rememberedBy(t testing.TB, k nft.Kernel, fe *model.Frontend, want int) []st
 	return slices.Sorted(maps.Values(clients))
 }
 
-// stickyTown has a sticky Frontend with 4 endpoints, and 20 clients that remember.
+// stickyTown returns a bed with a sticky Frontend of 4 endpoints and 20 stored clients.
 func stickyTown(t *testing.T, k nft.Kernel, f model.Family, kind model.FrontendKind) (*dataplanetest.Bed, model.Frontend) {
 	t.Helper()
 	b := dataplanetest.NewBed(New(Params{Kernel: k}), dataplanetest.View())
@@ -80,9 +80,9 @@ func stickyTown(t *testing.T, k nft.Kernel, f model.Family, kind model.FrontendK
 	return b, fe
 }
 
-// An endpoint is removed: this costs one element of the set of live endpoints and one slot,
-// however many clients remember it, and no read. Its clients keep their entries until
-// they connect again; the clients of other Frontends are not read.
+// Removing an endpoint changes one element of the set of live endpoints and one slot,
+// however many clients are stored with it, and reads nothing. Its clients' entries are
+// kept until their next connection; the clients of other Frontends are not read.
 func TestLeavingEndpointCostsOneElement(t *testing.T) {
 	for _, kind := range []model.FrontendKind{model.ClusterIP, model.NodePort} {
 		for _, f := range bothFamilies {
@@ -105,7 +105,7 @@ func TestLeavingEndpointCostsOneElement(t *testing.T) {
 	}
 }
 
-// liveEndpoints are the endpoints that a client of the Frontend may go back to.
+// liveEndpoints returns the endpoints that a client of the Frontend may use again.
 func liveEndpoints(t testing.TB, k nft.Kernel, fe *model.Frontend, set string) []netip.AddrPort {
 	t.Helper()
 	var out []netip.AddrPort
@@ -122,8 +122,8 @@ func liveEndpoints(t testing.TB, k nft.Kernel, fe *model.Frontend, set string) [
 	return out
 }
 
-// The set of live endpoints is what the Frontend has, whatever came and went, and
-// weights make nothing double.
+// The set of live endpoints equals the Frontend's endpoints after any sequence of
+// changes, and weights add no duplicates.
 func TestLiveEndpointsFollow(t *testing.T) {
 	kernels(t, func(t *testing.T, k nft.Kernel) {
 		b, fe := stickyTown(t, k, model.IPv6, model.ExternalIP)
@@ -170,8 +170,8 @@ func TestOneMemoryPerServicePort(t *testing.T) {
 	})
 }
 
-// Affinity is switched off: the map is deleted with the change, also on kernels whose
-// chains must linger. If it is switched on again at once, no client is remembered.
+// Disabling affinity deletes the map in the same change, also on kernels whose chains
+// must linger. If it is enabled again at once, no client is stored.
 func TestEndedAffinityIsForgotten(t *testing.T) {
 	for _, linger := range []time.Duration{0, time.Hour} {
 		kernels(t, func(t *testing.T, k nft.Kernel) {
@@ -199,7 +199,7 @@ func TestEndedAffinityIsForgotten(t *testing.T) {
 	}
 }
 
-// Rules of removed Service ports are not kept.
+// Rules of removed Service ports are not cached for ever.
 func TestRulesOfGoneServicesAreDropped(t *testing.T) {
 	b := dataplanetest.NewBed(New(Params{Kernel: nft.NewFake()}), dataplanetest.View())
 	b.Load(t)
@@ -223,7 +223,7 @@ func TestRulesOfGoneServicesAreDropped(t *testing.T) {
 	}
 }
 
-// rebuilds are the causes of a rebuild of the IPv4 table that must keep the remembered
+// rebuilds are the causes of a rebuild of the IPv4 table that must keep the stored
 // clients.
 func rebuilds(t *testing.T, k nft.Kernel, b *dataplanetest.Bed) map[string]func() {
 	return map[string]func(){
@@ -294,7 +294,7 @@ func asRebuild(t *testing.T, err error) *dataplane.RebuildError {
 	return full
 }
 
-// A rebuild keeps every client, leaves nothing foreign, and writes the desired state.
+// A rebuild keeps every client and no foreign object, and results in the desired state.
 func TestRebuildKeepsClients(t *testing.T) {
 	for _, name := range []string{"distrust", "growth", "one Service from 3 000 to 3 100 endpoints", "another layout", "a hook moved", "a set of another type"} {
 		t.Run(name, func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestRebuildKeepsClients(t *testing.T) {
 	}
 }
 
-// A map of clients that another program made with another declaration is deleted; the others stay.
+// A map of clients that another program declared differently is deleted; the others are kept.
 func TestRebuildReplacesAStrangeMapOfClients(t *testing.T) {
 	kernels(t, func(t *testing.T, k nft.Kernel) {
 		b, fe := stickyTown(t, k, model.IPv4, model.ClusterIP)
@@ -342,7 +342,7 @@ func TestRebuildReplacesAStrangeMapOfClients(t *testing.T) {
 	})
 }
 
-// Names of memory are nft's own words, whatever a Service is called.
+// The names of maps of clients are valid in nft for all names of Services.
 func TestMemoryNames(t *testing.T) {
 	fe := sticky(model.IPv4, model.ClusterIP, 1)
 	for _, c := range []struct {

@@ -7,10 +7,11 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// keepBatch is how many bytes of memory the batch buffer keeps between two Applies.
+// keepBatch is how many bytes the batch buffer may keep between two calls of Apply.
 const keepBatch = 1 << 20
 
-// Apply implements dataplane.Driver. It writes one transaction.
+// Apply implements dataplane.Driver. It writes the batch in one transaction. If a set
+// is full it grows the set in a transaction of its own and retries.
 func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applied, error) {
 	if len(b.Ops)+len(b.Rebuild) == 0 {
 		return dataplane.Applied{}, nil
@@ -37,8 +38,9 @@ func (d *Driver) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Applie
 	}
 }
 
-// forget drops the cached rules of sticky chains that a batch deleted from the kernel. A
-// rebuild writes all desired chains, so the rules of all others are dropped after it.
+// forget drops from the chain book the rules of sticky chains that a batch removed
+// from the kernel. A rebuild writes all desired chains, so rules of other chains are
+// not kept after it.
 func (d *Driver) forget(ops []dataplane.Op) {
 	for i, f := range bothFamilies {
 		list := d.plan.of(i, kindStickyRules)
@@ -56,7 +58,7 @@ func (d *Driver) forget(ops []dataplane.Op) {
 	}
 }
 
-// apply writes the batch that d.plan has sorted.
+// apply writes the batch that d.plan has sorted, and returns the number of operations.
 func (d *Driver) apply(ctx context.Context, b dataplane.Batch) (int, error) {
 	var old [2]remains
 	for i, f := range bothFamilies {
@@ -79,8 +81,8 @@ func (d *Driver) apply(ctx context.Context, b dataplane.Batch) (int, error) {
 		return n, nil
 	}
 	if vague := vagueTags(err); vague != nil {
-		// Retry the same batch in a layout in which the kernel has to name the object. The
-		// kernel refuses this batch as a whole too, so nothing is written.
+		// Retry the same batch, laid out so that the kernel's error names the object.
+		// The kernel is expected to refuse the whole retry too, so nothing is written.
 		if n, err = d.write(b.Ops, &old, vague); err != nil {
 			return 0, err
 		}

@@ -5,9 +5,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Priorities. The chains are hooked ten before or after the usual nat priority: source
-// ranges are checked before the destination is rewritten, affinity is learned and the
-// rest refused after.
+// Hook priorities. The filter chains run ten before or ten after the standard priority
+// of nat chains: source ranges are checked before the destination is rewritten;
+// affinity is learned, and the node's own connections are refused, after it.
 const (
 	beforeNAT = -110
 	dstNAT    = -100
@@ -22,11 +22,13 @@ type fixedChain struct {
 	rules func(l lang, v *model.NodeView) []rule
 }
 
+// hook returns a hook whose policy is accept.
 func hook(typ string, num nft.HookNum, prio int32) *nft.Hook {
 	return &nft.Hook{Type: typ, Num: num, Priority: prio, Policy: nft.PolicyAccept}
 }
 
-// fixedChains returns the chains of each table but reject-chain, which is a leaf.
+// fixedChains returns the fixed chains of each table. reject-chain is not among them:
+// it is a leaf chain.
 func fixedChains() []fixedChain {
 	return []fixedChain{
 		{name: "guard-check", rules: guardCheck},
@@ -44,12 +46,13 @@ func fixedChains() []fixedChain {
 		{name: "refuse-input", rules: refuseInput},
 		{name: "filter-forward", hook: hook("filter", nft.HookForward, beforeNAT), rules: jumpIfNew("refuse")},
 		{name: "filter-input", hook: hook("filter", nft.HookInput, beforeNAT), rules: jumpIfNew("refuse-input")},
-		// After DNAT, or the node's own connections to live Services would be refused (nftables.md E7).
+		// After DNAT: before it, the node's own connections to live Services would be refused (nftables.md E7).
 		{name: "filter-output", hook: hook("filter", nft.HookOutput, afterNAT), rules: filterOutput},
 	}
 }
 
-// fixedHooks returns the hooks of the fixed chains by name; the hook of a chain without one is nil.
+// fixedHooks returns the hooks of the fixed chains by name. The hook of a chain that is
+// not a base chain is nil.
 func fixedHooks() map[string]*nft.Hook {
 	out := map[string]*nft.Hook{}
 	for _, c := range fixedChains() {
@@ -68,8 +71,8 @@ func jumpIfNew(chain string) func(lang, *model.NodeView) []rule {
 	}
 }
 
-// guard checks new connections to guarded Frontends against their source ranges,
-// before the destination is rewritten.
+// guard returns the rules that check new connections to guarded Frontends against their
+// source ranges, before the destination is rewritten.
 func guard(l lang, _ *model.NodeView) []rule {
 	vip, _ := nft.VIP(l.f)
 	port, _ := nft.L4Port()
@@ -79,11 +82,12 @@ func guard(l lang, _ *model.NodeView) []rule {
 	}
 }
 
-// guardPrerouting drops packets to 127.0.0.0/8 that come from outside. NodePorts on
-// 127.0.0.1 need route_localnet, and with it the kernel accepts such packets, also to
-// programs that listen on loopback only (CVE-2020-8558, kubernetes#90259). The chain
-// runs before any translation, so answers to the node's own connections to 127.0.0.1
-// still carry another destination. The kernel always drops ::1.
+// guardPrerouting returns rules that drop packets from outside to 127.0.0.0/8, and then
+// jump to guard. NodePorts on 127.0.0.1 need route_localnet; with that setting the kernel
+// accepts such packets, for every process that listens on loopback only (CVE-2020-8558,
+// kubernetes#90259). The chain runs before any translation, when replies to the node's
+// own connections to 127.0.0.1 still have another destination address. The kernel
+// always drops ::1.
 func guardPrerouting(l lang, v *model.NodeView) []rule {
 	rules := jumpIfNew("guard")(l, v)
 	if l.f != nft.IPv4 {
@@ -104,7 +108,8 @@ func guardCheckNodePorts(l lang, v *model.NodeView) []rule {
 	return allowed(v, nft.Join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), nft.In("fw-allowed-nodeports")}))
 }
 
-// allowed returns a positive match and a drop, because nft cannot list a negated match.
+// allowed returns a positive match of the client and a drop. A single negated match
+// would do the same, but nft cannot list it.
 func allowed(v *model.NodeView, client rule) []rule {
 	return []rule{
 		nft.Join(client, nft.Does(nft.Return())),
@@ -112,8 +117,8 @@ func allowed(v *model.NodeView, client rule) []rule {
 	}
 }
 
-// dispatch looks up the Frontend of a new connection. A packet that matches no Frontend
-// passes unchanged.
+// dispatch returns the rules that look up the Frontend of a new connection. A
+// connection that matches no Frontend passes unchanged.
 func dispatch(l lang, v *model.NodeView) []rule {
 	var out []rule
 	if m, some := clusterIPMasquerade(l, v); some {
@@ -124,11 +129,11 @@ func dispatch(l lang, v *model.NodeView) []rule {
 	return append(out,
 		nft.Join(vip, rule{nft.VMap("services")}),
 		nft.Join(nft.To(l.f, "nodeport-ips"), port, rule{nft.VMap("nodeports")}),
-		nft.Join(vip, rule{nft.VMap("ranges")})) // the lookup of a single port comes before that of a range around it
+		nft.Join(vip, rule{nft.VMap("ranges")})) // a single port takes precedence over a range that contains it
 }
 
 // clusterIPMasquerade returns the rule that marks connections to ClusterIPs that do not
-// come from pods (contract.md 4).
+// come from pods (contract.md 4), and reports whether the view needs that rule.
 func clusterIPMasquerade(l lang, v *model.NodeView) (rule, bool) {
 	set := nft.Mark(markBits(v))
 	if v.MasqueradeAll {
@@ -141,11 +146,13 @@ func clusterIPMasquerade(l lang, v *model.NodeView) (rule, bool) {
 	return nft.Join(nft.To(l.f, "cluster-ips"), outside, set), some
 }
 
+// markBits returns the packet mark that requests masquerading.
 func markBits(v *model.NodeView) uint32 { return 1 << (v.MasqueradeBit & 31) }
 
-// postrouting masquerades marked packets and clears the mark. It also masquerades hairpin
-// connections: an endpoint that connects to itself must see another source address, or its
-// answers would bypass the translation.
+// postrouting returns the rules that masquerade. The mark is cleared once it has been
+// used. Hairpin connections, from an endpoint to itself, are masqueraded as well:
+// with its own address as source the endpoint would reply to itself directly, and the
+// reply would bypass the translation.
 func postrouting(l lang, v *model.NodeView) []rule {
 	pair := rule{
 		nft.SourceAddr(l.f, nft.Word(0)), nft.DestAddr(l.f, nft.Word(l.addr)), nft.MetaL4Proto(nft.Word(2 * l.addr)),
@@ -161,9 +168,10 @@ func learnIfNew(lang, *model.NodeView) []rule {
 	return []rule{nft.Join(nft.NewConnection(), translatedNow(), nft.Does(nft.Jump("learn")))}
 }
 
-// learn looks up how long the Frontend, identified by the original destination, remembers
-// its clients. It matches the protocol first, because nft cannot read back a bare
-// `ct original proto-dst`.
+// learn returns the rules that look up the learning chain of a Frontend, which has the
+// Frontend's affinity timeout. The lookup key is the original destination of the
+// connection. Each rule matches the protocol first, because nft cannot read back a
+// bare `ct original proto-dst`.
 func learn(l lang, _ *model.NodeView) []rule {
 	var out []rule
 	for _, p := range [...]model.Protocol{model.TCP, model.UDP, model.SCTP} {
@@ -178,8 +186,9 @@ func learn(l lang, _ *model.NodeView) []rule {
 	return out
 }
 
-// refuse rejects connections to Frontends without endpoints and to unknown ports of a live
-// ClusterIP, and drops packets to unused addresses of the Service ranges (contract.md 7).
+// refuse returns the rules for connections that no endpoint serves (contract.md 7):
+// Frontends without endpoints get the verdict of their element, unknown ports of a
+// live ClusterIP are rejected, and unused addresses of the Service ranges are dropped.
 func refuse(l lang, _ *model.NodeView) []rule {
 	vip, _ := nft.VIP(l.f)
 	return []rule{

@@ -43,7 +43,7 @@ func benchFrontend(i, n int) model.Frontend {
 	return fe
 }
 
-// benchBed has n Services wanted, nothing written.
+// benchBed returns a bed with n desired Services, of which none is written.
 func benchBed(b *testing.B, d *Driver, n int) *dataplanetest.Bed {
 	bed := dataplanetest.NewBed(d, dataplanetest.View())
 	bed.Load(b)
@@ -181,7 +181,8 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkRestart is a new process with everything in place already.
+// BenchmarkRestart measures the start of a new process whose desired state is already
+// in the kernel.
 func BenchmarkRestart(b *testing.B) {
 	for _, n := range benchSizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -199,9 +200,9 @@ func BenchmarkRestart(b *testing.B) {
 	}
 }
 
-// BenchmarkForeignCommit is what one commit of a neighbour to his own table costs an
-// agent that has nothing to do, without and with a Watch. The neighbour's own CPU is
-// left out, that of his timer is not.
+// BenchmarkForeignCommit measures the cost, for an idle agent, of one commit of another
+// program to its own table, without and with a Watch. The other program's CPU time is
+// left out, that of its timer is not.
 func BenchmarkForeignCommit(b *testing.B) {
 	for _, watched := range []bool{false, true} {
 		b.Run(fmt.Sprintf("watched=%v", watched), func(b *testing.B) { foreignCommits(b, watched) })

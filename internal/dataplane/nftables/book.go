@@ -9,26 +9,27 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// chainBook caches shared chains by description, because ten thousand Frontends use
-// the same dozen. It keeps the functions that make their rules by digest, because an
-// Op carries only the digest. The rules themselves are not cached: a node may use
-// a thousand chains over time, and each is written once.
+// chainBook is a cache of chains. It holds shared chains by description, because ten
+// thousand Frontends use the same dozen. It holds the functions that return their rules
+// by digest, because an Op carries only the digest. The rules themselves are not
+// cached: a node may use a thousand chains over time, and each is written once.
 type chainBook struct {
-	terms  terms // under which the shared chains below were written
+	terms  terms // for which the shared chains below were rendered
 	leaves map[familyOf[leaf]]chain
 	outers map[familyOf[outer]]chain
 	rules  map[string]func() []rule
-	// own holds the functions for the chains of one Service port. The chains of both families
-	// may have the same digest, so each family has its own rules.
+	// own holds the rule functions of sticky chains: chains of one Service port. Chains
+	// of both families may have the same digest, so the key includes the family.
 	own map[familyOf[string]]func() []rule
 }
 
+// familyOf is a map key that belongs to one family.
 type familyOf[T comparable] struct {
 	f model.Family
 	v T
 }
 
-// chain is the object of one chain.
+// chain is the name of a chain and the digest of its rules.
 type chain struct{ name, digest string }
 
 func (c chain) object(k dataplane.Kind, f model.Family) dataplane.Object {
@@ -44,7 +45,7 @@ func newChainBook() chainBook {
 	return b
 }
 
-// under drops the cached shared chains if they were written under other terms.
+// under drops the cached shared chains if they were rendered for other terms.
 func (b *chainBook) under(t terms) {
 	if b.terms == t {
 		return
@@ -54,6 +55,7 @@ func (b *chainBook) under(t terms) {
 	clear(b.outers)
 }
 
+// leaf returns the shared chain that l describes.
 func (b *chainBook) leaf(f model.Family, l leaf, v *model.NodeView) chain {
 	b.under(termsOf(v))
 	at := familyOf[leaf]{f, l}
@@ -66,6 +68,7 @@ func (b *chainBook) leaf(f model.Family, l leaf, v *model.NodeView) chain {
 	return c
 }
 
+// outer returns the shared chain that o describes.
 func (b *chainBook) outer(f model.Family, o outer, v *model.NodeView) chain {
 	b.under(termsOf(v))
 	at := familyOf[outer]{f, o}
@@ -78,8 +81,9 @@ func (b *chainBook) outer(f model.Family, o outer, v *model.NodeView) chain {
 	return c
 }
 
-// sticky caches the rules of a chain of one Service port. There may be ten thousand
-// of these, so an entry is kept only until the chain leaves the kernel (forget).
+// sticky stores the rule function of a chain of one Service port and returns the chain.
+// There may be ten thousand of these, so they are stored only until the chain's rules
+// are deleted from the kernel (forget).
 func (b *chainBook) sticky(f model.Family, name string, rules func() []rule) chain {
 	sum := digestFor(name, true)
 	for _, r := range rules() {
@@ -90,12 +94,13 @@ func (b *chainBook) sticky(f model.Family, name string, rules func() []rule) cha
 	return chain{name, digest}
 }
 
-// forget drops the rules of a sticky chain that is no longer in the kernel.
+// forget drops the rule function of a sticky chain whose rules were deleted from the kernel.
 func (b *chainBook) forget(f model.Family, digest string) {
 	delete(b.own, familyOf[string]{f, digest})
 }
 
-// keep drops the rules of all sticky chains of a family except the wanted ones.
+// keep drops the rule functions of the sticky chains of a family, except those whose
+// digest is in wanted.
 func (b *chainBook) keep(f model.Family, wanted map[string]struct{}) {
 	maps.DeleteFunc(b.own, func(at familyOf[string], _ func() []rule) bool {
 		_, keep := wanted[at.v]
@@ -103,7 +108,8 @@ func (b *chainBook) keep(f model.Family, wanted map[string]struct{}) {
 	})
 }
 
-// rulesOf returns the function that makes the rules of a chain, and whether it is known.
+// rulesOf returns the function that returns the desired rules of an op's chain, and
+// reports whether it is known.
 func (b *chainBook) rulesOf(o *dataplane.Op) (rules func() []rule, known bool) {
 	if o.Key.Kind == kindStickyRules {
 		rules, known = b.own[familyOf[string]{o.Key.Family, o.Want}]
@@ -113,7 +119,7 @@ func (b *chainBook) rulesOf(o *dataplane.Op) (rules func() []rule, known bool) {
 	return rules, known
 }
 
-// write caches the function that makes a chain's rules and returns the digest of the rules.
+// write stores the rule function of a chain and returns the digest of its rules.
 func (b *chainBook) write(rules func() []rule) string {
 	sum := newChainDigest()
 	for _, r := range rules() {
@@ -127,7 +133,7 @@ func (b *chainBook) write(rules func() []rule) string {
 // noRules is the digest of a chain without rules.
 const noRules = "00cbf29ce484222325"
 
-// tag returns the comment by which Load recognises a rule.
+// tag returns the comment by which Load identifies a rule: a digest of its expressions.
 func tag(r rule) []byte {
 	h := newDigest()
 	for _, e := range r {
@@ -136,8 +142,8 @@ func tag(r rule) []byte {
 	return nft.Comment(h.String())
 }
 
-// chainDigest is the digest of the comments of a chain's rules, as written or as read. It
-// changes if a rule is added, removed, moved or replaced.
+// chainDigest is the digest of the comments of a chain's rules, in order, desired or
+// actual. So it changes if a rule is added, removed, moved or replaced.
 type chainDigest struct {
 	digest
 	n int
@@ -145,8 +151,9 @@ type chainDigest struct {
 
 func newChainDigest() chainDigest { return chainDigest{digest: newDigest()} }
 
-// digestFor returns a new digest of a chain. The rules of a sticky chain are cached by
-// digest until the chain is deleted, so it includes the name to be unique.
+// digestFor returns the initial state of a chain's digest. The digest of a sticky chain
+// includes its name: sticky rules are stored by digest until they are deleted, so no
+// two chains may have the same one.
 func digestFor(name string, sticky bool) chainDigest {
 	c := newChainDigest()
 	if sticky {
@@ -155,6 +162,7 @@ func digestFor(name string, sticky bool) chainDigest {
 	return c
 }
 
+// add adds the comment of the next rule.
 func (c *chainDigest) add(userData []byte) {
 	c.bytes(userData)
 	c.n++

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// The chains of a Service port have the same digest in both families. When one family
-// deletes its chain, the chain of the other can still be rebuilt.
+// The chains of a Service port have the same digest in both families. After one family
+// has deleted its chain, that of the other can still be rebuilt.
 func TestRulesOfOneFamilyOutliveThoseOfTheOther(t *testing.T) {
 	for _, kind := range []model.FrontendKind{model.ClusterIP, model.NodePort} {
 		for i, gone := range bothFamilies {
@@ -34,7 +34,7 @@ func TestRulesOfOneFamilyOutliveThoseOfTheOther(t *testing.T) {
 	}
 }
 
-// A rebuild forgets the rules that it replaces, and those of no other family.
+// A rebuild drops the cached rules that it replaces, and none of the other family.
 func TestRebuildDropsTheRulesItReplaces(t *testing.T) {
 	b := dataplanetest.NewBed(New(Params{Kernel: nft.NewFake()}), dataplanetest.View())
 	b.Load(t)

@@ -2,17 +2,17 @@ package nftables
 
 import "slices"
 
-// bound is an element of an interval set: the start of a range, or the first
-// address after it.
+// bound is an element of an interval set: where a range begins, or the first
+// address behind one.
 type bound struct {
 	addr string
 	end  bool
 }
 
-// joinBounds packs starts and ends into ranges. A start without an end reaches to the
-// last address. An end whose start another program deleted becomes a range that
-// ends before it begins (loneEnd). An end at the first address cuts nothing short, and nft
-// writes it too.
+// joinBounds returns the packed ranges that starts and ends form. A start without an
+// end extends to the last address. An end whose start another program deleted becomes
+// a range that ends before it begins (loneEnd). An end at the first address is
+// ignored: it cuts no range short, and nft writes one itself.
 func joinBounds(list []bound, width int) string {
 	slices.SortFunc(list, func(a, b bound) int {
 		switch {
@@ -41,8 +41,9 @@ func joinBounds(list []bound, width int) string {
 	return string(out)
 }
 
-// loneEnd reports whether a range is what joinBounds makes of an end without a start. It is
-// never desired and is deleted, because it would cut short a range around it.
+// loneEnd reports whether a range is what joinBounds returns for an end without a
+// start. Such a range is never desired, so it is deleted: it would cut short a range
+// that contains it.
 func loneEnd(first, last string) bool { return first > last }
 
 // previous returns the address before a.

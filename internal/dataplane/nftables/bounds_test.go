@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// An end whose start another program deleted is found and deleted: it would cut short the
-// next range around it.
+// An end whose start another program deleted is detected and deleted: it would cut
+// short the next range that contains it.
 func TestLoneEndGoes(t *testing.T) {
 	kernels(t, func(t *testing.T, k nft.Kernel) {
 		b := dataplanetest.NewBed(New(Params{Kernel: k}), dataplanetest.View())
@@ -34,7 +34,7 @@ func TestLoneEndGoes(t *testing.T) {
 		b.Load(t)
 		if _, err := b.Apply(t.Context(), b.Pending()); errors.Is(err, dataplane.ErrConflict) {
 			b.Load(t)
-			b.Sync(t) // Linux 6.18 says at times that the end is not there, and the next time that it is
+			b.Sync(t) // Linux 6.18 at times reports that the end does not exist, and on retry that it does
 		}
 		left := 0
 		if err := k.Elements(t.Context(), set, func(*nft.Element) error { left++; return nil }); err != nil {

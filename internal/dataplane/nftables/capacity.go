@@ -8,49 +8,54 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Sets are declared with a size, because only then does the kernel use its fixed
-// hash. Dumps of the growing hash are wrong while it rehashes in the background,
-// walks of it (dumps, checks of new rules) take twice as long, and so do large
-// inserts (measured on 6.18: docs/design/nftables.md). A size is a limit, and the
-// kernel allocates the buckets for it at once (8 bytes each, and every message of a dump
-// visits each), so the size of a set doubles when it is full. Since 6.5 the kernel raises the
-// limit of an existing set. The number of buckets stays the same, so this is done at most
-// maxGrowth times. After that, and always before 6.5, a rebuild makes a larger set.
+// Sets are created with a size, because only then does the kernel use its fixed hash
+// table. Dumps of its resizable table are wrong while the kernel rehashes it in the background;
+// walks of that table (dumps, checks of new rules) and large inserts take twice as long
+// (measured on 6.18: docs/design/nftables.md).
+//
+// A size is a limit, and the kernel allocates the buckets for it at once: each costs
+// 8 bytes, and one visit for each message of a dump. So a set starts small and doubles
+// when it is full. Since 6.5 the kernel can raise the limit of an existing set; the
+// number of buckets does not change, so the driver does this at most maxGrowth times.
+// After that, and on kernels before 6.5, a rebuild creates a larger set.
 
-// maxGrowth is how often a set doubles before it is rebuilt. A bucket then holds six
-// elements, where three quarters of one were planned.
+// maxGrowth is how often a set doubles before a rebuild replaces it. A full set then
+// has six elements in a bucket; it was created for three quarters of one.
 const maxGrowth = 3
 
-// maxScale is the scale of the largest set: 12 million endpoint slots in all shards, 1.5 million Frontends.
+// maxScale is the largest set: 12 million endpoint slots in all shards, 1.5 million Frontends.
 const maxScale = 8
 
-// firstSize returns a set's size at scale 0, or 0 if the set is not hashed. Sizes are three
-// quarters of a power of two: the kernel allocates a third more buckets, rounded up.
+// firstSize returns the size of a set at scale 0, or 0 if the set is not hashed. It is
+// three quarters of a power of two: the kernel allocates 4/3 of the size in
+// buckets, rounded up to a power of two.
 func (s *setDef) firstSize() uint32 {
 	switch {
 	case s.shape == shapeRanges || s.shape == shapeAllowed || s.ident == identRange:
 		return 0
 	case s.split:
-		return 3_072 // times the shards
+		return 3_072 // in each shard
 	case s.kind == kindNodePortIP:
 		return 768
 	}
 	return 6_144
 }
 
+// size returns the size of a set at a scale.
 func (s *setDef) size(scale int) uint32 { return s.firstSize() << scale }
 
-// setSizes holds the sizes of the sets. All sets of one kind have the same size, that of
-// the fullest shard.
+// setSizes is the state of the sizes of all sets. All shards of a kind have the same
+// size, which the fullest shard determines.
 type setSizes struct {
 	scale [2][kinds]int
-	made  [2][kinds]int // the scale that the buckets were allocated for
-	fixed bool          // this kernel does not change the size of an existing set
+	made  [2][kinds]int // the scale for which the kernel allocated the buckets
+	fixed bool          // this kernel cannot change the size of an existing set
 }
 
-// counters is the number of counters: one for each kind, followed by one for each shard.
+// counters is how many counters choose needs: one for each kind, then one for each shard.
 const counters = int(kinds) + shards
 
+// counterOf returns the index of the counter of a key.
 func counterOf(k dataplane.Key) int {
 	if def := defOf(k.Kind); def != nil && def.split {
 		return int(kinds) + shardOf(k.ID)
@@ -58,7 +63,7 @@ func counterOf(k dataplane.Key) int {
 	return int(setKind(k.Kind))
 }
 
-// setKind returns the kind whose set holds objects of kind k.
+// setKind returns the kind whose set holds the objects of k.
 func setKind(k dataplane.Kind) dataplane.Kind {
 	if def := defOf(k); def != nil && def.hashed {
 		return k - kindHashed + kindEndpoints
@@ -66,8 +71,8 @@ func setKind(k dataplane.Kind) dataplane.Kind {
 	return k
 }
 
-// choose sets the scales of a table that this batch creates, large enough for the
-// batch and for what further batches add right after it.
+// choose sets the scales of a table that this batch creates. It counts the elements of
+// the batch and of the batches that follow immediately (b.Later).
 func (c *setSizes) choose(f int, b dataplane.Batch) {
 	var have [counters]int
 	count := func(o *dataplane.Op) {
@@ -93,6 +98,7 @@ func (c *setSizes) choose(f int, b dataplane.Batch) {
 	}
 }
 
+// countOf returns how many elements an op adds to its set.
 func countOf(o *dataplane.Op) int {
 	if def := defOf(o.Key.Kind); def != nil && (def.shape == shapePool || def.shape == shapeLive) {
 		return len(o.Want) / def.slotWidth(o.Key.Family)
@@ -100,7 +106,7 @@ func countOf(o *dataplane.Op) int {
 	return 1
 }
 
-// scaleFor returns the scale for n elements and half as many again.
+// scaleFor returns the scale for n elements with 50 % of spare room.
 func (s *setDef) scaleFor(n int) int {
 	scale := 0
 	for s.firstSize() > 0 && n*3/2 > int(s.size(scale)) && scale < maxScale {
@@ -109,8 +115,8 @@ func (s *setDef) scaleFor(n int) int {
 	return scale
 }
 
-// read finds the scales of a table from its sets. A size that belongs to no scale is left
-// to the comparison of declarations.
+// read sets the scales from the actual sizes of a table's sets. A size that matches no
+// scale is ignored here: the comparison of declarations reports it.
 func (c *setSizes) read(f model.Family, sets []nft.Set) {
 	for i := range sets {
 		def := defNamed(sets[i].Ref.Name)
@@ -125,8 +131,9 @@ func (c *setSizes) read(f model.Family, sets []nft.Set) {
 	}
 }
 
-// loaded takes over the scales that a Load has found. The kernel does not report for which size
-// a set's buckets were allocated: a set whose size differs from the known one counts as created with it.
+// loaded takes over the scales that a Load has read. The kernel does not report the
+// number of buckets: a set whose size differs from the known one is assumed to have
+// been created with its actual size.
 func (c *setSizes) loaded(f int, found *setSizes) {
 	for k, scale := range found.scale[f] {
 		if c.scale[f][k] != scale {
@@ -135,8 +142,8 @@ func (c *setSizes) loaded(f int, found *setSizes) {
 	}
 }
 
-// overflow returns a RebuildError if the kernel reports that a set is full. A rebuild holds
-// all objects, so choose finds the right size.
+// overflow returns an error that requests a rebuild if the kernel reported a set as
+// full, nil otherwise. A rebuild batch holds all objects, so choose can compute the right size.
 func (c *setSizes) overflow(refused *nft.BatchError, ops []dataplane.Op) *dataplane.RebuildError {
 	var out *dataplane.RebuildError
 	for _, full := range fullSets(refused, ops) {

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// applyChunks applies what is pending as the engine does at a cold start.
+// applyChunks applies the pending ops as the engine does at a cold start.
 func applyChunks(t *testing.T, b *dataplanetest.Bed) error {
 	t.Helper()
 	const chunk = 2_000
@@ -24,7 +24,7 @@ func applyChunks(t *testing.T, b *dataplanetest.Bed) error {
 	return nil
 }
 
-// A build in chunks knows its size from the first: no set is full on the way.
+// A build in chunks chooses the right sizes in its first chunk: no set becomes full.
 func TestBuildInChunksIsBuiltOnce(t *testing.T) {
 	b := dataplanetest.NewBed(New(Params{Kernel: nft.NewFake(), Families: []model.Family{model.IPv4}}), dataplanetest.View())
 	b.Load(t)
@@ -39,7 +39,7 @@ func TestBuildInChunksIsBuiltOnce(t *testing.T) {
 	}
 }
 
-// A build is sized by the fullest shard, whichever it is: this kernel leaves sizes as they are.
+// The fullest shard determines the sizes of a build: this kernel cannot change them later.
 func TestBuildIsSizedByTheFullestShard(t *testing.T) {
 	for _, want := range []int{0, 7} {
 		i := 0
@@ -58,8 +58,8 @@ func TestBuildIsSizedByTheFullestShard(t *testing.T) {
 	}
 }
 
-// Services that are added one after the other rebuild the table each time a set
-// has doubled, not more often, and never if the kernel lets the set grow.
+// Services that are added one after the other cause a rebuild each time a set must
+// double, not more often, and never if the kernel can grow the set.
 func TestStreamOfServicesRebuildsSeldom(t *testing.T) {
 	t.Run("before 6.5", func(t *testing.T) { streamOfServices(t, true, 2) }) // services goes from 6144 to 12288 to 24576
 	t.Run("since", func(t *testing.T) { streamOfServices(t, false, 0) })
@@ -96,8 +96,7 @@ func streamOfServices(t *testing.T, old bool, want int) {
 	}
 }
 
-// Addresses as clusters have them fill the shards alike: no shard holds twice its
-// part.
+// Typical cluster addresses fill the shards evenly: no shard holds twice its share.
 func TestShardsAreFilledAlike(t *testing.T) {
 	for name, id := range map[string]func(i int) model.FrontendKey{
 		"one address after the other": func(i int) model.FrontendKey { return benchFrontend(i, 1).Key },

@@ -12,8 +12,8 @@ import (
 )
 
 // Cleanup implements dataplane.Driver. It deletes the agent's tables in both families,
-// independent of the state, the families and the features of this Driver. A table of that
-// name that another program owns stays, and the error reports it.
+// independent of the Driver's state, families and capabilities. A table of the same
+// name that another program owns is kept, and the error names it.
 func (d *Driver) Cleanup(ctx context.Context) error {
 	tables, err := d.k.Tables(ctx)
 	switch {
@@ -49,15 +49,16 @@ func (d *Driver) Cleanup(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// delTable deletes an existing table. The NewTable message before it changes nothing. It is
-// there in case it is the first of a batch: the kernel echoes everything that the first message did, and
-// the deletion of a table with ten thousand maps would fill the socket (Conn.Commit).
+// delTable deletes an existing table. The message before the deletion changes nothing.
+// It must be the first of the batch, because the kernel echoes all effects of the first
+// message: the deletion of a table with ten thousand maps would fill the socket's
+// buffer (Conn.Commit).
 func (d *Driver) delTable(t nft.TableRef) {
 	d.batch.NewTable(t, nil)
 	d.batch.DelTable(t)
 }
 
-// IsOurs reports whether a Driver made a table.
+// IsOurs reports whether a Driver created the table.
 func IsOurs(t *nft.Table) bool {
 	if t.Ref != tableRef(model.IPv4) && t.Ref != tableRef(model.IPv6) {
 		return false

@@ -11,12 +11,12 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// maxCompared is the maximum number of slots of one pool that Compare reads.
+// maxCompared bounds how many slots of one pool Compare reads.
 const maxCompared = 1024
 
-// Compare implements dataplane.Driver. It looks up each element, set and chain in the
-// kernel by its name. Of a pool it also reads the slots after the last one up to the last that a
-// packet may draw: an endpoint that another program put there would get connections.
+// Compare implements dataplane.Driver. It looks up each element, set and chain by name.
+// Of a pool it also reads the slots after the last desired one that a packet may draw:
+// an endpoint that another program wrote there would receive connections.
 func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs func(dataplane.Key, string)) error {
 	if d.find == nil {
 		return fmt.Errorf("compare: %w: no netlink socket", dataplane.ErrUnsupported)
@@ -37,14 +37,14 @@ func (d *Driver) Compare(ctx context.Context, want []dataplane.Object, differs f
 	return nil
 }
 
-// look reads objects until the first error.
+// look is one run of Compare. It reads objects until the first error.
 type look struct {
 	ctx  context.Context
 	find nft.Finder
 	err  error
 }
 
-// at returns the actual value of an object in the kernel.
+// at returns the actual value of an object, "" if the kernel does not have it.
 func (l *look) at(o *dataplane.Object) string {
 	table := tableRef(o.Key.Family)
 	switch o.Key.Kind {
@@ -94,15 +94,15 @@ func (l *look) set(k dataplane.Key) string {
 		return "foreign"
 	}
 	spec := def.spec(k.Family, k.ID, 0)
-	spec.Size = row.Size // the size that it has grown to
+	spec.Size = row.Size // the size may have grown
 	if !spec.Matches(row) {
 		return "another declaration"
 	}
 	return def.digest(k.Family)
 }
 
-// chain compares the rules, and the hook of a base chain. The chain of one
-// Service port is two objects (frontend.sticky).
+// chain returns the digest of a chain's actual rules, or another value if its hook is
+// not the desired one. The chain of one Service port is two objects (frontend.sticky).
 func (l *look) chain(k dataplane.Key) string {
 	ref := tableRef(k.Family).Chain(k.ID)
 	row, found, err := l.find.Chain(l.ctx, ref)
@@ -122,7 +122,7 @@ func (l *look) chain(k dataplane.Key) string {
 	return noRules
 }
 
-// rules returns the digest of the rules of a chain, or "" if it has none.
+// rules returns the digest of a chain's actual rules, "" if it has none.
 func (l *look) rules(ref nft.ChainRef, sticky bool) string {
 	list, err := l.find.ChainRules(l.ctx, ref)
 	if l.err = err; len(list) == 0 || err != nil {
@@ -135,7 +135,7 @@ func (l *look) rules(ref nft.ChainRef, sticky bool) string {
 	return sum.String()
 }
 
-// elements returns the value of an object that consists of elements of a set.
+// elements returns the actual value of an object that consists of elements of a set.
 func (l *look) elements(def *setDef, o *dataplane.Object) string {
 	e := reading{look: l, def: def, key: o.Key, set: tableRef(o.Key.Family).Set(def.part(o.Key.ID))}
 	switch def.shape {
@@ -170,19 +170,20 @@ type reading struct {
 	set nft.SetRef
 }
 
+// has returns the actual element that has the key of want, and reports whether it exists.
 func (r *reading) has(want *nft.Element) (nft.Element, bool) {
 	if r.err != nil {
 		return nft.Element{}, false
 	}
 	got, found, err := r.find.Element(r.ctx, r.set, want)
-	if errors.Is(err, unix.EINVAL) { // a set of that name with other keys: the desired one is missing
+	if errors.Is(err, unix.EINVAL) { // a set of that name has another key type: the desired element is not in it
 		return nft.Element{}, false
 	}
 	r.err = err
 	return got, found
 }
 
-// pool reads as many slots as are desired, and those beyond them that a packet may draw.
+// pool reads the desired slots and all others that a packet may draw, at most maxCompared.
 func (r *reading) pool(want string) string {
 	w, from := r.def.slotWidth(r.key.Family), uint32(0)
 	n := len(want) / w
@@ -208,7 +209,7 @@ func (r *reading) pool(want string) string {
 	return string(out)
 }
 
-// ranges reads the whole set, which is one object.
+// ranges reads the whole set, because the set is one object.
 func (r *reading) ranges() string {
 	var list []bound
 	err := r.find.Elements(r.ctx, r.set, func(e *nft.Element) error {
@@ -221,7 +222,7 @@ func (r *reading) ranges() string {
 	return joinBounds(list, addrLen(r.key.Family))
 }
 
-// allowed returns those of the desired ranges that exist.
+// allowed returns the desired ranges that the kernel has.
 func (r *reading) allowed(want string) string {
 	out := ""
 	h := half{def: r.def, key: r.key, mine: want}
@@ -237,7 +238,7 @@ func (r *reading) allowed(want string) string {
 	return out
 }
 
-// live returns those of the desired endpoints that exist.
+// live returns the desired endpoints that the kernel has.
 func (r *reading) live(want string) string {
 	w, out := r.def.slotWidth(r.key.Family), ""
 	for i := 0; i+w <= len(want); i += w {

@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// contents reads the elements of every set that the Driver owns, except the maps of
-// clients: packets write those.
+// contents reads the elements of every owned set except the maps of clients: packets
+// write those, so their elements are not objects.
 func (l *loader) contents(ctx context.Context) error {
 	c := contents{loader: l}
 	for _, def := range ownSets() {
@@ -35,7 +35,7 @@ type contents struct {
 	bounds []bound             // of a set of ranges
 	ranges map[string][]string // of guarded Frontends
 	pool   poolReader
-	hashed poolReader        // the tables of consistent hash in the same set
+	hashed poolReader        // the consistent hash tables in the same set
 	live   map[string][]byte // endpoints of Frontends with affinity
 }
 
@@ -52,7 +52,7 @@ func (c *contents) begin(def *setDef, part string) {
 	}
 }
 
-// element handles one element; an element that Render would not write is a stray.
+// element handles one element. An element that the agent would not have written is a stray.
 func (c *contents) element(e *nft.Element) error {
 	if !c.known(e) {
 		value := present
@@ -64,6 +64,7 @@ func (c *contents) element(e *nft.Element) error {
 	return nil
 }
 
+// known handles an element and reports whether the agent could have written it.
 func (c *contents) known(e *nft.Element) bool {
 	if e.Flags&nft.ElementCatchall != 0 || e.Timeout != 0 {
 		return false
@@ -84,7 +85,8 @@ func (c *contents) known(e *nft.Element) bool {
 	return false
 }
 
-// id reads the ident at the start of a key, or of both ends of a range.
+// id reads the ID at the start of a key, or of both ends of a range, into c.buf. It
+// returns false if the key does not have the format of the set's ident.
 func (c *contents) id(e *nft.Element) bool {
 	n := keyLen(c.def.ident, c.f)
 	end := e.KeyEnd
@@ -151,7 +153,7 @@ func (c *contents) endpoint(e *nft.Element) bool {
 	return true
 }
 
-// end emits the objects that are complete only after the whole set was read.
+// end emits the objects that are complete only after the whole set has been read.
 func (c *contents) end() {
 	switch c.def.shape {
 	case shapePool:

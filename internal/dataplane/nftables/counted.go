@@ -11,9 +11,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// If NodeView.CountRefusals is set, a packet that is refused or dropped on its way to a Frontend is counted under its destination, in a
-// set that packets fill. Forwarded packets do not pass these rules, and the set is not updated when a Service is added or removed. A
-// destination to which no packet was sent for countedFor is forgotten.
+// If NodeView.CountRefusals is set, a packet to a Frontend that is refused or dropped increments a counter for its destination, in a
+// set that packets fill. Forwarded packets do not evaluate the counting rules. Adding or removing a Service does not change these sets. The
+// counter of a destination expires after countedFor without such packets.
 const (
 	refusedSet = "refused"
 	droppedSet = "dropped"
@@ -22,7 +22,7 @@ const (
 	countedDrop   = "counted-drop"
 
 	countedFor = time.Hour
-	// maxCounted bounds the destinations of each set. Packets to further destinations are refused and dropped as well, and not counted.
+	// maxCounted bounds the destinations of each set. Packets to further destinations are refused or dropped but not counted.
 	maxCounted = 8_192
 )
 
@@ -56,13 +56,13 @@ func (d *Driver) countedBase(f model.Family, v *model.NodeView, put func(k datap
 	put(kindLeafChain, countedDrop, d.chains.write(func() []rule { return []rule{counts(l, droppedSet), nft.Does(nft.Drop())} }))
 }
 
-// counts returns a rule that counts the packet and passes it on, also if the set is full.
+// counts returns a rule that counts the packet. Evaluation continues after it, also if the set is full.
 func counts(l lang, set string) rule {
 	key, _ := nft.VIP(l.f)
 	return nft.Join(key, rule{nft.Update(nft.UpdateSpec{Set: set, Key: nft.Word(0), Timeout: countedFor, Count: true})})
 }
 
-// rejectTo and dropTo return the verdicts of elements that refuse or drop.
+// rejectTo and dropTo return the verdict value of elements that refuse or drop.
 func rejectTo(v *model.NodeView) string {
 	if v.CountRefusals {
 		return countedReject
@@ -77,7 +77,7 @@ func dropTo(v *model.NodeView) string {
 	return dropValue
 }
 
-// drops returns the rule that drops.
+// drops returns a rule that drops the packet, and counts it if counted is set.
 func drops(counted bool) rule {
 	if counted {
 		return nft.Does(nft.Goto(countedDrop))
@@ -85,15 +85,15 @@ func drops(counted bool) rule {
 	return nft.Does(nft.Drop())
 }
 
-// Refusal is the number of packets that were refused or dropped on their way to one destination.
+// Refusal is the number of packets to one destination that were refused or dropped.
 type Refusal struct {
 	Protocol model.Protocol
 	To       netip.AddrPort
-	Dropped  bool // dropped, not refused
+	Dropped  bool // dropped, as opposed to refused
 	Packets  uint64
 }
 
-// Refusals reads the counts. k must not be a Driver's.
+// Refusals reads the counters and emits one Refusal for each. k must not be the Kernel of a Driver.
 func Refusals(ctx context.Context, k nft.Kernel, emit func(Refusal)) error {
 	for _, f := range bothFamilies {
 		for _, set := range [...]string{refusedSet, droppedSet} {

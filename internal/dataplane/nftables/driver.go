@@ -10,41 +10,44 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Name is the value of --proxy-mode for this data plane.
+// Name is the value of --proxy-mode.
 const Name = "nftables"
 
 // tableName is the name of the agent's table in both families.
 const tableName = "fairlead"
 
-// chainLinger is how long an unused shared chain stays. Kernels before 6.2
-// mishandle a transaction that deletes a chain together with a verdict element
-// that jumps to it. Also, a new chain costs a walk through the map of endpoints, so a
-// Service that alternates between two sizes, even daily, should find its chain in place.
+// chainLinger is how long an unused shared chain is kept. There are two reasons.
+// Kernels before 6.2 mishandle a transaction that deletes a chain together with a
+// verdict element that points to it. And creating a chain costs a walk through the map
+// of endpoints, so the chain should still exist when a Service that alternates between
+// two sizes, even daily, needs it again.
 const chainLinger = 36 * time.Hour
 
-// foreignLinger is how long sets and foreign chains stay. It is enough for the kernels before 6.2.
+// foreignLinger is how long an unused foreign chain or set is kept. It is long enough
+// to avoid the fault of kernels before 6.2.
 const foreignLinger = 2 * time.Second
 
 // Params configure a Driver.
 type Params struct {
 	Kernel nft.Kernel
-	// Finder is for Compare. It needs another socket than Kernel's, because Compare runs
-	// concurrently with the engine. If it is nil Compare fails.
+	// Finder is used by Compare. It needs a socket other than Kernel's, because Compare
+	// runs concurrently with the engine. Without a Finder, Compare returns an error.
 	Finder nft.Finder
-	// Surveyor is for Survey, which reads everything concurrently with the engine: one more
-	// socket. If it is nil Survey fails.
+	// Surveyor is used by Survey, which reads all objects concurrently with the engine.
+	// It needs a socket of its own. Without a Surveyor, Survey returns an error.
 	Surveyor nft.Reader
-	// Families are the families to serve, both if empty. Probe removes those that the
-	// kernel does not support.
+	// Families are the families to serve; empty means both. Probe removes those that
+	// the kernel does not support.
 	Families []model.Family
-	// Ledger is shared with another writer that has the same Kernel and owns other tables
-	// (those for which Beside returns true): Watch observes the tables of both. nil: the Driver has its own.
+	// Ledger is shared with another writer that uses the same Kernel and owns another
+	// table. The field Beside reports whether a table is one of that writer's; Watch
+	// observes the tables of both. If Ledger is nil the Driver creates its own.
 	Ledger *nft.Ledger
 	Beside func(nft.TableRef) bool
 }
 
-// Driver is the nftables data plane. Its methods belong to one goroutine, except
-// Watch, Compare and Survey.
+// Driver is the nftables data plane. Its methods must be called from one goroutine,
+// except Watch, Compare and Survey, which may run concurrently with the others.
 type Driver struct {
 	k        nft.Kernel
 	families []model.Family
@@ -80,7 +83,8 @@ func New(p Params) *Driver {
 // Name implements dataplane.Driver.
 func (d *Driver) Name() string { return Name }
 
-// Width implements dataplane.Driver.
+// Width implements dataplane.Driver. It returns the bytes of one endpoint in the value of
+// a pool or of a set of live endpoints, 0 for other kinds.
 func (d *Driver) Width(k dataplane.Key) int {
 	if def := defOf(k.Kind); def != nil && !def.hashed && (def.shape == shapePool || def.shape == shapeLive) {
 		return def.slotWidth(k.Family)
@@ -88,7 +92,7 @@ func (d *Driver) Width(k dataplane.Key) int {
 	return 0
 }
 
-// Linger implements dataplane.Driver.
+// Linger implements dataplane.Driver. It returns how long an unused object is kept.
 func (d *Driver) Linger(k dataplane.Key) time.Duration {
 	switch k.Kind {
 	case kindLeafChain, kindOuterChain:
@@ -96,16 +100,17 @@ func (d *Driver) Linger(k dataplane.Key) time.Duration {
 			return chainLinger
 		}
 		return foreignLinger
-	case kindSet: // the rules of a foreign chain may use it
+	case kindSet: // the rules of a foreign chain may refer to it
 		return foreignLinger
 	}
 	return 0
 }
 
-// isSticky reports whether a chain belongs to one Service port and is not shared.
+// isSticky reports whether a name is that of a sticky chain, which belongs to one
+// Service port. All other chains are shared.
 func isSticky(name string) bool { return strings.Contains(name, "/") }
 
-// ourChain reports whether name is one that Render uses for shared chains.
+// ourChain reports whether Render could emit a shared chain of this name.
 func ourChain(name string) bool {
 	for _, prefix := range [...]string{"ext-", "hash-", "lb-", "np-", "local-", "range-", guardedPrefix, "xl-", rejectChain} {
 		if strings.HasPrefix(name, prefix) && !isSticky(name) {
@@ -115,12 +120,13 @@ func ourChain(name string) bool {
 	return false
 }
 
-// ViewChanged implements dataplane.Driver. Shared chains hold the masquerade bit
-// and, under externalTrafficPolicy Local, the test for pods. Ranges and addresses
-// are members of sets, which Base renders.
+// ViewChanged implements dataplane.Driver. It reports whether the terms of the views
+// differ: the rules of shared chains contain the masquerade bit and, for
+// externalTrafficPolicy Local, the match for pods. Ranges and addresses are members of
+// sets, which Base renders.
 func (d *Driver) ViewChanged(old, now *model.NodeView) bool { return termsOf(old) != termsOf(now) }
 
-// terms is all that Render reads from a view. Under equal terms the shared
+// terms are the fields of a view that Render reads. For the same terms the shared
 // chains have the same rules.
 type terms struct {
 	bit   uint8
@@ -133,6 +139,7 @@ func termsOf(v *model.NodeView) terms {
 	return terms{v.MasqueradeBit & 31, v.Local.Mode, v.Local.Interface, v.CountRefusals}
 }
 
+// serves reports whether the Driver serves a family.
 func (d *Driver) serves(f model.Family) bool {
 	for _, g := range d.families {
 		if f == g {

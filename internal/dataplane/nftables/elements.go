@@ -8,13 +8,14 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// Values of verdict objects without a chain. Every other value is the name of a
-// chain.
+// Values of verdict objects whose verdict has no chain. Every other value is the name
+// of the chain that the verdict goes to.
 const (
 	dropValue   = "!drop"
 	returnValue = "!return"
 )
 
+// verdictOf returns the verdict of an object's value.
 func verdictOf(value string) nft.Verdict {
 	switch value {
 	case dropValue:
@@ -25,8 +26,8 @@ func verdictOf(value string) nft.Verdict {
 	return nft.Goto(value)
 }
 
-// valueOf is the inverse of verdictOf. A verdict that the agent never writes gets a value
-// that is never desired.
+// valueOf is the reverse of verdictOf. For a verdict that the agent never writes it
+// returns a value that is never the desired one.
 func valueOf(v nft.Verdict) string {
 	switch v.Code {
 	case nft.CodeGoto:
@@ -41,7 +42,7 @@ func valueOf(v nft.Verdict) string {
 	return "!other"
 }
 
-// step is one direction of an element phase: the elements that a batch deletes, or those that it adds.
+// step is one direction of the element phase: it writes a batch's deletions, or its additions.
 type step struct {
 	d    *Driver
 	add  bool
@@ -61,8 +62,7 @@ func (s *step) write(set nft.SetRef) {
 	s.ops++
 }
 
-// half is one direction of a difference: the elements that are in mine but not
-// in other.
+// half is one direction of an op: it writes the elements that are in mine but not in other.
 type half struct {
 	def         *setDef
 	set         nft.SetRef
@@ -70,8 +70,9 @@ type half struct {
 	mine, other string
 }
 
-// op writes the step's half of one difference: the deleting step deletes what
-// is in Have and not in Want, the adding step the reverse. A change needs both.
+// op writes this step's half of an op. The deleting step removes elements that are in
+// Have but not in Want; the adding step adds those in Want but not in Have. An update of an object
+// is both.
 func (s *step) op(o *dataplane.Op) {
 	def := defOf(o.Key.Kind)
 	if def == nil {
@@ -96,6 +97,7 @@ func (s *step) op(o *dataplane.Op) {
 	}
 }
 
+// single writes an object that is one element.
 func (s *step) single(h *half) {
 	if h.mine == "" {
 		return
@@ -112,7 +114,7 @@ func (s *step) single(h *half) {
 	s.write(h.set)
 }
 
-// pool writes the slots of mine that differ from those of other.
+// pool writes the slots of mine that differ from the same slots of other.
 func (s *step) pool(h *half) {
 	w := h.def.slotWidth(h.key.Family)
 	s.key = appendKey(s.key[:0], h.def.ident, h.key.ID)
@@ -138,8 +140,8 @@ func (s *step) pool(h *half) {
 	}
 }
 
-// live writes the endpoints of mine that are not in other. Their order has no
-// meaning here, but except for the few that moved both sides have them in the same place.
+// live writes the endpoints of mine that are not in other. Their position has no
+// meaning here. Endpoints in the same position on both sides are skipped first; few others remain.
 func (s *step) live(h *half) {
 	w := h.def.slotWidth(h.key.Family)
 	kept := map[string]struct{}{}
@@ -163,9 +165,10 @@ func (s *step) live(h *half) {
 	}
 }
 
+// hole reports whether a slot is empty: all of its bytes are zero.
 func hole(slot string) bool { return strings.Trim(slot, "\x00") == "" }
 
-// eachRange calls do for the ranges of mine that are not in other.
+// eachRange calls do for each range of mine that is not in other.
 func (h *half) eachRange(do func(first, last string)) {
 	n := addrLen(h.key.Family)
 	has := make(map[string]struct{}, len(h.other)/(2*n))
@@ -179,8 +182,8 @@ func (h *half) eachRange(do func(first, last string)) {
 	}
 }
 
-// ranges writes intervals of a set of addresses: a start, and an end at the next
-// address if there is one.
+// ranges writes intervals of a set of addresses. Each is a start element and, unless it
+// includes the last address, an end element.
 func (s *step) ranges(h *half) {
 	h.eachRange(func(first, last string) {
 		if !loneEnd(first, last) {
@@ -194,7 +197,7 @@ func (s *step) ranges(h *half) {
 	})
 }
 
-// next returns the address after a, if there is one.
+// next returns the address after a, and reports whether there is one.
 func next(a string) ([]byte, bool) {
 	b := []byte(a)
 	for i := len(b) - 1; i >= 0; i-- {
@@ -206,7 +209,7 @@ func next(a string) ([]byte, bool) {
 	return nil, false
 }
 
-// allowed writes intervals of a concatenation: one element each.
+// allowed writes intervals of a concatenation, which are one element each.
 func (s *step) allowed(h *half) {
 	h.eachRange(func(first, last string) {
 		s.key = append(appendKey(s.key[:0], h.def.ident, h.key.ID), first...)
@@ -216,7 +219,7 @@ func (s *step) allowed(h *half) {
 	})
 }
 
-// stray deletes an element that Render would not write.
+// stray deletes an element that the agent would not have written.
 func (s *step) stray(o *dataplane.Op) {
 	if s.add || o.Have == "" {
 		return
@@ -226,7 +229,7 @@ func (s *step) stray(o *dataplane.Op) {
 	s.write(tableRef(o.Key.Family).Set(set))
 }
 
-// ranged sorts packed ranges and joins them into one value.
+// ranged sorts packed ranges and returns them joined into one value.
 func ranged(list []string) string {
 	slices.Sort(list)
 	return strings.Join(list, "")

@@ -5,7 +5,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Render implements dataplane.Driver.
+// Render implements dataplane.Driver. It emits the desired objects of one Frontend.
 func (d *Driver) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
 	if !d.serves(f.Key.Family) {
 		return
@@ -39,7 +39,8 @@ type frontend struct {
 	view *model.NodeView
 	emit func(dataplane.Object)
 	id   string
-	// poolID identifies the Frontend's pool of endpoints. That of a range does not contain the ports.
+	// poolID is the ID of the Frontend's pool of endpoints. For a range it is the ID without
+	// the ports.
 	poolID string
 	front  front
 	fam    model.Family
@@ -49,19 +50,20 @@ func (r *frontend) put(k dataplane.Kind, id, value string) {
 	r.emit(dataplane.Object{Key: dataplane.Key{Kind: k, Family: r.fam, ID: id}, Value: value})
 }
 
-// of returns the kind that belongs to the key by which the Frontend is looked up.
+// of returns the kind for the parts of its key by which the Frontend is looked up.
 func (r *frontend) of(kinds ...dataplane.Kind) dataplane.Kind { return kinds[r.front] }
 
+// guard emits the source ranges of a guarded Frontend.
 func (r *frontend) guard() {
 	if v := packPrefixes(ofFamily(r.f.SourceRanges, r.fam)); v != "" {
 		r.put(r.of(kindAllowed, kindAllowedNodePort, kindAllowedRange), r.id, v)
 	}
-	if r.front != byRange { // a range is guarded after its lookup, by publish
+	if r.front != byRange { // a range is checked after its lookup (publish)
 		r.put(r.of(kindGuarded, kindGuardedNodePort), r.id, present)
 	}
 }
 
-// whole renders a Frontend that treats all clients the same.
+// whole renders a Frontend that handles all clients the same way.
 func (r *frontend) whole() {
 	switch sane(r.f.Verdict, r.f.Backends) {
 	case model.Drop:
@@ -76,7 +78,7 @@ func (r *frontend) whole() {
 	default: // Reject; an unknown verdict fails closed
 		r.refuse()
 		if r.front != byRange || r.f.Guarded {
-			r.publish(returnValue) // otherwise a range around it would take the connection
+			r.publish(returnValue) // otherwise a range that contains the port would take the connection
 		}
 	}
 }
@@ -104,12 +106,12 @@ func (r *frontend) localOnly() {
 	chain := r.outerChain(o)
 	r.learn()
 	if o.verdict == model.Reject || o.other == model.Reject {
-		r.refuse() // for clients that are not translated
+		r.refuse() // connections that are not translated
 	}
 	r.publish(chain)
 }
 
-// sane returns Reject if there is no endpoint to forward to, so that it fails closed.
+// sane returns the verdict v, but Reject instead of Forward if there is no backend: it fails closed.
 func sane(v model.Verdict, list []model.Backend) model.Verdict {
 	if v == model.Forward && len(list) == 0 {
 		return model.Reject
@@ -117,7 +119,7 @@ func sane(v model.Verdict, list []model.Backend) model.Verdict {
 	return v
 }
 
-// bare returns the description of a leaf of this Frontend without its size.
+// bare returns the description of a leaf of this Frontend, without its size class.
 func (r *frontend) bare(local bool) leaf {
 	l := leaf{pool: pool{r.front, local}, hash: r.f.ConsistentHash && len(r.table(local)) > 0}
 	if r.remembers() {
@@ -133,10 +135,11 @@ func (r *frontend) table(local bool) model.HashTable {
 	return r.f.HashTable
 }
 
-// remembers reports whether clients are remembered. A range does not support it (policy reports that to the owner of the Service).
+// remembers reports whether the Frontend has session affinity in the kernel. A range
+// never has (policy reports that to the owner of the Service).
 func (r *frontend) remembers() bool { return r.f.AffinityTimeout > 0 && r.front != byRange }
 
-// leaf writes the slots of a list and returns the description of the chain that draws from them.
+// leaf emits the slots of a list and returns the description of the chain that draws from them.
 func (r *frontend) leaf(local bool, list []model.Backend) leaf {
 	l := r.bare(local)
 	if l.pool.set().split {
@@ -157,6 +160,7 @@ func (r *frontend) leaf(local bool, list []model.Backend) leaf {
 	return l
 }
 
+// hairpin emits the objects that masquerade connections of local endpoints to themselves.
 func (r *frontend) hairpin(list []model.Backend) {
 	var buf [24]byte
 	for i := range list {
@@ -173,12 +177,14 @@ func (r *frontend) hairpin(list []model.Backend) {
 	}
 }
 
+// refuse emits the element that refuses connections that were not translated.
 func (r *frontend) refuse() {
 	r.put(r.of(kindRefused, kindRefusedNodePort, kindRefusedRange), r.id, rejectTo(r.view))
 }
 
-// publish maps new connections to a chain or to a verdict. Connections to a
-// guarded range pass its guard first.
+// publish emits the element that sends new connections to a chain, or has their final
+// verdict. For a guarded range the element points to a chain that checks the source
+// ranges first.
 func (r *frontend) publish(verdict string) {
 	if r.f.Guarded && r.front == byRange && verdict != dropTo(r.view) {
 		on, lang, counted := verdictOf(verdict), langOf(r.fam), r.view.CountRefusals

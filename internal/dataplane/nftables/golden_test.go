@@ -51,8 +51,8 @@ func smallInstance(t *testing.T) *dataplanetest.Bed {
 	return b
 }
 
-// The page of the docs is what the kernel holds, rule by rule. Who changes a rule
-// sees it here, and cannot leave the page behind.
+// The page of the docs equals the actual rules in the kernel. So this test fails if a
+// rule changes and the page does not.
 func TestSmallListing(t *testing.T) {
 	if out, err := exec.Command("nft", "--version").Output(); err != nil || !strings.Contains(string(out), "v1.0.6") {
 		t.Skipf("the page is what nft 1.0.6 prints; here is %s (%v)", out, err) // other releases print otherwise

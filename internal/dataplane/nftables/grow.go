@@ -12,13 +12,13 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// fullSet is the set of a kind in one family, or all its shards.
+// fullSet is a full set, or a split set with a full shard, in one family.
 type fullSet struct {
 	family int
 	def    *setDef
 }
 
-// fullSets returns the sets that the kernel reports as full.
+// fullSets returns the sets that the kernel reported as full (ENFILE).
 func fullSets(refused *nft.BatchError, ops []dataplane.Op) (out []fullSet) {
 	for _, e := range refused.Errors {
 		if e.Errno != unix.ENFILE || len(e.Tags) == 0 || e.Tags[0] < 0 || e.Tags[0] >= len(ops) {
@@ -33,9 +33,9 @@ func fullSets(refused *nft.BatchError, ops []dataplane.Op) (out []fullSet) {
 	return out
 }
 
-// grow doubles the size of the sets because of which Apply has failed. This is a transaction
-// of its own, since the kernel enforces the new size only after it. It returns nil if the batch
-// can be retried, else the error of Apply or another one.
+// grow doubles the sets for which Apply has failed, in a transaction of its own,
+// because the kernel uses the new size only after that commit. It returns nil if
+// the caller can retry the batch, otherwise the error of Apply or another one.
 func (d *Driver) grow(ctx context.Context, failed error, ops []dataplane.Op) error {
 	var rebuild *dataplane.RebuildError
 	var refused *nft.BatchError
@@ -70,8 +70,8 @@ func (d *Driver) grow(ctx context.Context, failed error, ops []dataplane.Op) err
 	return nil
 }
 
-// hasGrown checks whether the kernel has applied the new sizes. A kernel before 6.5 reports
-// success but does not apply them.
+// hasGrown reads whether the kernel has applied the new sizes, and sets fixed if not.
+// Kernels before 6.5 report success but ignore them.
 func (d *Driver) hasGrown(ctx context.Context, list []fullSet, larger *setSizes) error {
 	for _, full := range list {
 		sets, err := d.k.Sets(ctx, tableRef(bothFamilies[full.family]))

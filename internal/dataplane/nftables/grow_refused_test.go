@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// One batch in which a set of IPv6 is full and an object of IPv4 is refused: the set
-// grows, the object alone is blamed, and without it everything goes in.
+// In one batch a set of IPv6 is full and an object of IPv4 is refused. The set grows,
+// the error names that object only, and all others can be applied.
 func TestAFullSetBesideARefusedObject(t *testing.T) {
 	kernels(t, func(t *testing.T, k nft.Kernel) {
 		b := dataplanetest.NewBed(New(Params{Kernel: k}), dataplanetest.View())
@@ -27,7 +27,7 @@ func TestAFullSetBesideARefusedObject(t *testing.T) {
 		poison := model.ServiceKey{Namespace: "suite", Name: "poison"}
 		b.Want(poison, *overlapping(model.IPv4))
 		var err error
-		for range 8 { // a Load after each refusal of which a belief may be the reason
+		for range 8 { // a Load after each refusal that a stale synced state may have caused
 			var invalid *dataplane.InvalidError
 			if _, err = b.Apply(t.Context(), b.Pending()); err == nil || !errors.As(err, &invalid) {
 				break

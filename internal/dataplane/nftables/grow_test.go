@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// nodePortAddrs makes the smallest of the sets hold n elements.
+// nodePortAddrs fills the smallest set with n elements.
 func nodePortAddrs(b *dataplanetest.Bed, n int) {
 	b.View.NodePortAddrs = nil
 	for i := range n {
@@ -18,8 +18,7 @@ func nodePortAddrs(b *dataplanetest.Bed, n int) {
 	b.Base()
 }
 
-// A full set grows in place as often as its buckets allow; then it is
-// rebuilt.
+// A full set grows without a rebuild, maxGrowth times; then a rebuild replaces it.
 func TestFullSetGrows(t *testing.T) {
 	kernels(t, func(t *testing.T, k nft.Kernel) {
 		b := dataplanetest.NewBed(New(Params{Kernel: k, Families: []model.Family{model.IPv4}}), dataplanetest.View())

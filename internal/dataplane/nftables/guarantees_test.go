@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// Every draw finds an endpoint: after the tries on the whole class the last
-// rule draws from the lower half, in which every slot is full.
+// Every draw finds an endpoint: after the tries on the whole class the last rule draws
+// from the lower half, in which every slot is full.
 func TestLastDrawIsAlwaysAnswered(t *testing.T) {
 	for _, f := range bothFamilies {
 		l := langOf(f)
@@ -42,7 +42,7 @@ func (tw *town) counts(t *testing.T, chain string) bool {
 	return !strings.Contains(out, "counter packets 0 ")
 }
 
-// watch counts packets at a hook after the Driver's.
+// watch counts packets in a hook after the agent's.
 func (tw *town) watch(t *testing.T, chain, hook, match string) {
 	t.Helper()
 	script := "add table inet watch\nadd chain inet watch " + chain + " { type filter hook " + hook + "; }\nadd rule inet watch " + chain + " " + match + " counter\n"
@@ -61,8 +61,8 @@ func (tw *town) watch(t *testing.T, chain, hook, match string) {
 	tw.bed.Load(t)
 }
 
-// A dead address of the Service ranges is dropped here, and not sent on to a router
-// that may know an address like it.
+// Packets to an unused address of the Service ranges are dropped on the node, and not
+// forwarded to a router that may have a route to that address.
 func TestDeadAddressesAreNotSentOn(t *testing.T) {
 	tw := newTown(t)
 	tw.bed.Sync(t)
@@ -79,7 +79,7 @@ func TestDeadAddressesAreNotSentOn(t *testing.T) {
 			t.Errorf("%v (%v), sent on: %v", r, r.Err, tw.counts(t, chain))
 		}
 	}
-	tw.bed.View.ServiceCIDRs = nil // so that we know that the counter would see it
+	tw.bed.View.ServiceCIDRs = nil // to verify that the counter would count it
 	tw.bed.Base()
 	tw.bed.Sync(t)
 	for _, f := range bothFamilies {
@@ -91,8 +91,8 @@ func TestDeadAddressesAreNotSentOn(t *testing.T) {
 	}
 }
 
-// The mark that requests masquerade is cleared when the packet leaves the node: a later
-// program (a tunnel, another agent) may use it for another purpose.
+// The mark that requests masquerading is cleared when the packet leaves the node: later
+// users of the packet (a tunnel, another agent) may interpret the mark differently.
 func TestMarkDoesNotLeaveTheNode(t *testing.T) {
 	tw := newTown(t)
 	for _, f := range bothFamilies {

@@ -10,8 +10,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Every client meets whom the table says, by each sort of address; another table, in
-// which the same endpoints have other places, counts from the next connection on.
+// Every client reaches the endpoint that the table assigns to it, at each sort of address.
+// A new table, in which the same endpoints have other places, applies from the next
+// connection on.
 func TestHashedClientsFollowTheTable(t *testing.T) {
 	tw := newTown(t)
 	pods := []string{"pod-a1", "pod-a2", "pod-b1", "pod-b2"}
@@ -48,8 +49,8 @@ func TestHashedClientsFollowTheTable(t *testing.T) {
 	}
 }
 
-// A table's places have a meaning: whatever was in the kernel before, they hold what
-// the table says, and only the places that differ are written.
+// The places of a table have a meaning: for every previous state of the kernel, the
+// result equals the table, and only the places that differ are written.
 func TestTableIsWrittenByPlace(t *testing.T) {
 	counter := nft.NewCounter(nft.NewFake())
 	b := dataplanetest.NewBed(New(Params{Kernel: counter, Families: []model.Family{model.IPv4}}), dataplanetest.View())
@@ -60,7 +61,7 @@ func TestTableIsWrittenByPlace(t *testing.T) {
 	b.Want(fe.Service, fe)
 	b.Sync(t)
 	before := counter.Counts()
-	fe.HashTable = model.HashTable{0, 1, 3, 2, 3, 2, 1, 0} // two places change hands
+	fe.HashTable = model.HashTable{0, 1, 3, 2, 3, 2, 1, 0} // two places swap endpoints
 	b.Want(fe.Service, fe)
 	b.Sync(t)
 	if n := counter.Counts().Elements - before.Elements; n != 4 {

@@ -9,11 +9,11 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// IDs are packed: address (4 or 16 bytes), protocol (1), port (2). The kind's ident
-// names the parts that an ID has. A node holds several IDs per Frontend, and a packed
-// ID takes half of the memory of the kernel's padded key.
+// IDs are packed: address (4 or 16 bytes), protocol (1), port (2); the kind's ident
+// determines which of these parts an ID has. The agent holds several IDs per Frontend,
+// so the packed form takes half the memory of the kernel's padded keys.
 
-const present = "\x01" // the value of an object that has none
+const present = "\x01" // the value of an object that has only a key
 
 func addrLen(f model.Family) int {
 	if f == model.IPv6 {
@@ -22,6 +22,7 @@ func addrLen(f model.Family) int {
 	return 4
 }
 
+// appendID appends the packed form of a Frontend's key.
 func appendID(b []byte, k model.FrontendKey) []byte {
 	if k.Addr.IsValid() {
 		b = nft.AppendAddr(b, k.Addr)
@@ -46,8 +47,8 @@ func (w ident) tail() int {
 	return 0
 }
 
-// appendKey appends the kernel's key of an ID: every part padded to 4 bytes. For a
-// range it is the lower end.
+// appendKey appends the kernel's key of an ID: every part is padded to 4 bytes. For a
+// range of ports it is the lower end.
 func appendKey(b []byte, w ident, id string) []byte {
 	addr, rest := id[:len(id)-w.tail()], id[len(id)-w.tail():]
 	b = append(b, addr...)
@@ -63,7 +64,8 @@ func appendKey(b []byte, w ident, id string) []byte {
 	return b
 }
 
-// appendKeyEnd appends the upper end of a range; for other idents it appends the key itself.
+// appendKeyEnd appends the upper end of a range of ports. For other idents it appends
+// the key itself.
 func appendKeyEnd(b []byte, w ident, id string) []byte {
 	b = appendKey(b, w, id)
 	if w == identRange {
@@ -72,7 +74,7 @@ func appendKeyEnd(b []byte, w ident, id string) []byte {
 	return b
 }
 
-// keyLen returns the length of the kernel's key of an ident.
+// keyLen returns the length of the kernel's key of an ident, in bytes.
 func keyLen(w ident, f model.Family) int {
 	a := addrLen(f)
 	switch w {
@@ -92,8 +94,8 @@ func keyLen(w ident, f model.Family) int {
 	return 0
 }
 
-// appendIDOf is the inverse of appendKey and appendKeyEnd; key and end have
-// keyLen bytes. It reports false for keys that those do not make.
+// appendIDOf is the reverse of appendKey and appendKeyEnd. key and end have keyLen
+// bytes each. It returns false for keys that those functions never return.
 func appendIDOf(b []byte, w ident, key, end []byte) ([]byte, bool) {
 	tail := 0
 	switch w {
@@ -124,7 +126,8 @@ func appendIDOf(b []byte, w ident, key, end []byte) ([]byte, bool) {
 	return append(b, end[n], end[n+1]), string(key[:n]) == string(end[:n])
 }
 
-// strayID returns the ID of a stray element: what is needed to delete it.
+// strayID returns the ID of a stray element: its set, flags and keys, which are what
+// its deletion needs.
 func strayID(set string, e *nft.Element) string {
 	id := make([]byte, 0, len(set)+4+len(e.Key)+len(e.KeyEnd))
 	id = append(id, byte(len(set)))
@@ -134,6 +137,7 @@ func strayID(set string, e *nft.Element) string {
 	return string(append(id, e.KeyEnd...))
 }
 
+// parseStrayID is the reverse of strayID.
 func parseStrayID(id string) (set string, e nft.Element) {
 	n := int(id[0])
 	set, id = id[1:1+n], id[1+n:]
@@ -146,7 +150,7 @@ func parseStrayID(id string) (set string, e nft.Element) {
 	return set, e
 }
 
-// KeyString implements dataplane.Driver: "services 10.96.0.1:80/TCP".
+// KeyString implements dataplane.Driver. Example: "services 10.96.0.1:80/TCP".
 func (d *Driver) KeyString(k dataplane.Key) string {
 	switch k.Kind {
 	case dataplane.KindRoot:
@@ -184,7 +188,7 @@ func (d *Driver) KeyString(k dataplane.Key) string {
 	return k.String()
 }
 
-// frontendOf returns the FrontendKey in an ID that has a protocol.
+// frontendOf returns the Frontend's key of an ID that has a protocol.
 func frontendOf(k dataplane.Key, w ident) (model.FrontendKey, bool) {
 	n := len(k.ID) - w.tail()
 	if n < 0 {
@@ -208,7 +212,7 @@ func frontendOf(k dataplane.Key, w ident) (model.FrontendKey, bool) {
 	return f, true
 }
 
-// tableRef returns the agent's table of a family.
+// tableRef returns the reference to the agent's table of a family.
 func tableRef(f model.Family) nft.TableRef {
 	return nft.TableRef{Family: nftFamily(f), Name: tableName}
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/fairlead/fairlead/internal/dataplane"
 )
 
-// The kinds, in creation order: what publishes a Frontend comes last.
+// The kinds, in the order of creation. The kinds that publish a Frontend come last.
 const (
 	kindSet         = dataplane.KindRoot + 1 + iota
 	kindClients     // the map of clients of a Service port
 	kindLeafChain   // refers to sets only
 	kindOuterChain  // refers to leaf chains
-	kindBaseChain   // hooks, and the fixed chains to which they jump
-	kindStickyRules // of a chain of one Service port: they are deleted with its map of clients, the chain may linger
-	kindStray       // an element that Render would not write, as found by Load
+	kindBaseChain   // base chains, and the fixed chains that they jump to
+	kindStickyRules // the rules of a sticky chain: deleted with its map of clients, while the chain may linger
+	kindStray       // an element that the agent would not write, as Load found it
 	kindPodCIDRs
 	kindServiceCIDRs
 	kindNodePortIP
@@ -36,7 +36,7 @@ const (
 	kindNodePortLocalEndpoints
 	kindRangeEndpoints
 	kindRangeLocalEndpoints
-	kindHashed // the first of six, one for each kind of endpoints in their order, for consistent hash
+	kindHashed // consistent hash tables: these six kinds correspond to the six kinds of endpoints, in order
 	kindLocalHashed
 	kindNodePortHashed
 	kindNodePortLocalHashed
@@ -56,30 +56,31 @@ const (
 // firstElement is the lowest kind that is an element of a set.
 const firstElement = kindStray
 
-// inert reports whether an object has no effect unless another refers to it.
+// inert reports whether an object has no effect unless another object refers to it.
 func inert(k dataplane.Key) bool {
 	return k.Kind == kindClients || k.Kind == kindLeafChain || k.Kind == kindOuterChain || k.Kind == kindStickyRules
 }
 
-// Shared implements dataplane.Driver. Sets, chains, and the objects of an address are shared.
+// Shared implements dataplane.Driver. It reports whether several Services may own an
+// object, or objects that refer to it: sets, chains and objects of an address are shared.
 func (d *Driver) Shared(k dataplane.Key) bool {
 	return k.Kind < firstElement || k.Kind == kindClusterIP || k.Kind == kindHairpin || k.Kind == kindHairpinRange
 }
 
-// shape is how the elements of a set make up objects.
+// shape is how the elements of a set map to objects.
 type shape uint8
 
 const (
 	shapeNone    shape = iota
-	shapeMember        // one object is one element without value
+	shapeMember        // one object is one element without data
 	shapeVerdict       // one object is one element with a verdict
 	shapePool          // one object is all slots of one Frontend
 	shapeRanges        // one object is the whole set of address ranges
 	shapeAllowed       // one object is all address ranges of one Frontend
-	shapeLive          // one object is all endpoints of one Frontend, each its own member
+	shapeLive          // one object is all endpoints of one Frontend, each an element without data
 )
 
-// ident is the kind of key with which an element of the set begins.
+// ident is the format of the key that an element of the set begins with.
 type ident uint8
 
 const (
@@ -93,15 +94,16 @@ const (
 	identRange           // address, protocol, first to last port
 )
 
-// setDef declares one of the Driver's sets and the objects in it.
+// setDef declares one owned set and the objects in it.
 type setDef struct {
 	name  string
 	kind  dataplane.Kind // of the objects in it
 	shape shape
 	ident ident
-	split bool // over the shards
-	// hashed: the objects are tables of consistent hash. They are stored in the set of
-	// endpoints of that name, from slot hashBase on, and the order of their slots matters.
+	split bool // the objects are distributed over the shards
+	// hashed means that the objects are consistent hash tables. They are in the set of
+	// endpoints of the same name, from slot hashBase on. The order of their slots has a
+	// meaning.
 	hashed bool
 }
 
@@ -144,7 +146,8 @@ var setDefs = [...]setDef{
 	{name: "nodeports", kind: kindNodePorts, shape: shapeVerdict, ident: identNodePort},
 }
 
-// defOf returns the set that holds objects of an element kind, nil for others.
+// defOf returns the definition of the set that holds objects of an element kind, nil for
+// other kinds.
 func defOf(k dataplane.Kind) *setDef {
 	if i := int(k) - int(kindPodCIDRs); i >= 0 && k < kinds {
 		return &setDefs[i]
@@ -152,7 +155,7 @@ func defOf(k dataplane.Kind) *setDef {
 	return nil
 }
 
-// defNamed returns the set of a name, nil for a foreign one.
+// defNamed returns the definition of the set of a name, nil for a foreign set.
 func defNamed(name string) *setDef {
 	for i := range setDefs {
 		if slices.Contains(setDefs[i].parts(), name) {
@@ -162,7 +165,8 @@ func defNamed(name string) *setDef {
 	return nil
 }
 
-// ownSets returns the setDefs that have a set. The tables of consistent hash share the set of another setDef.
+// ownSets returns the definitions that create a set. Those of consistent hash tables are
+// left out, because they share the set of another definition.
 func ownSets() []*setDef {
 	out := make([]*setDef, 0, len(setDefs))
 	for i := range setDefs {
@@ -173,7 +177,7 @@ func ownSets() []*setDef {
 	return out
 }
 
-// hashedKind returns the kind of table that is stored in the set of a kind of endpoints.
+// hashedKind returns the kind of the consistent hash tables in the set of a kind of endpoints.
 func hashedKind(endpoints dataplane.Kind) dataplane.Kind {
 	return endpoints - kindEndpoints + kindHashed
 }

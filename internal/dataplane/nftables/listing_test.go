@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// What nft 1.0.6 prints of our IPv4 table can be loaded again and prints the
-// same: nothing we write is beyond it, but for session affinity, whose listing it
-// refuses to load (nftables.md, Affinity).
+// The listing of the IPv4 table by nft 1.0.6 can be loaded again, and then lists the
+// same. The exception is session affinity, whose listing nft refuses to load
+// (nftables.md, Affinity).
 func TestListingLoadsAgain(t *testing.T) {
 	ns := ownNetns(t)
 	d := New(Params{Kernel: ns})
@@ -60,8 +60,8 @@ func TestListingLoadsAgain(t *testing.T) {
 	}
 }
 
-// forEveryKernel: 6.12 refuses what nft 1.0.6 makes of `meta l4proto` in front of
-// a set with intervals; it takes the same rule from us (nftables.md E2).
+// forEveryKernel: 6.12 refuses the rule that nft 1.0.6 generates for `meta l4proto` before
+// a set with intervals; it accepts the same rule from the agent (nftables.md E2).
 func forEveryKernel(listing string) string {
 	lines := strings.Split(listing, "\n")
 	for i, l := range lines {

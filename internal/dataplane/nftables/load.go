@@ -12,10 +12,10 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// Load implements dataplane.Driver. It returns a RebuildError for a table that cannot be
-// repaired object by object (written by another release, or damaged). For a table of
-// a family that is not served it emits the root alone. The root is
-// not desired, so Apply deletes the whole table.
+// Load implements dataplane.Driver. It emits the actual state of the owned tables. If a
+// table cannot be repaired object by object (another release wrote it, or it is
+// damaged) Load returns a RebuildError. Of the table of a family that is not served it
+// emits only the root; that is not a desired object, so Apply deletes the whole table.
 func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) error {
 	r, err := d.readAll(ctx, d.k, emit)
 	if err != nil {
@@ -31,7 +31,8 @@ func (d *Driver) Load(ctx context.Context, emit func(dataplane.Key, string)) err
 	return nil
 }
 
-// Survey implements dataplane.Driver. It reads over its own socket.
+// Survey implements dataplane.Driver. It reads like Load, on a socket of its own, and
+// changes no state of the Driver.
 func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) error {
 	if d.surveyor == nil {
 		return fmt.Errorf("survey: %w: no netlink socket", dataplane.ErrUnsupported)
@@ -45,14 +46,15 @@ func (d *Driver) Survey(ctx context.Context, emit func(dataplane.Key, string)) e
 	return err
 }
 
-// readings is what readAll finds apart from objects.
+// readings are the results of readAll other than objects.
 type readings struct {
 	at      nft.Generation
 	sizes   [2]setSizes
-	rebuild *dataplane.RebuildError // nil: all can be repaired object by object
+	rebuild *dataplane.RebuildError // nil if everything can be repaired object by object
 }
 
-// readAll reads everything that the Driver owns and stores none of it in the Driver.
+// readAll reads the actual state of all owned tables. It does not change the Driver's
+// cached state. If a concurrent change may have affected the result it returns ErrInterrupted.
 func (d *Driver) readAll(ctx context.Context, k nft.Reader, emit func(dataplane.Key, string)) (out readings, err error) {
 	gen, err := k.Generation(ctx)
 	if err != nil {
@@ -91,8 +93,8 @@ func (d *Driver) readAll(ctx context.Context, k nft.Reader, emit func(dataplane.
 	return out, nil
 }
 
-// loadError classifies an error of Load. A set that vanishes between the list of sets and
-// its dump is a concurrent change like any other.
+// loadError returns the error of a failed Load. A set that was deleted between the list
+// of sets and its dump is a concurrent change, so it is ErrInterrupted.
 func loadError(err error) error {
 	if errors.Is(err, nft.ErrInterrupted) || errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("load: %w: %w", dataplane.ErrInterrupted, err)
@@ -100,10 +102,11 @@ func loadError(err error) error {
 	return fmt.Errorf("load: %w", err)
 }
 
-// markText begins the comment by which the agent recognises its table; the layout follows.
+// markText is the start of the comment that identifies an owned table; the layout follows.
 const markText = "fairlead "
 
-// layoutOf returns the layout in the mark of a table.
+// layoutOf returns the layout in the mark of a table, or ErrNotOurs if the table has
+// no mark or a running program owns it.
 func layoutOf(t *nft.Table) (value string, err error) {
 	if t.Flags&nft.TableOwner != 0 {
 		return "", fmt.Errorf("table %s %w: a running program owns it (netlink port %d); end that program or rename its table",
@@ -118,7 +121,7 @@ func layoutOf(t *nft.Table) (value string, err error) {
 	return value, nil
 }
 
-// comment returns the comment that nft.Comment wrote.
+// comment returns the text that nft.Comment wrote, and reports whether there is one.
 func comment(userData []byte) (string, bool) {
 	if len(userData) < 3 || userData[0] != 0 || int(userData[1]) > len(userData)-2 || userData[1] == 0 {
 		return "", false
@@ -126,7 +129,7 @@ func comment(userData []byte) (string, bool) {
 	return strings.TrimRight(string(userData[2:2+userData[1]]), "\x00"), true
 }
 
-// missing returns nil for ENOENT, and any other error unchanged.
+// missing returns err, or nil if err means that the object to read does not exist.
 func missing(err error) error {
 	if errors.Is(err, unix.ENOENT) {
 		return nil

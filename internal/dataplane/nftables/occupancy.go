@@ -10,29 +10,30 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// Remembered is how many clients session affinity has stored in the kernel.
+// Remembered is the size of the session affinity state in the kernel.
 type Remembered struct {
-	Clients uint64 // of all Service ports
+	Clients uint64 // clients of all Service ports
 	Full    uint64 // Service ports whose map of clients is full
 }
 
-// Occupancy counts remembered clients, for metrics. It has its own Kernel, so that
-// no other caller waits for a count. It may be used from any goroutine.
+// Occupancy counts remembered clients, for metrics. It has a Kernel of its own, so that
+// a count does not delay the engine. Its methods may be called from any goroutine.
 type Occupancy struct {
 	mu   sync.Mutex
 	k    nft.Kernel
 	last Remembered
-	next time.Time // when to count again
+	next time.Time // when the cached count becomes stale
 }
 
-// restFactor is how many times as long as the last count took Read waits before it counts
-// again. Kernels before 6.16 do not report the number of elements of a set, and 200 000 take 100 ms to read.
+// restFactor is how long a count stays valid, as a multiple of the time that it took.
+// Kernels before 6.16 do not report how many elements a set has, and reading 200 000
+// elements takes 100 ms.
 const restFactor = 100
 
-// NewOccupancy returns an Occupancy on a Kernel that has no other user.
+// NewOccupancy returns an Occupancy that reads with k. Nothing else may use k.
 func NewOccupancy(k nft.Kernel) *Occupancy { return &Occupancy{k: k} }
 
-// Read counts, or returns the last count if it is recent enough.
+// Read counts the clients, or returns the cached count if it is not stale.
 func (o *Occupancy) Read(ctx context.Context) (Remembered, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,6 +65,7 @@ func (o *Occupancy) Read(ctx context.Context) (Remembered, error) {
 	return sum, nil
 }
 
+// count returns how many elements a set has.
 func (o *Occupancy) count(ctx context.Context, s *nft.Set) (uint32, error) {
 	if s.Counted {
 		return s.Count, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Clients of all Service ports and families are counted, whether or not the kernel reports
-// their number.
+// Clients of all Service ports and families are counted, whether or not the kernel
+// reports their number.
 func TestOccupancy(t *testing.T) {
 	kernels(t, func(t *testing.T, k nft.Kernel) {
 		b := dataplanetest.NewBed(New(Params{Kernel: k}), dataplanetest.View())

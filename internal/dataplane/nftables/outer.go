@@ -9,13 +9,13 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// outer describes the shared chain of externalTrafficPolicy Local: pods and the
-// node itself may use all endpoints of the cluster, other clients only those on this node.
+// outer describes the shared chain of externalTrafficPolicy Local. Pods and the node
+// itself may use all endpoints of the cluster; all other clients use only the endpoints on this node.
 type outer struct {
 	cluster leaf
-	verdict model.Verdict // for pods and the node; cluster counts if Forward
+	verdict model.Verdict // for pods and the node; cluster is used if it is Forward
 	local   leaf
-	other   model.Verdict // for other clients; local counts if Forward
+	other   model.Verdict // for all other clients; local is used if it is Forward
 }
 
 func (o outer) name() string {
@@ -41,7 +41,7 @@ func side(b []byte, c leaf, v model.Verdict) []byte {
 	return append(b[:len(b)-1], v.String()...)
 }
 
-// leaves returns the chains to which o jumps.
+// leaves returns the chains that the rules of o go to: that for pods first, that for the node last.
 func (o outer) leaves() []leaf {
 	if o.verdict != model.Forward {
 		return nil
@@ -70,12 +70,13 @@ func (o outer) rules(l lang, podsAre *model.LocalDetector, counted bool) []rule 
 	return append(out, ends(o.other, counted))
 }
 
-// guardedPrefix begins the names of the chains that accept only source ranges.
+// guardedPrefix is the prefix of the names of chains that accept only source ranges.
 const guardedPrefix = "guarded-"
 
-// guarded checks the clients of a range of ports against its source ranges and
-// passes the accepted ones to on. It runs after the lookup of the range, while the guard of
-// single ports runs before all lookups: a port inside the range may be another Service's.
+// guarded returns the rules that check the clients of a range of ports against its
+// source ranges. Accepted clients get the verdict on. The check runs after the lookup
+// of the range. The check of single ports runs before all lookups; that is not
+// possible here, because a port in the range may belong to another Service.
 func guarded(l lang, counted bool, on nft.Verdict) []rule {
 	key, next := nft.VIP(l.f)
 	return []rule{
@@ -84,7 +85,7 @@ func guarded(l lang, counted bool, on nft.Verdict) []rule {
 	}
 }
 
-// ends returns the last rule for a verdict other than Forward. Reject is written as
+// ends returns the rule for a verdict other than Forward. Reject is written as
 // `return`, because chains of type nat cannot reject: the packet continues untranslated
 // and the filter chain `refuse` rejects it.
 func ends(v model.Verdict, counted bool) rule {
@@ -96,8 +97,8 @@ func ends(v model.Verdict, counted bool) rule {
 
 const rejectChain = "reject-chain"
 
-// rejectRules returns the rules that reject. TCP gets a reset, because a TCP client on this
-// host would wait a second before it acts on the ICMP error (docs/design/nftables.md).
+// rejectRules returns the rules of rejectChain. TCP gets a reset, because a TCP client
+// on this host reacts to an ICMP error only after a second (docs/design/nftables.md).
 func rejectRules(l lang) []rule {
 	tcp := rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{unix.IPPROTO_TCP}), nft.RejectReset()}
 	return []rule{tcp, {nft.RejectPort(l.f)}}

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// town is a lab whose node-a has our driver.
+// town is a lab whose node-a has this package's driver.
 type town struct {
 	lab *netlab.Lab
 	bed *dataplanetest.Bed
@@ -285,7 +285,7 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// How pods are distinguished from other clients: by device, or not at all.
+// How pods are distinguished from others: by device, or not at all.
 func TestPacketsByDetector(t *testing.T) {
 	tw := newTown(t)
 	for _, f := range bothFamilies {

@@ -10,10 +10,10 @@ import (
 // plan is the order in which a batch is written: by family, then by kind.
 type plan struct {
 	order   []int32
-	byKind  [2][kinds + 1]int32 // where in order the ops of each kind begin
-	fresh   [2]bool             // the actual content of the table is ignored: all ops are creations
-	rebuild [2]bool             // fresh, and there may be a table already
-	removed [2]bool             // the table is deleted, with everything in it
+	byKind  [2][kinds + 1]int32 // the index in order of the first op of a kind
+	fresh   [2]bool             // the previous contents of the table are ignored: all ops are creations
+	rebuild [2]bool             // fresh, and the table may exist
+	removed [2]bool             // the table is deleted with all its contents
 }
 
 func famIndex(f model.Family) int {
@@ -25,7 +25,7 @@ func famIndex(f model.Family) int {
 
 var bothFamilies = [2]model.Family{model.IPv4, model.IPv6}
 
-// sort distributes ops into buckets; inside a bucket they keep their order.
+// sort sorts ops into buckets of family and kind. Inside a bucket they keep their order.
 func (p *plan) sort(b dataplane.Batch) {
 	ops := b.Ops
 	*p = plan{order: slices.Grow(p.order[:0], len(ops))[:len(ops)]}
@@ -60,7 +60,7 @@ func (p *plan) sort(b dataplane.Batch) {
 	}
 }
 
-// concerns reports whether a family has ops or a rebuild.
+// concerns reports whether the batch changes a family.
 func (p *plan) concerns(f int) bool { return p.rebuild[f] || p.byKind[f][0] < p.byKind[f][kinds] }
 
 // byShard groups the ops on endpoints by shard, because consecutive elements of one set

@@ -6,26 +6,27 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// poolReader collects slots, which arrive in the order of the kernel's hash. During the kernel's listing it only appends them
-// to a buffer: finding the pool of each slot needs a table, which the listing would evict from the processor's
-// cache repeatedly.
+// poolReader collects slots, which arrive in the order of the kernel's hash, and groups them by pool. While the kernel lists them they
+// are only appended to raw: finding the pool of each needs a table, and the listing would repeatedly evict that table from the
+// processor's cache.
 type poolReader struct {
 	ident, width int    // bytes of an ID and of an endpoint
-	raw          []byte // of each slot that was read: the ID of its pool, its number, its endpoint
+	raw          []byte // for each slot that was read: the ID of its pool, its number, its endpoint
 	pools        map[string]int
 	found        []readPool
-	of           []int // by slot in raw: the index in found of its pool
+	of           []int // for each slot in raw: the index of its pool in found
 }
 
-// readPool is one pool. Its slots are contiguous.
+// readPool is one pool. Its slots are consecutive.
 type readPool struct {
 	id       string
-	from, to int // its slots, among those of all
+	from, to int // the range of its slots among those of all pools
 }
 
-// slotNumber is how many bytes the number of a slot has in raw.
+// slotNumber is the length of a slot's number in raw, in bytes.
 const slotNumber = 4
 
+// begin resets the reader for the set of a definition.
 func (p *poolReader) begin(def *setDef, f model.Family) {
 	p.ident, p.width = def.ident.tail(), def.slotWidth(f)
 	if def.ident != identNodePort {
@@ -64,7 +65,7 @@ func (p *poolReader) end(emit func(id, value string)) {
 	}
 }
 
-// sort finds the pool of each slot, and how many slots each pool has.
+// sort computes the pool of each slot, and how many slots each pool has.
 func (p *poolReader) sort() {
 	if p.pools == nil {
 		p.pools = map[string]int{}

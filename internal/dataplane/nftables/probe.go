@@ -15,9 +15,9 @@ import (
 )
 
 // Probe implements dataplane.Driver. For each family it creates a table with everything
-// that the agent ever writes and deletes it in the same transaction, so that not even a
-// crash leaves a trace. A family that fails is not served. If no family is left the
-// error names what the kernel lacks.
+// that the Driver may write, and deletes it in the same transaction, so that nothing
+// remains even after a crash. A family that the kernel does not support is not served.
+// If no family is left the error names the missing kernel features.
 func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	caps := dataplane.Caps{MaxBackends: maxSlots, Inert: inert, DropsStrays: true}
 	var problems []error
@@ -42,7 +42,8 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	return caps, nil
 }
 
-// unsupported reports whether an error means that the kernel lacks a feature, not that it failed temporarily.
+// unsupported reports whether an error means that the kernel lacks a feature or a
+// permission. Other errors may be temporary.
 func unsupported(err error) bool {
 	for _, e := range [...]unix.Errno{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.EAFNOSUPPORT,
 		unix.EPROTONOSUPPORT, unix.ENOENT, unix.EINVAL} {
@@ -53,7 +54,7 @@ func unsupported(err error) bool {
 	return false
 }
 
-// feature is a kernel feature that can be missing on its own.
+// feature is a kernel feature that can be missing independently, and its build option.
 type feature struct{ what, option string }
 
 func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
@@ -76,12 +77,12 @@ func (d *Driver) probeFamily(ctx context.Context, f model.Family) error {
 	if len(refused.Tags) == 0 {
 		return err
 	}
-	// The first failure causes others that depend on it: name that one only.
+	// The first failure causes failures of features that depend on it: name only the first.
 	miss := p.features[refused.Tags[0]]
 	return fmt.Errorf("the kernel lacks %s (%s): %w", miss.what, miss.option, refused.Errno)
 }
 
-// probe builds the temporary table.
+// probe writes the temporary table.
 type probe struct {
 	b        *nft.Batch
 	f        model.Family
@@ -90,7 +91,7 @@ type probe struct {
 	features []feature
 }
 
-// feature names the feature that the operations after it need.
+// feature records which feature the next operations need.
 func (p *probe) feature(what, option string) {
 	p.b.Tag(len(p.features))
 	p.features = append(p.features, feature{what, option})
@@ -109,7 +110,7 @@ func (p *probe) sets() {
 	p.b.NewSet(clients)
 }
 
-// probeMemory returns a memory for the probe.
+// probeMemory returns the memory of an example Service port.
 func probeMemory() memory { return memory{"probe"} }
 
 func (p *probe) chains() {
@@ -126,7 +127,8 @@ func (p *probe) chains() {
 	}
 }
 
-// expressions tries each expression separately, so that the error can name the missing one.
+// expressions writes one rule for each kind of expression, so that the error names the
+// one that is missing.
 func (p *probe) expressions() {
 	inet := strings.ToUpper(p.f.String())
 	for _, t := range [...]struct {
@@ -150,7 +152,7 @@ func (p *probe) expressions() {
 	}
 }
 
-// whole tries the complete rules.
+// whole writes all rules of the fixed chains and of rejectChain.
 func (p *probe) whole() {
 	p.feature("part of Fairlead's rules", "no option known")
 	p.b.NewChain(nft.ChainSpec{Ref: p.table.Chain(rejectChain)})

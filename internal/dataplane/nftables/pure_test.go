@@ -14,7 +14,7 @@ import (
 )
 
 // Lists that come in pages are rendered again and again before the first write.
-// What was rendered twice is reserved once (C8).
+// An object that was rendered twice is reserved once (C8).
 func TestRenderingTwiceReservesOnce(t *testing.T) {
 	sizes := func(times int) map[string]uint32 {
 		k := nft.NewFake()

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// rangeOf makes a Frontend serve a range of ports, each endpoint by the port that
-// was asked for.
+// rangeOf makes a Frontend serve a range of ports; each endpoint receives the
+// destination port of the client.
 func rangeOf(fe model.Frontend, first, last uint16) model.Frontend {
 	fe.Key.Port, fe.Key.LastPort = first, last
 	backends := make([]model.Backend, 0, len(fe.Backends))
@@ -72,8 +72,8 @@ func TestRanges(t *testing.T) {
 	})
 }
 
-// Every port of a range reaches the same port of a pod; a single port inside goes
-// its own way, whatever that is.
+// Every port of a range reaches the same port of a pod. A single port inside has its own
+// verdict, whichever that is.
 func TestPacketsToRanges(t *testing.T) {
 	tw := newTown(t)
 	for _, f := range bothFamilies {

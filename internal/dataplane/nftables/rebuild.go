@@ -9,21 +9,21 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// remains is what a rebuild finds in the table of a family. The table is kept, and
-// in it the maps of clients. One transaction empties all chains, empties or recreates all
-// other sets, and writes all desired objects. Chains keep their hooks and are not deleted,
-// because a kernel before 6.2 must not delete a chain together with an element that
-// jumps to it.
+// remains is the actual state of a family's table at the start of a rebuild. A rebuild
+// keeps the table and its maps of clients. In one transaction it flushes all chains,
+// flushes or recreates all other sets, and writes all desired objects. Chains and their
+// hooks are kept, because kernels before 6.2 must not delete a chain together with an
+// element that points to it.
 type remains struct {
-	table  bool // a table of that name exists
-	spoilt bool // nothing in it can be kept
+	table  bool // the table exists
+	spoilt bool // nothing in the table can be kept
 	chains map[string]*nft.Hook
 	sets   map[string]nft.Set
 	left   []nft.ChainRef // chains that are not desired, empty after the rebuild
 }
 
-// survey reads the table that a rebuild replaces. It ignores a table that another program
-// owns: Load reports that.
+// survey reads the actual table, chains and sets for a rebuild. It returns an error for
+// a table that another program owns, as Load does.
 func (d *Driver) survey(ctx context.Context, f model.Family) (remains, error) {
 	var r remains
 	tables, err := d.k.Tables(ctx)
@@ -53,7 +53,7 @@ func (d *Driver) survey(ctx context.Context, f model.Family) (remains, error) {
 		name := chains[i].Ref.Name
 		r.chains[name] = chains[i].Hook
 		if hooks[name] != nil && chains[i].Hook == nil {
-			r.spoilt = true // a rule may jump to it, so it can be neither hooked nor deleted
+			r.spoilt = true // a rule may jump to it, so the kernel can neither hook nor delete it
 		}
 	}
 	sets, err := d.k.Sets(ctx, tableRef(f))
@@ -62,14 +62,14 @@ func (d *Driver) survey(ctx context.Context, f model.Family) (remains, error) {
 	}
 	r.sets = make(map[string]nft.Set, len(sets))
 	for i := range sets {
-		if sets[i].Flags&nft.SetAnonymous == 0 { // those are deleted with their rules
+		if sets[i].Flags&nft.SetAnonymous == 0 { // the kernel deletes those with their rules
 			r.sets[sets[i].Ref.Name] = sets[i]
 		}
 	}
 	return r, nil
 }
 
-// clear writes what empties the table, and drops from the state what is deleted.
+// clear writes the operations that empty the table. It removes from w.old the objects that they delete.
 func (w *writer) clear() {
 	b, r := &w.d.batch, &w.old
 	table := tableRef(bothFamilies[w.f])
@@ -93,7 +93,7 @@ func (w *writer) clear() {
 			continue
 		}
 		if set.Verdicts() {
-			b.FlushSet(set.Ref) // so that its elements no longer refer to their chains
+			b.FlushSet(set.Ref) // so that its elements no longer refer to chains
 		}
 		b.DelSet(table.Set(name))
 		delete(r.sets, name)
@@ -101,8 +101,8 @@ func (w *writer) clear() {
 	w.clearChains()
 }
 
-// clearChains deletes base chains that are not desired or have another hook: no rule can
-// jump to those. It collects the other chains that are not desired in w.old.left.
+// clearChains deletes base chains that differ from the desired ones: no rule can jump
+// to a base chain.
 func (w *writer) clearChains() {
 	hooks := fixedHooks()
 	wanted := w.wanted(kindLeafChain, kindOuterChain, kindBaseChain)
@@ -122,7 +122,7 @@ func (w *writer) clearChains() {
 	}
 }
 
-// wanted returns the IDs of the desired objects of some kinds.
+// wanted returns the IDs of the ops of the listed kinds. In a rebuild these are the desired objects.
 func (w *writer) wanted(list ...dataplane.Kind) map[string]struct{} {
 	out := map[string]struct{}{}
 	for _, k := range list {
@@ -133,8 +133,8 @@ func (w *writer) wanted(list ...dataplane.Kind) map[string]struct{} {
 	return out
 }
 
-// dropLeftOver deletes the chains that a rebuild left empty, in a separate
-// transaction. If that fails the next Load finds them.
+// dropLeftOver deletes the chains that a rebuild left empty, in a transaction of its
+// own. If that fails the next Load reads them.
 func (d *Driver) dropLeftOver(ctx context.Context, old *[2]remains) {
 	d.batch.Reset()
 	for f := range old {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// vagueTags returns the ops among which a refused one is, if the kernel named only the
-// message that carries them all. It returns nil if the kernel was more exact.
+// vagueTags returns the candidates for the refused op if the kernel's error identifies
+// only a message that carries several ops. It returns nil if every error identifies one op.
 func vagueTags(err error) map[int]struct{} {
 	var refused *nft.BatchError
 	if !errors.As(err, &refused) {
@@ -33,10 +33,10 @@ func vagueTags(err error) map[int]struct{} {
 	return out
 }
 
-// passing are temporary errors that no object causes: no memory, no permission, busy.
+// passing are errors that no object causes: lack of memory, missing permission, busy.
 var passing = [...]unix.Errno{unix.ENOBUFS, unix.ENOMEM, unix.EAGAIN, unix.EINTR, unix.EBUSY, unix.EPERM, unix.EACCES}
 
-// explain maps an error of the kernel to the error classes of the contract.
+// explain returns the error class of the contract for an error of the kernel.
 func (d *Driver) explain(err error, ops []dataplane.Op) error {
 	var refused *nft.BatchError
 	if errors.Is(err, nft.ErrGeneration) {
@@ -51,7 +51,7 @@ func (d *Driver) explain(err error, ops []dataplane.Op) error {
 	return d.blame(refused, ops)
 }
 
-// blame finds the objects that caused the kernel's refusal.
+// blame returns an error that names the objects that caused a refusal.
 func (d *Driver) blame(refused *nft.BatchError, ops []dataplane.Op) error {
 	invalid := dataplane.InvalidError{Err: refused}
 	var missing, inUse []dataplane.Key
@@ -72,26 +72,27 @@ func (d *Driver) blame(refused *nft.BatchError, ops []dataplane.Op) error {
 		}
 	}
 	switch {
-	case len(invalid.Keys) > 0 && perhaps: // a range that is not in the synced state may be in the way
+	case len(invalid.Keys) > 0 && perhaps: // it may overlap a range that is not in the synced state
 		return errors.Join(&invalid, dataplane.ErrConflict)
 	case len(invalid.Keys) > 0:
 		return &invalid
-	case len(inUse) > 0: // a remaining object refers to them
+	case len(inUse) > 0: // an object that is kept refers to it
 		return errors.Join(&dataplane.InvalidError{Keys: inUse, Err: refused}, dataplane.ErrConflict)
-	case len(missing) > 0: // an object to which these refer is missing
+	case len(missing) > 0: // they refer to an object that does not exist
 		return errors.Join(&dataplane.InvalidError{Keys: missing, Err: refused}, dataplane.ErrConflict)
-	case wrong: // the kernel's state has not changed since the last read
+	case wrong: // the synced state was stale, although the generation is the expected one
 		return fmt.Errorf("apply: %w: %w", dataplane.ErrConflict, refused)
 	}
 	return fmt.Errorf("apply %d differences: %w", len(ops), refused)
 }
 
-// isInUse reports whether another object refers to the one that was to be deleted.
+// isInUse reports whether a deletion failed because another object refers to the chain or set.
 func isInUse(e *nft.OpError) bool {
 	return e.Errno == unix.EBUSY && (e.Kind == nft.OpDelChain || e.Kind == nft.OpDelSet)
 }
 
-// lacking returns the ops that were to create something that refers to a missing object.
+// lacking returns the ops that failed to create an object because the object that it
+// refers to does not exist.
 func lacking(e *nft.OpError, ops []dataplane.Op) (out []int) {
 	for _, t := range e.Tags {
 		if e.Errno == unix.ENOENT && t >= 0 && t < len(ops) && ops[t].Want != "" {
@@ -101,6 +102,7 @@ func lacking(e *nft.OpError, ops []dataplane.Op) (out []int) {
 	return out
 }
 
+// appendKeys appends the keys of the tagged ops, each once.
 func appendKeys(keys []dataplane.Key, tags []int, ops []dataplane.Op) []dataplane.Key {
 	for _, t := range tags {
 		if t >= 0 && t < len(ops) && !slices.Contains(keys, ops[t].Key) {
@@ -110,9 +112,10 @@ func appendKeys(keys []dataplane.Key, tags []int, ops []dataplane.Op) []dataplan
 	return keys
 }
 
-// beliefIsWrong reports whether a refusal means that the synced state is wrong, and no object
-// caused it: an object that should exist is missing, or a hash set holds a key with a value that the agent did
-// not write. (A set of ranges returns EEXIST also for ranges that overlap, which the object causes.)
+// beliefIsWrong reports whether the synced state is stale: an object that it contains
+// does not exist, or a hash set has an element of that key with other data. No object
+// causes such a refusal. A set of ranges reports EEXIST also for ranges that overlap;
+// that is an error of the object, so EEXIST of such a set does not count.
 func beliefIsWrong(e *nft.OpError, ops []dataplane.Op) bool {
 	switch e.Errno {
 	case unix.ENOENT:

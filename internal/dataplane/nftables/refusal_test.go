@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// A kernel that names only the message in which the refused element is: the driver
-// finds the element out itself, and nothing is written by the way, rebuilds included.
+// A kernel whose error identifies only the message of the refused element: the driver
+// finds the element itself, and writes nothing in doing so, rebuilds included.
 func TestVagueKernelIsMadeToName(t *testing.T) {
 	for _, rebuild := range []bool{false, true} {
 		k := nft.NewFake()
@@ -47,7 +47,7 @@ func TestVagueKernelIsMadeToName(t *testing.T) {
 	}
 }
 
-// What the kernel's words mean to the engine.
+// The error class of each error of the kernel.
 func TestErrorClasses(t *testing.T) {
 	at := func(kind dataplane.Kind, want string) []dataplane.Op {
 		return []dataplane.Op{{Key: dataplane.Key{Kind: kind, Family: model.IPv4}, Want: want}}
@@ -119,7 +119,7 @@ func TestErrorClasses(t *testing.T) {
 	}
 }
 
-// A refusal that follows from another one is attributed to no object: only the cause is named.
+// The error names only the object that caused a refusal, not those whose refusals follow from it.
 func TestConsequencesAreNotBlamed(t *testing.T) {
 	ops := make([]dataplane.Op, 4)
 	for i, k := range []dataplane.Kind{kindLeafChain, kindServices, kindAllowed, kindLeafChain} {

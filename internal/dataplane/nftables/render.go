@@ -8,18 +8,20 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// The layout is the version of what the agent writes. Raise it if an older or newer agent
-// could not repair the tables object by object: they are then rebuilt. The name of an empty
-// chain holds it, because the mark of a table cannot be changed while the table stays.
+// layoutPrefix is the start of the name of the empty chain that carries the layout. The
+// layout is the version of the objects in the tables. Raise it when an older or newer
+// agent could not repair the tables object by object; it then rebuilds them. The name
+// of a chain carries it, because the mark of a table cannot be changed while the table exists.
 const layoutPrefix = "layout-"
 
+// layoutChain is the name of that chain for the current layout.
 const layoutChain = layoutPrefix + "3"
 
-// tableValue is in the mark of a table. Change it only if nothing in an older table
-// may survive, the clients' memory included: the table is then deleted.
+// tableValue is the layout in the mark of a table. Change it only if nothing in an older
+// table may be kept, session affinity state included: the table is then deleted.
 const tableValue = "layout 3"
 
-// Base implements dataplane.Driver.
+// Base implements dataplane.Driver. It emits the desired objects that belong to no Frontend.
 func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 	for _, f := range d.families {
 		put := func(k dataplane.Kind, id, value string) {
@@ -51,6 +53,7 @@ func (d *Driver) Base(view model.NodeView, emit func(dataplane.Object)) {
 	}
 }
 
+// podRanges returns the pod ranges of a family, nil unless pods are detected by CIDR.
 func podRanges(f nft.Family, v *model.NodeView) []netip.Prefix {
 	if v.Local.Mode != model.DetectCIDR {
 		return nil
@@ -61,6 +64,7 @@ func podRanges(f nft.Family, v *model.NodeView) []netip.Prefix {
 	return ofFamily(v.Local.CIDRs, model.IPv4)
 }
 
+// ofFamily returns the prefixes of a family.
 func ofFamily(list []netip.Prefix, f model.Family) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range list {
@@ -71,7 +75,8 @@ func ofFamily(list []netip.Prefix, f model.Family) []netip.Prefix {
 	return out
 }
 
-// packPrefixes returns a ranges value: first and last address of each, sorted.
+// packPrefixes returns prefixes as a value of ranges: the first and last address of
+// each, sorted.
 func packPrefixes(list []netip.Prefix) string {
 	out := make([]string, 0, len(list))
 	for _, p := range list {

@@ -7,10 +7,10 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// rule is a sequence of expressions; a part of a rule is a rule too.
+// rule is a list of expressions: a whole rule or a part of one.
 type rule = []nft.Expr
 
-// lang writes parts of rules for one address family.
+// lang builds parts of rules for one address family.
 type lang struct {
 	f    nft.Family
 	addr int // register words of an address
@@ -18,24 +18,26 @@ type lang struct {
 
 func langOf(f model.Family) lang { return lang{f: nftFamily(f), addr: addrLen(f) / 4} }
 
-// Scratch registers that no key loaded at word 0 reaches.
+// Scratch registers. They do not overlap any key that is loaded at word 0.
 const (
 	hashWord = 8 // source address to hash
-	dataWord = 4 // the endpoint of the client's last connection, after the client's address
+	dataWord = 4 // the endpoint to store for a client, after the client's address
 )
 
-// frontend loads the key by which a Frontend's pool is looked up.
+// frontend returns the expressions that load the lookup key of a Frontend's pool, and the
+// next free register word.
 func (l lang) frontend(f front) (rule, int) {
 	switch f {
 	case byNodePort:
 		return nft.L4Port()
-	case byRange: // an address has one range of a protocol, so the port is not needed
+	case byRange: // an address has at most one range per protocol, so the port is not needed
 		return rule{nft.DestAddr(l.f, nft.Word(0)), nft.MetaL4Proto(nft.Word(l.addr))}, l.addr + 1
 	}
 	return nft.VIP(l.f)
 }
 
-// dnat translates the destination to the endpoint at word 0. Without port the packet keeps its own.
+// dnat returns the expression that translates the destination to the endpoint at word 0.
+// Without port the packet keeps its destination port.
 func (l lang) dnat(port bool) nft.Expr {
 	spec := nft.NATSpec{Family: l.f, Addr: nft.Word(0)}
 	if port {
@@ -44,16 +46,19 @@ func (l lang) dnat(port bool) nft.Expr {
 	return nft.DNAT(spec)
 }
 
+// lookup returns a map lookup of the key at word 0. The result replaces the key.
 func lookup(set string) nft.Expr { return nft.LookupMap(set, nft.Word(0), nft.Word(0)) }
 
-// translated matches packets whose destination the agent or another program rewrote.
+// translated returns a match of packets whose destination was rewritten, by the agent's
+// rules or by another program's.
 func translated() rule {
 	return rule{nft.Ct(unix.NFT_CT_STATUS, nft.Word(0)), nft.KeepBits(nft.Word(0), ctStatusDNAT), nft.NotEqual(nft.Word(0), nft.HostU32(0))}
 }
 
-// translatedNow matches the one packet of a flow whose destination was rewritten on
-// its way to this hook. Later packets, retransmitted SYNs among them, belong to a flow
-// that has left the node before: the kernel calls it confirmed.
+// translatedNow returns a match of the first packet of a flow, whose destination was
+// rewritten before this hook. Later packets, a retransmitted SYN among them, belong to
+// a flow whose first packet has already passed all hooks: the kernel has marked that
+// flow as confirmed.
 func translatedNow() rule {
 	return rule{nft.Ct(unix.NFT_CT_STATUS, nft.Word(0)), nft.KeepBits(nft.Word(0), ctStatusDNAT|ctStatusConfirmed),
 		nft.Equal(nft.Word(0), nft.HostU32(ctStatusDNAT))}
@@ -64,16 +69,16 @@ const (
 	ctStatusDNAT      = 0x20
 )
 
-// isProto matches a protocol. The counter keeps nft from omitting the match when
-// it lists a rule that implies it. Without the match the listing cannot be loaded
+// isProto returns a match of a protocol, followed by a counter. Without the counter nft
+// omits the match when it lists a rule that implies it, and the listing cannot be loaded
 // again (nftables.md E3).
 func isProto(p model.Protocol) rule {
 	return rule{nft.MetaL4Proto(nft.Word(0)), nft.Equal(nft.Word(0), []byte{byte(p)}), nft.CountPackets()}
 }
 
-// fromPod matches packets that the detector calls local, or with not all others. It
-// reports false if no packet is a pod's. The node's own packets have no input device,
-// so the interface modes never take them for a pod's.
+// fromPod returns a match of packets that the detector considers local, or of all others
+// if not is set. It returns false if the detector detects no pods. The node's own
+// packets have no input device, so the interface modes never consider them local.
 func (l lang) fromPod(d *model.LocalDetector, not bool) (rule, bool) {
 	if d.Interface == "" && d.Mode != model.DetectCIDR {
 		return nil, false
@@ -93,6 +98,7 @@ func (l lang) fromPod(d *model.LocalDetector, not bool) (rule, bool) {
 	return nil, false
 }
 
+// inputDevice returns a match of the input device's name, or of all other names.
 func inputDevice(name []byte, not bool) rule {
 	test := nft.Equal
 	if not {

@@ -5,11 +5,11 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// spec declares one of the sets of s in the table of a family.
+// spec returns the declaration of one of the sets of s in the table of a family.
 func (s *setDef) spec(f model.Family, part string, scale int) nft.SetSpec {
 	addr := nft.Addr(nftFamily(f))
 	endpoint := []nft.Part{addr, nft.Port}
-	if s.ident == identAddrProto { // a range keeps the port that the client asked for
+	if s.ident == identAddrProto { // a range keeps the packet's destination port
 		endpoint = endpoint[:1]
 	}
 	out := nft.SetSpec{Ref: tableRef(f).Set(part), Size: s.size(scale)}
@@ -45,8 +45,8 @@ func (s *setDef) spec(f model.Family, part string, scale int) nft.SetSpec {
 	return out
 }
 
-// slotWidth returns the bytes of one endpoint in a pool of this set: address, and port
-// unless it serves a range.
+// slotWidth returns the size of one endpoint in a pool of this set, in bytes: an address,
+// and a port unless the set serves ranges.
 func (s *setDef) slotWidth(f model.Family) int {
 	if s.ident == identAddrProto {
 		return addrLen(f)
@@ -54,12 +54,14 @@ func (s *setDef) slotWidth(f model.Family) int {
 	return addrLen(f) + 2
 }
 
-// digest returns the value of a set object. It covers the declaration, not the elements or the size.
+// digest returns the value of a set object: the digest of its declaration, without its
+// elements and its size.
 func (s *setDef) digest(f model.Family) string {
 	spec := s.spec(f, s.name, 0)
 	return digestOf(&spec)
 }
 
+// digestOf returns the digest of a declaration, as the kernel reports it.
 func digestOf(spec *nft.SetSpec) string {
 	row := spec.Row()
 	h := newDigest()

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// front is the part of its key by which a Frontend is looked up.
+// front is which parts of a Frontend's key its lookup uses.
 type front uint8
 
 const (
@@ -37,7 +37,8 @@ func (p pool) kind() dataplane.Kind {
 	return pair[0]
 }
 
-// liveKind returns the kind of the set of endpoints that may be remembered.
+// liveKind returns the kind of the pool's set of live endpoints. Only those endpoints may be
+// used for session affinity.
 func (p pool) liveKind() dataplane.Kind {
 	pair := [...][2]dataplane.Kind{{kindLive, kindLocalLive}, {kindNodePortLive, kindNodePortLocalLive}}[p.front]
 	if p.local {
@@ -57,21 +58,21 @@ func (p pool) name() string {
 	return name
 }
 
-// leaf describes a shared chain that is the last one of a connection: it draws an
-// endpoint from a pool. It contains everything that varies and nothing of any
-// Service, so there are few.
+// leaf describes a chain that draws an endpoint from a pool, which is the last step for
+// a connection. It has all parameters of the chain. Without session affinity none of them
+// belongs to one Service, so chains are shared and few.
 type leaf struct {
 	pool       pool
 	class      uint32 // power of two, at least the number of slots; of a hash table, its size
 	masquerade bool
-	hash       bool   // by a hash of the client's address, not at random
-	memory     memory // of a Service port with affinity: only that port uses the chain
+	hash       bool   // selects by a hash of the client's address, not at random
+	memory     memory // of a Service port with affinity: the chain belongs to that port
 	shard      uint8
 }
 
-// tries is how often a draw may hit an empty slot before a draw from the lower half,
-// which is always full, is used. An upper slot loses at most (1/2)^6 of its share
-// (nftables.md E4).
+// tries is how many random draws from the whole class may hit an empty slot. The draw
+// after those uses the lower half, which is always full: an upper slot loses at most
+// (1/2)^6 of its share (nftables.md E4).
 const tries = 6
 
 func (c leaf) name() string {
@@ -82,15 +83,17 @@ func (c leaf) name() string {
 	return string(c.memory.appendName(c.appendName(b)))
 }
 
+// sticky reports whether the chain belongs to one Service port with session affinity.
 func (c leaf) sticky() bool { return c.memory != memory{} }
 
-// plain returns the leaf that draws for c when no endpoint is remembered.
+// plain returns the shared leaf that draws for c when the client has no live endpoint
+// in its memory.
 func (c leaf) plain() leaf {
 	c.memory, c.masquerade = memory{}, false
 	return c
 }
 
-// appendName appends what distinguishes the chains of one Service port from shared ones.
+// appendName appends the suffix that distinguishes sticky chains from shared ones.
 func (m memory) appendName(b []byte) []byte {
 	if m.port == "" {
 		return b
@@ -98,6 +101,8 @@ func (m memory) appendName(b []byte) []byte {
 	return append(append(b, '/'), m.port...)
 }
 
+// appendName appends the name without the prefix for masquerading and without the
+// suffix of a Service port.
 func (c leaf) appendName(b []byte) []byte {
 	if c.sticky() {
 		b = append(b, "aff-"...)
@@ -112,8 +117,9 @@ func (c leaf) appendName(b []byte) []byte {
 	return strconv.AppendUint(b, uint64(c.class), 10)
 }
 
-// rules returns the rules of a leaf. They are flat, without a separate chain for what several
-// leaves have in common: on 6.1 the kernel walks nested chains once per verdict element.
+// rules returns the rules of a leaf. They are flat: rules that several leaves have in
+// common are not in a chain of their own, because kernel 6.1 walks nested chains once per
+// verdict element.
 func (c leaf) rules(l lang, markBits uint32) []rule {
 	var out []rule
 	if c.masquerade {
@@ -122,7 +128,8 @@ func (c leaf) rules(l lang, markBits uint32) []rule {
 	return append(out, c.draws(l)...)
 }
 
-// draws returns the rules that choose: the remembered endpoint, then random slots.
+// draws returns the rules that select an endpoint. A sticky leaf tries the remembered
+// endpoint first, then goes to the plain leaf.
 func (c leaf) draws(l lang) []rule {
 	if c.sticky() {
 		return []rule{nft.Does(nft.Jump(c.memory.recall(c.pool))), nft.Does(nft.Goto(c.plain().name()))}
@@ -137,6 +144,7 @@ func (c leaf) draws(l lang) []rule {
 	return append(out, c.draw(l, c.class/2))
 }
 
+// draw returns one rule that looks up a slot below modulus and translates to its endpoint.
 func (c leaf) draw(l lang, modulus uint32) rule {
 	key, next := l.frontend(c.pool.front)
 	slot := rule{nft.RandomSlot(nft.Word(next), modulus)}

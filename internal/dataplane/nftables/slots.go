@@ -7,14 +7,14 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// maxSlots is the maximum number of slots of one Frontend: the set's type says mod 65536.
+// maxSlots bounds the slots of one Frontend. The set's typeof is `mod 65536`.
 const maxSlots = 1 << 16
 
-// hashBase is the slot at which tables of consistent hash begin. They follow all slots that
-// are drawn at random, in the same set.
+// hashBase is the number of the first slot of consistent hash tables. They are in the
+// same set, after all slots that are drawn at random.
 const hashBase = maxSlots
 
-// packTable packs the endpoint of each place of a table.
+// packTable returns the packed endpoints of the places of a consistent hash table.
 func packTable(table model.HashTable, list []model.Backend, def *setDef) string {
 	b := make([]byte, 0, len(table)*18)
 	for _, place := range table {
@@ -31,7 +31,7 @@ func appendSlot(b []byte, to *model.Backend, def *setDef) []byte {
 	return b
 }
 
-// classOf returns the size class of n slots: the next power of two.
+// classOf returns the size class of n slots: n rounded up to a power of two.
 func classOf(n int) uint32 {
 	if n <= 1 {
 		return 1
@@ -39,9 +39,9 @@ func classOf(n int) uint32 {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// packSlots packs each backend as many times as its weight, and returns the number of
-// slots. Weights are divided by their common divisor, so that
-// equal weights cost one slot each. Backends beyond maxSlots get none.
+// packSlots returns the packed slots of a list and their number. The weight of a backend
+// is how many slots it gets. Weights are divided by their greatest common divisor, so
+// that backends of equal weights get one slot each. Backends beyond maxSlots get none.
 func packSlots(list []model.Backend, f model.Family, def *setDef) (string, int) {
 	if len(list) > maxSlots {
 		list = list[:maxSlots]
@@ -56,11 +56,11 @@ func packSlots(list []model.Backend, f model.Family, def *setDef) (string, int) 
 	}
 	scale := func(w int) int { return w }
 	if total := sum; total > maxSlots {
-		room := maxSlots - len(list) // each of them is then rounded up to at least one
+		room := maxSlots - len(list) // each backend is then rounded up to at least one slot
 		scale = func(w int) int { return max(1, w*room/total) }
 		sum = maxSlots
 	}
-	var few [256]byte // usually large enough, and the value is one copy of it
+	var few [256]byte // usually large enough; the value is then the only allocation
 	b, size := few[:0], min(sum, maxSlots)*def.slotWidth(f)
 	if size > len(few) {
 		b = make([]byte, 0, size)
@@ -75,6 +75,7 @@ func packSlots(list []model.Backend, f model.Family, def *setDef) (string, int) 
 	return string(b), n
 }
 
+// common returns the greatest common divisor.
 func common(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b

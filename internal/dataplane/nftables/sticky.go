@@ -7,9 +7,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// leafChain emits the chain that l describes. The chain of a Service port with affinity
-// needs its map of clients, the chain that looks up the client, and the shared chain that
-// draws when no endpoint is remembered.
+// leafChain emits the chain that l describes and returns its name. The chain of a
+// Service port with affinity also needs its map of clients, the chain that looks up the
+// client, and the shared chain that draws when no endpoint is remembered.
 func (r *frontend) leafChain(l leaf) (name string) {
 	if !l.sticky() {
 		c := r.d.chains.leaf(r.fam, l, r.view)
@@ -39,7 +39,7 @@ func (r *frontend) outerChain(o outer) (name string) {
 	return name
 }
 
-// recalls emits the objects to which the rules of a sticky leaf refer.
+// recalls emits the objects that the rules of a sticky leaf refer to.
 func (r *frontend) recalls(l leaf) {
 	r.put(kindClients, l.memory.clients(), clientsDigest(r.fam))
 	r.emit(r.d.chains.leaf(r.fam, l.plain(), r.view).object(kindLeafChain, r.fam))
@@ -47,7 +47,7 @@ func (r *frontend) recalls(l leaf) {
 	r.sticky(kindLeafChain, l.memory.recall(l.pool), func() []rule { return recallRules(lang, l.memory, l.pool) })
 }
 
-// learn emits the objects by which the clients of a Frontend with affinity are remembered.
+// learn emits the objects that store the clients of a Frontend with affinity.
 func (r *frontend) learn() {
 	if !r.remembers() {
 		return
@@ -58,10 +58,10 @@ func (r *frontend) learn() {
 	r.put(r.of(kindAffinity, kindAffinityNodePort), r.id, m.learn())
 }
 
-// sticky emits a chain of one Service port as two objects, because a kernel before
-// 6.2 must not delete a chain together with the element that jumps to it. When the rules are
-// no longer desired they are deleted at once, and the map of clients with them; the chain
-// lingers, empty.
+// sticky emits a chain of one Service port as two objects: the chain and its rules.
+// Kernels before 6.2 must not delete a chain together with an element that points to
+// it. When the chain is no longer desired, its rules and the map of clients are deleted
+// at once; the empty chain lingers.
 func (r *frontend) sticky(chains dataplane.Kind, name string, rules func() []rule) {
 	c := r.d.chains.sticky(r.fam, name, rules)
 	r.put(chains, name, noRules)

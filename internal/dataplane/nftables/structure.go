@@ -19,13 +19,14 @@ type loader struct {
 	sets    map[string]bool
 	sizes   setSizes
 	clients []string // maps of clients
-	others  []string // sets that the Driver does not own
-	counted []string // sets of refused and dropped packets
+	others  []string // foreign sets
+	counted []string // sets that count refused and dropped packets
 	chains  []nft.Chain
-	kinds   []dataplane.Kind // of the chains
+	kinds   []dataplane.Kind // the kinds of the chains
 	rules   map[string]*chainDigest
 }
 
+// table emits the actual objects of the table, or sets damage if it must be rebuilt.
 func (l *loader) table(ctx context.Context, t *nft.Table) error {
 	value, err := layoutOf(t)
 	if err != nil {
@@ -50,9 +51,8 @@ func (l *loader) table(ctx context.Context, t *nft.Table) error {
 	return l.contents(ctx)
 }
 
-// structure reads sets, chains and rules, and finds damage that no repair of single
-// objects can fix: the declaration of a set or base chain cannot be changed while
-// rules use it.
+// structure reads sets, chains and rules. It sets damage if repairing single objects is
+// not enough: the declaration of a set or base chain cannot be changed while rules use it.
 func (l *loader) structure(ctx context.Context) error {
 	table := tableRef(l.f)
 	sets, err := l.k.Sets(ctx, table)
@@ -62,7 +62,7 @@ func (l *loader) structure(ctx context.Context) error {
 	l.sizes.read(l.f, sets)
 	l.sets = map[string]bool{}
 	for i := range sets {
-		if sets[i].Flags&nft.SetAnonymous == 0 { // those are part of a foreign rule and are deleted with it
+		if sets[i].Flags&nft.SetAnonymous == 0 { // those belong to a foreign rule and are deleted with it
 			l.set(&sets[i])
 		}
 	}
@@ -85,7 +85,7 @@ func (l *loader) structure(ctx context.Context) error {
 	return l.readRules(ctx)
 }
 
-// readRules adds up the digest of each chain.
+// readRules computes the digest of the actual rules of each chain.
 func (l *loader) readRules(ctx context.Context) error {
 	rules, err := l.k.Rules(ctx, tableRef(l.f))
 	if err = l.d.seen.Tolerate(err); err != nil {
@@ -136,6 +136,7 @@ func (l *loader) set(row *nft.Set) {
 	l.sets[name] = true
 }
 
+// sameHook reports whether two hooks are equal; nil equals nil only.
 func sameHook(a, b *nft.Hook) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -143,8 +144,8 @@ func sameHook(a, b *nft.Hook) bool {
 	return *a == *b
 }
 
-// kindOfChain returns the kind under which Render would emit a chain of that name.
-// Foreign chains get the kind that deletes them in the right order.
+// kindOfChain returns the kind that Render or Base would use for a chain of that name. A
+// foreign chain gets the kind for which it is deleted in the right order.
 func kindOfChain(c *nft.Chain, fixed bool) dataplane.Kind {
 	if c.Hook != nil || fixed {
 		return kindBaseChain
@@ -155,6 +156,7 @@ func kindOfChain(c *nft.Chain, fixed bool) dataplane.Kind {
 	return kindLeafChain
 }
 
+// emitStructure emits the actual sets, chains and rules.
 func (l *loader) emitStructure() {
 	for _, def := range ownSets() {
 		for _, part := range def.parts() {
@@ -177,7 +179,7 @@ func (l *loader) emitStructure() {
 	}
 }
 
-// emitChain emits one chain. A chain of one Service port is two objects (frontend.sticky).
+// emitChain emits one chain. The chain of one Service port is two objects (frontend.sticky).
 func (l *loader) emitChain(name string, kind dataplane.Kind) {
 	value := noRules
 	if sum := l.rules[name]; sum != nil {

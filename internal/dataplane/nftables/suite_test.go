@@ -88,7 +88,7 @@ func overlapping(f model.Family) *model.Frontend {
 	return &fe
 }
 
-// edits are what others do to our tables.
+// edits are changes of other programs to the owned tables.
 func edits(k nft.Kernel) []dataplanetest.Edit {
 	v4, v6 := tableRef(model.IPv4), tableRef(model.IPv6)
 	plain := dataplanetest.ClusterIP(model.IPv4, 0, 1)

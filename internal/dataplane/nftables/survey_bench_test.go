@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// BenchmarkSurvey is what an audit reads and compares, without the engine's turns in between: with rests and without, in a cluster
-// where a fifth of the endpoints is on this node.
+// BenchmarkSurvey measures the reads and comparisons of an audit, without the engine's syncs in between: with rests and without, in a
+// cluster where a fifth of the endpoints is on this node.
 func BenchmarkSurvey(b *testing.B) {
 	for _, n := range benchSizes {
 		for _, rests := range []bool{false, true} {

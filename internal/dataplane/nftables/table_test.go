@@ -199,7 +199,7 @@ func TestProbeLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// A set that is full and cannot grow asks for a rebuild, which makes it larger in one
+// A full set that cannot grow causes a rebuild, which replaces it by a larger one in one
 // transaction.
 func TestTableGrows(t *testing.T) {
 	ns := ownNetns(t)
@@ -228,8 +228,8 @@ func TestTableGrows(t *testing.T) {
 	}
 }
 
-// Where the kernel can, a set that is full grows in its place: a map of verdicts, and the
-// shards of a map of endpoints.
+// If the kernel supports it, a full set grows without a rebuild: a map of verdicts, and
+// the shards of a map of endpoints.
 func TestSetsGrowInTheirPlace(t *testing.T) {
 	ns := ownNetns(t)
 	b := built(t, ns, model.IPv4)

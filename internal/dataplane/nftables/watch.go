@@ -9,9 +9,10 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Watch implements dataplane.Driver. While it runs, commits of other programs that do not
-// concern the watched tables are entered into the ledger and cost nothing more. It calls
-// changed only for commits that do, and for lost notifications.
+// Watch implements dataplane.Driver. While it runs, commits of other programs that
+// change nothing in watched tables are accounted for in the ledger and cause no further
+// work. Watch calls changed only for commits that change a watched table, and when
+// notifications were lost.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	defer d.seen.Unwatched()
 	err := d.k.Watch(ctx, func(m nft.Move) {
@@ -25,9 +26,11 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
+// isOurs reports whether t has the name of an owned table.
 func isOurs(t nft.TableRef) bool { return t == tableRef(model.IPv4) || t == tableRef(model.IPv6) }
 
-// Changed implements dataplane.Driver.
+// Changed implements dataplane.Driver. It reports whether commits exist that the ledger
+// cannot account for, so that the synced state may be stale.
 func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	g, err := d.k.Generation(ctx)
 	if err != nil {
@@ -36,7 +39,8 @@ func (d *Driver) Changed(ctx context.Context) (bool, error) {
 	return !d.seen.Settled(ctx, g), nil
 }
 
-// commit sends the batch, and fails if only a Load can account for what was written.
+// commit sends the batch, unless only a Load can account for earlier commits. It
+// releases a batch buffer larger than keepBatch.
 func (d *Driver) commit(ctx context.Context) error {
 	defer func() {
 		if d.batch.Bytes() > keepBatch {

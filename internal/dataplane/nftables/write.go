@@ -7,10 +7,10 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// write fills the batch in the one order in which no reference is ever missing:
-// delete elements; create sets, chains, rules; add elements, those that publish
-// last; then delete chains and sets to which nothing refers any more. The elements of
-// the ops in apart share no message with those of others.
+// write fills the batch and returns the number of operations. The order is valid for
+// all references: delete elements; create sets, chains and rules; add elements, those
+// that publish Frontends last; then delete the chains and sets that are no longer
+// referenced. The elements of the ops in apart share no message with those of other ops.
 func (d *Driver) write(ops []dataplane.Op, old *[2]remains, apart map[int]struct{}) (int, error) {
 	d.batch.Reset()
 	d.batch.Grow(estimate(ops))
@@ -41,8 +41,8 @@ func (d *Driver) write(ops []dataplane.Op, old *[2]remains, apart map[int]struct
 	return w.n, nil
 }
 
-// estimate returns roughly how many bytes the ops take. A buffer that grows by doubling
-// would copy a full build's megabytes several times.
+// estimate returns the approximate size of the ops in a batch, in bytes. Without it the
+// buffer would grow by doubling, and copy the megabytes of a full build several times.
 func estimate(ops []dataplane.Op) int {
 	const perElement, perSlot = 96, 72
 	n := 0
@@ -61,15 +61,17 @@ type writer struct {
 	d     *Driver
 	ops   []dataplane.Op
 	f     int
-	n     int              // number of operations written
-	old   remains          // what a rebuild keeps; empty otherwise
-	apart map[int]struct{} // ops whose elements get their own messages
+	n     int              // operations written
+	old   remains          // the objects that a rebuild keeps; empty otherwise
+	apart map[int]struct{} // ops whose elements are written in messages of their own
 }
 
+// each calls do for the ops of a kind.
 func (w *writer) each(k dataplane.Kind, do func(o *dataplane.Op)) {
 	w.eachOf(w.d.plan.of(w.f, k), do)
 }
 
+// eachOf calls do for the ops of the listed indexes, and tags the messages of each op.
 func (w *writer) eachOf(list []int32, do func(o *dataplane.Op)) {
 	for _, i := range list {
 		w.d.batch.Tag(int(i))
@@ -84,6 +86,7 @@ func (w *writer) eachOf(list []int32, do func(o *dataplane.Op)) {
 	}
 }
 
+// roots empties, deletes and creates the table.
 func (w *writer) roots() {
 	if w.d.plan.rebuild[w.f] && w.old.table {
 		w.clear()
@@ -100,6 +103,7 @@ func (w *writer) roots() {
 	})
 }
 
+// elements writes the additions in the order of kinds, or the deletions in reverse order.
 func (w *writer) elements(add bool) {
 	s := step{d: w.d, add: add}
 	do := s.op
@@ -115,7 +119,7 @@ func (w *writer) elements(add bool) {
 	w.n += s.ops
 }
 
-// sets writes sets. No op changes an existing set, because Load requests a rebuild instead.
+// sets creates sets. An op never changes a set, because Load requests a rebuild then.
 func (w *writer) sets() {
 	w.each(kindSet, func(o *dataplane.Op) {
 		def := defNamed(o.Key.ID)
@@ -142,11 +146,12 @@ func (w *writer) sets() {
 	})
 }
 
-// spec declares a set with its current size.
+// spec returns the declaration of a set at its current scale.
 func (w *writer) spec(def *setDef, name string) nft.SetSpec {
 	return def.spec(bothFamilies[w.f], name, w.d.sizes.scale[w.f][def.kind])
 }
 
+// sameSet reports whether the actual declaration of a set is the desired one.
 func (w *writer) sameSet(def *setDef, row nft.Set) bool {
 	spec := w.spec(def, row.Ref.Name)
 	return spec.Matches(row)

@@ -7,9 +7,9 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// chains creates all chains before any rule, since rules jump to chains.
+// chains creates all chains before any rule, because rules jump to chains.
 func (w *writer) chains() error {
-	var hooks map[string]*nft.Hook // few batches create a chain that has one
+	var hooks map[string]*nft.Hook // few batches create a base chain
 	if len(w.d.plan.of(w.f, kindBaseChain)) > 0 {
 		hooks = fixedHooks()
 	}
@@ -36,6 +36,8 @@ func (w *writer) chains() error {
 	return w.rules()
 }
 
+// rules adds the desired rules of new and changed chains. If the chain book does not
+// have the rules of an op, it returns an InvalidError.
 func (w *writer) rules() error {
 	var missing error
 	for k := kindLeafChain; k <= kindStickyRules; k++ {
@@ -56,8 +58,9 @@ func (w *writer) rules() error {
 	return missing
 }
 
-// deletions empties the chains first, because their rules may refer to one another and to
-// sets; then it deletes sets, whose elements may jump to chains; then the chains.
+// deletions flushes the chains to delete first, because their rules may refer to each
+// other and to sets. Then it deletes sets, whose elements may refer to chains, and then
+// the chains.
 func (w *writer) deletions() {
 	w.goneChains(w.d.batch.FlushChain)
 	for k := kindClients; k >= kindSet; k-- {
@@ -74,6 +77,7 @@ func (w *writer) deletions() {
 	})
 }
 
+// goneChains calls do for each chain that is no longer desired, outer chains before leaves.
 func (w *writer) goneChains(do func(nft.ChainRef)) {
 	for k := kindBaseChain; k >= kindLeafChain; k-- {
 		w.each(k, func(o *dataplane.Op) {

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// Nearly every batch is one endpoint of one Service: what a table is made of must not be
-// worked out for it.
+// Nearly every batch is one endpoint of one Service: the declarations of a table must not
+// be computed for it.
 func TestSmallBatchAllocatesLittle(t *testing.T) {
 	d := New(Params{Kernel: nft.NewFake()})
 	one := dataplane.Key{Kind: kindHairpin, Family: model.IPv4, ID: "\x0a\x80\x00\x01\x06\x1f\x90"}
@@ -26,7 +26,7 @@ func TestSmallBatchAllocatesLittle(t *testing.T) {
 	}
 }
 
-// The value of a Service of few endpoints is made in one piece of memory.
+// The value of a Service of few endpoints takes one memory allocation.
 func TestFewSlotsAllocateOnce(t *testing.T) {
 	list := make([]model.Backend, 10)
 	for i := range list {
