@@ -261,5 +261,5 @@ func firstOperations(w *world) {
 func ExampleBatchError() {
 	err := &BatchError{Errno: unix.EEXIST, Tags: []int{4}, Errors: []OpError{{Errno: unix.EEXIST, Kind: OpAddElement, Tags: []int{4}}}}
 	fmt.Println(err)
-	// Output: commit nftables batch: 1 operations refused; add element tags [4]: file exists
+	// Output: commit nftables batch: the kernel rejected 1 operations; add element tags [4]: file exists
 }
