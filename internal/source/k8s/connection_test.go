@@ -87,7 +87,9 @@ func TestTokenReplaced(t *testing.T) {
 	l.until(t, "synced", l.synced)
 	f.do(func() { f.token = "second" })
 	f.hangUpAll()
-	l.until(t, "refused", func() bool { return len(l.problems) == 1 && strings.Contains(l.problems[0], "rejects the agent's credentials") })
+	l.until(t, "refused", func() bool {
+		return len(l.problems) == 1 && strings.Contains(l.problems[0], "rejects the agent's credentials")
+	})
 	if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
 		t.Fatal(err)
 	}
