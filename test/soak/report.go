@@ -137,9 +137,9 @@ func (r *report) print() error {
 	check(len(r.differences) == 0, "the kernel differs from scratch")
 	check(r.again == 0, "a restart wrote %.0f objects", r.again)
 	check(r.syncFailures == 0, "%.0f syncs failed", r.syncFailures)
-	check(r.rebuilds == 0, "%.0f times the rules of a family were made anew", r.rebuilds) // sets grow where they are, since Linux 6.5
+	check(r.rebuilds == 0, "%.0f times all rules of a family were rebuilt", r.rebuilds) // sets grow where they are, since Linux 6.5
 	check(r.drift == 0, "%.0f objects were repaired that nobody had touched", r.drift)
-	check(r.quarantined == 0, "%.0f Services were put aside", r.quarantined)
+	check(r.quarantined == 0, "%.0f Services were quarantined", r.quarantined)
 	check(!r.logged("level=ERROR"), "the agent logged an error")
 	return errors.Join(failed...)
 }

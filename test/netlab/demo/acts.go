@@ -45,7 +45,7 @@ func (s *show) others() {
 
 // shrink takes one line out of each EndpointSlice while clients ask.
 func (s *show) shrink() error {
-	s.title("3. A backend leaves while clients ask")
+	s.title("3. A backend is removed while clients send requests")
 	t := startTraffic(s.ctx, s.lab.Client(), webCluster4, webCluster6, webNode4, webNode6)
 	t.wait(s.ctx, 400)
 	less, removed := without(s.files["web.yaml"], "# pod-b1")
@@ -64,9 +64,9 @@ func (s *show) shrink() error {
 	t.wait(s.ctx, 200)
 	back := t.lastOf("pod-b1").After(last)
 	answered, lost := t.stop()
-	s.claim(lost == 0, "%d requests went on meanwhile, %d lost", answered+lost, lost)
+	s.claim(lost == 0, "%d requests during the change, %d lost", answered+lost, lost)
 	s.claim(last.Before(changed.Add(time.Second)), "the last request that chose pod-b1 began %s", after(last.Sub(changed)))
-	s.claim(back, "its line put back, pod-b1 answers again")
+	s.claim(back, "its line restored, pod-b1 answers again")
 	return nil
 }
 
@@ -93,7 +93,7 @@ func after(d time.Duration) string {
 
 // flush removes every rule behind the agent's back.
 func (s *show) flush() error {
-	s.title("4. Somebody flushes the firewall")
+	s.title("4. Another program flushes all rules")
 	if s.cfg.Mode != "nftables" {
 		s.say("(shown in nftables mode only)")
 		return nil
@@ -114,7 +114,7 @@ func (s *show) flush() error {
 	now := read(s.ctx, s.lab.Node())
 	s.claim(lost == 0 && len(counts) == 3, "`nft flush ruleset`: every way in answers again %s after the command ended", brief(took))
 	repaired := now["fairlead_drift_repaired_total"] - before["fairlead_drift_repaired_total"]
-	s.claim(repaired > 0, "the agent noticed by itself and put %.0f objects back", repaired)
+	s.claim(repaired > 0, "the agent detected it and restored %.0f objects", repaired)
 	return nil
 }
 
@@ -149,8 +149,8 @@ func (s *show) restart() error {
 	answered, lost := t.stop()
 	second := read(s.ctx, s.lab.Node())
 	written, ok := second["fairlead_operations_total"]
-	s.claim(lost == 0, "kill -9 and a new start, in sync after %s; %d requests meanwhile, %d lost", brief(took), answered+lost, lost)
-	s.claim(ok && written == 0, "it read what is in the kernel, compared, and wrote %s objects", number(written, ok))
+	s.claim(lost == 0, "kill -9 and a restart, in sync after %s; %d requests during it, %d lost", brief(took), answered+lost, lost)
+	s.claim(ok && written == 0, "it compared the kernel with the desired state and wrote %s objects", number(written, ok))
 	s.title("The agent's own figures")
 	s.table(first, second)
 	return nil

@@ -113,7 +113,7 @@ func (s *show) run() (err error) {
 	if err := s.agent.Start(s.ctx, setup); err != nil {
 		return err
 	}
-	s.claim(true, "The agent read examples/ and all of it is in the kernel, %s after its start.", brief(time.Since(began)))
+	s.claim(true, "The agent has read examples/ and written all of it to the kernel, %s after its start.", brief(time.Since(began)))
 	s.spread()
 	s.others()
 	if err := s.shrink(); err != nil {

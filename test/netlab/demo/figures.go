@@ -77,7 +77,7 @@ func (p *page) table(first, second figures) {
 		{"kernel objects written", func(f figures) string { return f.count("fairlead_operations_total") }},
 		{"kernel reads", func(f figures) string { return f.count("fairlead_kernel_reads_total") }},
 		{"objects repaired", func(f figures) string { return f.count("fairlead_drift_repaired_total") }},
-		{"objects put aside", func(f figures) string { return f.count("fairlead_quarantined_objects") }},
+		{"objects quarantined", func(f figures) string { return f.count("fairlead_quarantined_objects") }},
 		{"CPU, in all", func(f figures) string { return f.seconds("process_cpu_seconds_total") }},
 		{"memory", func(f figures) string { return f.mebibytes("process_resident_memory_bytes") }},
 	} {
