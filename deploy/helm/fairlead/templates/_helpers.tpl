@@ -13,7 +13,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* k8s-app is what the plain manifest has, the pages of docs/operate and the PodMonitor ask for. */ -}}
+{{- /* The plain manifest has the label k8s-app. The pages of docs/operate and the PodMonitor select by it. */ -}}
 {{- define "fairlead.selectorLabels" -}}
 k8s-app: {{ include "fairlead.name" . }}
 {{- end }}
@@ -50,31 +50,31 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
       fieldPath: spec.nodeName
 {{- end }}
 
-{{- /* What is wrong between values, which a schema of each cannot say. */ -}}
+{{- /* Checks combinations of values, which a schema of single values cannot check. */ -}}
 {{- define "fairlead.check" -}}
 {{- if and (not .Values.apiServer.host) (not .Values.kubeProxy.configMap) }}
-{{- fail "apiServer.host or kubeProxy.configMap must be given: the agent cannot reach the API server by its Service, which works only once the agent does" }}
+{{- fail "apiServer.host or kubeProxy.configMap must be set: the agent cannot reach the API server through its Service, which works only once the agent works" }}
 {{- end }}
 {{- if and .Values.kubeProxy.useConfig (not .Values.kubeProxy.configMap) }}
-{{- fail "kubeProxy.useConfig needs kubeProxy.configMap: the name of the ConfigMap that holds config.conf" }}
+{{- fail "kubeProxy.useConfig needs kubeProxy.configMap: the name of the ConfigMap that contains config.conf" }}
 {{- end }}
 {{- if and (eq (toString .Values.config.mode) "iptables") (not .Values.iptables.enabled) (not .Values.kubeProxy.useConfig) }}
 {{- fail "config.mode iptables needs iptables.enabled, and an image with iptables" }}
 {{- end }}
 {{- if and (not .Values.kubeProxy.useConfig) (not (regexMatch ":[0-9]+$" (toString .Values.config.healthzBindAddress))) }}
-{{- fail "config.healthzBindAddress must be an address and a port, for instance 0.0.0.0:10256: the probes ask there" }}
+{{- fail "config.healthzBindAddress must be an address and a port, for instance 0.0.0.0:10256: the probes use it" }}
 {{- end }}
 {{- if and .Values.podMonitor.enabled (regexMatch "^(127\\.|\\[::1\\]|localhost:)|:0$|^$" (toString .Values.config.metricsBindAddress)) (not .Values.kubeProxy.useConfig) }}
 {{- fail "podMonitor.enabled needs a config.metricsBindAddress that Prometheus can reach, for instance 0.0.0.0:10249" }}
 {{- end }}
 {{- end }}
 
-{{- /* The port of an address of the config; the default where the config is kube-proxy's. */ -}}
+{{- /* The port of an address in the config, or the default where the config is kube-proxy's. */ -}}
 {{- define "fairlead.port" -}}
 {{- if .root.Values.kubeProxy.useConfig }}{{ .default }}{{ else }}{{ regexFind "[0-9]+$" (toString .address) }}{{ end }}
 {{- end }}
 
-{{- /* Where the kubelet asks: 127.0.0.1 unless the agent listens on one address only. */ -}}
+{{- /* The address that the kubelet probes: 127.0.0.1 unless the agent listens on one address only. */ -}}
 {{- define "fairlead.probe" -}}
 {{- $host := regexReplaceAll ":[0-9]+$" (toString .Values.config.healthzBindAddress) "" | trimPrefix "[" | trimSuffix "]" }}
 {{- if or .Values.kubeProxy.useConfig (has $host (list "" "0.0.0.0" "::")) }}{{ $host = "127.0.0.1" }}{{ end -}}
