@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestEachRowOfTheContractHasScenarios: the last cell of each row of docs/design/contract.md's table names scenarios that exist. "*" is any
-// part of a name.
+// TestEachRowOfTheContractHasScenarios checks that the last cell of each row of docs/design/contract.md's table names scenarios that exist. "*"
+// stands for any part of a name.
 func TestEachRowOfTheContractHasScenarios(t *testing.T) {
 	page, err := os.ReadFile("../../docs/design/contract.md")
 	if err != nil {

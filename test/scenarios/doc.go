@@ -1,5 +1,5 @@
-// Package scenarios holds what a Service means, as data: one file for each case, run by package kit against any mode of the agent and
-// against upstream kube-proxy. README.md describes the format.
+// Package scenarios holds the specification of a Service's behaviour as data: one file for each case, run by package kit against any mode of the
+// agent and against upstream kube-proxy. README.md describes the format.
 package scenarios
 
 import "embed"

@@ -11,7 +11,8 @@ import (
 	"github.com/fairlead/fairlead/test/scenarios/kit"
 )
 
-// asNobody says that this is the process without privilege, and where the agent is.
+// asNobody is the environment variable that marks the unprivileged process. Its value is
+// the path of the agent.
 const asNobody = "FAIRLEAD_TEST_AS_NOBODY"
 
 var proofs = regexp.MustCompile(`(proof: .+)`)
@@ -24,7 +25,7 @@ func TestScenariosRootless(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	for name, from := range map[string]string{"agent": agent(t), "test": "/proc/self/exe"} { // where nobody may read them
+	for name, from := range map[string]string{"agent": agent(t), "test": "/proc/self/exe"} { // in a folder that an unprivileged user may read
 		program, err := os.ReadFile(from)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), program, 0o755)
@@ -49,6 +50,6 @@ func TestScenariosRootless(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, line := range proofs.FindAllSubmatch(out, -1) {
-		t.Log(string(line[1])) // of the process without privilege
+		t.Log(string(line[1])) // output of the unprivileged process
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead/fairlead/test/scenarios/kit"
 )
 
-// TestEveryScenarioReads expands every variant of every file; a misspelt word in any of them fails here, without a lab. The README
-// states how many there are.
+// TestEveryScenarioReads expands every variant of every file, so that a misspelt word fails here, without a lab. It also checks the number of
+// scenarios in the README.
 func TestEveryScenarioReads(t *testing.T) {
 	variants := 0
 	all := load(t)
@@ -31,8 +31,8 @@ func TestEveryScenarioReads(t *testing.T) {
 	}
 }
 
-// TestScenarios runs every scenario with real packets in each mode that programs this kernel, or in FAIRLEAD_MODE alone; with -short one
-// variant in each mode. `make conformance` does the same with a matrix.
+// TestScenarios runs every scenario with real packets in each mode that programs this kernel, or only in FAIRLEAD_MODE. With -short it runs one
+// variant in each mode. `make conformance` does the same and prints a matrix.
 func TestScenarios(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("the lab makes network namespaces and needs root: run `make test` as root")
@@ -44,7 +44,7 @@ func TestScenarios(t *testing.T) {
 	scenariosIn(t, kit.Config{Modes: modes}, agent(t))
 }
 
-// scenariosIn runs them against an agent, a test for each variant in each mode.
+// scenariosIn runs the scenarios against an agent, with one test for each variant in each mode.
 func scenariosIn(t *testing.T, cfg kit.Config, binary string) {
 	t.Helper()
 	cfg.Scenarios, cfg.SubjectName, cfg.OneVariant = load(t), "fairlead", testing.Short()
@@ -83,7 +83,7 @@ func load(t *testing.T) []*kit.Scenario {
 	return all
 }
 
-// agent is the binary to test: FAIRLEAD_BIN, or one built now.
+// agent returns the path of the binary to test: FAIRLEAD_BIN, or one that it builds.
 func agent(t *testing.T) string {
 	t.Helper()
 	if bin := os.Getenv("FAIRLEAD_BIN"); bin != "" {

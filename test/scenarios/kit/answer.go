@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// answer is what a request must meet.
+// answer is the required result of a request.
 type answer struct {
 	kind     string    // backends, backend, same, shares, changes, refused, timeout, unreachable, reset, closed, fails
 	backends []string  // names, or name:port
@@ -22,7 +22,8 @@ type answer struct {
 	pause    time.Duration
 }
 
-// matches checks one answered reply.
+// matches checks that an answered reply comes from a required backend with the required
+// source address.
 func (a answer) matches(rep netlab.Reply, r *run) error {
 	if rep.Outcome != netlab.Answered {
 		return fmt.Errorf("%s (%v)", rep.Outcome, rep.Err)
@@ -39,7 +40,8 @@ func (a answer) matches(rep netlab.Reply, r *run) error {
 			return fmt.Errorf("%s saw %s, want the client's own %s", rep.Backend, rep.Source.Addr(), rep.Own)
 		}
 	case "masqueraded":
-		// Asked from the node itself, masquerading may choose the address that was there before.
+		// For a request from the node itself, masquerading may choose the source address
+		// that the request already had.
 		if rep.Preserved() && !r.onNode(rep.Own) || !r.onNode(rep.Source.Addr()) {
 			return fmt.Errorf("%s saw %s (client %s), want an address of node-a", rep.Backend, rep.Source.Addr(), rep.Own)
 		}
@@ -51,7 +53,7 @@ func (a answer) matches(rep netlab.Reply, r *run) error {
 	return nil
 }
 
-// sourceIn is what the server must see in a mode.
+// sourceIn returns the source that the server is expected to see in a mode.
 func (a answer) sourceIn(mode string) string {
 	if a.source == "kept" {
 		return "preserved"
@@ -62,7 +64,7 @@ func (a answer) sourceIn(mode string) string {
 	return a.source
 }
 
-// quiet checks a reply that must be a failure.
+// quiet checks a reply that is expected to be a failure.
 func (a answer) quiet(rep netlab.Reply, r *run) error {
 	if rep.Outcome == netlab.Answered {
 		return fmt.Errorf("%s, want %s", rep, a.kind)
@@ -84,7 +86,7 @@ func (a answer) timeout(proto netlab.Protocol) time.Duration {
 	return requestTimeout
 }
 
-// parseAnswer reads what a request must meet: see the README for the forms.
+// parseAnswer reads the required result of a request; the README lists the forms.
 func parseAnswer(w []string) (a answer, err error) {
 	if len(w) == 0 {
 		return a, errBadLine

@@ -13,14 +13,14 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Auditor is a Subject that compares the kernel with what it should hold, as `fairlead audit --repair=false` does.
+// Auditor is a Subject that can compare the actual state of the kernel with the desired state, as `fairlead audit --repair=false` does.
 type Auditor interface {
 	Audit(ctx context.Context) (*inspect.Audit, error)
 }
 
 var _ Auditor = (*Fairlead)(nil)
 
-// Audit implements Auditor, over the agent's socket.
+// Audit implements Auditor over the agent's socket.
 func (f *Fairlead) Audit(ctx context.Context) (*inspect.Audit, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(explainLimit))
 	defer cancel()
@@ -35,8 +35,8 @@ func (f *Fairlead) Audit(ctx context.Context) (*inspect.Audit, error) {
 	return a, json.Unmarshal(body, a)
 }
 
-// audited waits at the end until an audit finds nothing, and looks nothing up to find that. What lingers or is repaired just
-// now may differ for a while.
+// audited waits at the end of a scenario until an audit reports no difference and reads no object one by one for that result. Objects that linger, or
+// that the agent has just repaired, may differ for a while.
 func (r *run) audited(ctx context.Context) error {
 	asker, can := r.subject.(Auditor)
 	if !can || r.halted {
@@ -46,7 +46,7 @@ func (r *run) audited(ctx context.Context) error {
 	defer cancel()
 	for {
 		err := agrees(asker.Audit(ctx))
-		if err == nil || errors.Is(err, control.ErrNoAgent) { // ended by the scenario itself
+		if err == nil || errors.Is(err, control.ErrNoAgent) { // the scenario itself stopped the agent
 			return nil
 		}
 		if sleep(ctx, time.Second) != nil {

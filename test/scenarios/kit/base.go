@@ -15,7 +15,7 @@ import (
 //go:embed nodes.yaml
 var nodesYAML string
 
-// baseFiles are the manifests every scenario starts with, unless its header says without.
+// baseFiles returns the manifests that every scenario starts with, except those that its header excludes with `without`.
 func (v Variant) baseFiles() ([]File, error) {
 	if slices.Contains(v.Scenario.Without, "nodes.yaml") {
 		return nil, nil
@@ -24,11 +24,11 @@ func (v Variant) baseFiles() ([]File, error) {
 	return []File{{Name: "nodes.yaml", Data: data}}, err
 }
 
-// Canary is a Service whose only endpoint changes its port with each generation. When it answers on the new port, whatever was applied
-// before it is in the kernel too. So a scenario may expect silence and mean it.
+// Canary is a Service whose only endpoint changes its port with each generation. When it answers on the new port, all changes that were applied
+// before it are in the kernel too. After that, a scenario can rely on the absence of an answer.
 type Canary struct{ generation int }
 
-// Addresses of the canary; no scenario may use VIP 250.
+// Addresses of the canary. No scenario may use VIP 250.
 var (
 	canaryVIP4 = netip.MustParseAddrPort("10.96.0.250:7000")
 	canaryVIP6 = netip.MustParseAddrPort("[fd00:10:96::250]:7000")
@@ -36,7 +36,7 @@ var (
 
 func (c *Canary) port() uint16 { return uint16(7001 + c.generation%2) }
 
-// Next is the manifest of the next generation.
+// Next returns the manifest of the next generation.
 func (c *Canary) Next() File {
 	c.generation++
 	text := `apiVersion: v1
@@ -62,7 +62,7 @@ endpoints: [{addresses: [%q], nodeName: node-a, conditions: {ready: true}}]
 	return File{Name: "zz-canary.yaml", Data: text}
 }
 
-// Wait returns when the current generation answers in both families, asked on node-a itself.
+// Wait returns when the current generation answers in both families. It sends its requests on node-a itself.
 func (c *Canary) Wait(ctx context.Context, lab *netlab.Lab, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(limit))
 	defer cancel()

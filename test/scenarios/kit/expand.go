@@ -7,14 +7,14 @@ import (
 	"text/template"
 )
 
-// family gives every placeholder its meaning for one family. Addresses follow the lab's plan.
+// family holds the values of all placeholders for one address family. Addresses follow the lab's address plan.
 type family struct {
 	name          string
 	service       string // prefix before the number of a ClusterIP
-	external      string // externalIPs: routed to node-a by the clients, on no interface
-	balancer      string // load balancer VIPs: the same
-	wire, pod     string // nodes and clients; pods by number of the node and of the host
-	many          string // thousands of addresses; a scenario has to route them
+	external      string // externalIPs: clients route them to node-a; no interface has them
+	balancer      string // load balancer VIPs: routed in the same way
+	wire, pod     string // wire: nodes and clients; pod: pods, by number of the node and of the host
+	many          string // prefix of thousands of addresses; a scenario has to route them itself
 	network       string
 	any, loopback string
 	bits          int
@@ -50,8 +50,8 @@ func (f family) host(name string) (string, error) {
 	return fmt.Sprintf(f.pod, letter-'a'+1, 10+n), nil
 }
 
-// endpoint writes one element of an EndpointSlice's endpoints. Options: unready, terminating, serving-terminating, unset (no conditions),
-// zone=Z, hint=Z (forZones), hintnode=N (forNodes), node=N (overrides nodeName; node= leaves it out).
+// endpoint returns one element of an EndpointSlice's endpoints. Options: unready, terminating, serving-terminating, unset (no conditions), zone=Z,
+// hint=Z (forZones), hintnode=N (forNodes), node=N (overrides nodeName; node= omits it).
 func (f family) endpoint(host string, options ...string) (string, error) {
 	ip, err := f.host(host)
 	if err != nil {
@@ -74,7 +74,7 @@ type endpoint struct {
 	hints                      []string
 }
 
-// conditions are the words for states that an endpoint can be in.
+// conditions returns the option words for the states of an endpoint, with the conditions of each.
 func conditions() map[string]string {
 	return map[string]string{
 		"unready":             "ready: false, serving: false, terminating: false",
@@ -120,7 +120,7 @@ func (e *endpoint) String() string {
 	return out + "}"
 }
 
-// cluster writes the address lines of a Service's spec, indented by two.
+// cluster returns the address lines of a Service's spec, indented by two.
 func cluster(n int, fams ...family) string {
 	var ips, names []string
 	for _, f := range fams {
@@ -163,7 +163,7 @@ func (v Variant) funcs() template.FuncMap {
 	return fm
 }
 
-// funcs are the placeholders of one family.
+// funcs returns the placeholders of one family.
 func (f family) funcs() template.FuncMap {
 	return template.FuncMap{
 		"family":   func() string { return f.name },

@@ -13,9 +13,9 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Bounds of one expectation. A request that should be answered may take requestTimeout; one that should not is believed after quietTimeout,
-// but for TCP only after requestTimeout: an ICMP reject that arrives while connect still owns the socket is lost, and the SYN is repeated
-// after a second.
+// Bounds of one expectation. A request that should be answered may take requestTimeout. The absence of an answer is accepted after quietTimeout, but
+// for TCP only after requestTimeout: the kernel drops an ICMP reject that arrives while connect still owns the socket, and repeats the SYN after a
+// second.
 const (
 	pollFor        = time.Minute
 	pollEvery      = 20 * time.Millisecond
@@ -24,13 +24,13 @@ const (
 	commandTimeout = 30 * time.Second
 )
 
-// expectation is asked until it holds, at most pollFor.
+// expectation is a check that is repeated until it succeeds, for at most pollFor.
 type expectation interface {
 	check(ctx context.Context, r *run) error
 	String() string
 }
 
-// flowExpectation asks over a flow opened earlier: the same connection, or the same UDP source port.
+// flowExpectation sends a request over a flow that was opened earlier: the same connection, or the same UDP source port.
 type flowExpectation struct {
 	text, name string
 	answer     answer
@@ -64,7 +64,7 @@ func (e *flowExpectation) check(ctx context.Context, r *run) error {
 	return e.answer.quiet(rep, r)
 }
 
-// metricExpectation sums the samples of one metric.
+// metricExpectation compares the sum of the samples of one metric.
 type metricExpectation struct {
 	text, name, op string
 	value          float64
@@ -84,7 +84,7 @@ func (e *metricExpectation) check(ctx context.Context, r *run) error {
 	return nil
 }
 
-// logExpectation wants (or does not want) one line of the agent's log that holds all the words.
+// logExpectation requires (or forbids) a line in the agent's log that contains all the words.
 type logExpectation struct {
 	text  string
 	lacks bool
@@ -97,7 +97,7 @@ func (e *logExpectation) check(_ context.Context, r *run) error {
 	return findLine(r.subject.Log(), e.words, e.lacks)
 }
 
-// printsExpectation runs a command on a host and looks at what it prints.
+// printsExpectation runs a command on a host and checks its output.
 type printsExpectation struct {
 	text, host, command string
 	lacks               bool
@@ -136,14 +136,14 @@ func findLine(text string, words []string, lacks bool) error {
 	return fmt.Errorf("no line holds all of %q", words)
 }
 
-// permanent marks an error that waiting does not cure.
+// permanent marks an error that a retry cannot fix.
 type permanent struct{ error }
 
-// unfinished marks an error that says only that there is more to come: how fast it comes is no expectation, so the scenario's own limit
-// ends the wait.
+// unfinished marks an error that only reports that more is to come. The speed is no part of the expectation, so only the scenario's own limit ends
+// the wait.
 type unfinished struct{ error }
 
-// await polls one expectation.
+// await retries one expectation until it holds.
 func await(ctx context.Context, r *run, e expectation) error {
 	deadline := time.Now().Add(r.patience)
 	for {

@@ -18,17 +18,18 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Explainer is a Subject that says what becomes of a connection, as `fairlead explain --from` does; without from, of everybody's.
+// Explainer is a Subject that can explain a connection, as `fairlead explain --from` does. Without a valid from, it explains the connections of all
+// clients.
 type Explainer interface {
 	Explain(ctx context.Context, about string, from netip.Addr) (*inspect.Explanation, error)
 }
 
 var _ Explainer = (*Fairlead)(nil)
 
-// explainLimit bounds one question.
+// explainLimit bounds one explain request.
 const explainLimit = 30 * time.Second
 
-// Explain implements Explainer, over the agent's socket.
+// Explain implements Explainer over the agent's socket.
 func (f *Fairlead) Explain(ctx context.Context, about string, from netip.Addr) (*inspect.Explanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(explainLimit))
 	defer cancel()
@@ -47,7 +48,8 @@ func (f *Fairlead) Explain(ctx context.Context, about string, from netip.Addr) (
 	return e, json.Unmarshal(body, e)
 }
 
-// explained holds what was seen against what the agent explains: exactly the backends that answered, or the refusal or drop that was seen.
+// explained compares the observed replies with the agent's explanation: it must name exactly the backends that answered, or the reject or drop that
+// was observed.
 func (e *fromExpectation) explained(ctx context.Context, r *run, replies []netlab.Reply) error {
 	asker, can := r.subject.(Explainer)
 	h, err := r.lab.Host(e.host)
@@ -56,12 +58,12 @@ func (e *fromExpectation) explained(ctx context.Context, r *run, replies []netla
 	}
 	from := h.Addrs.Of(e.to.Addr())
 	for _, rep := range replies {
-		if rep.Own.IsValid() && r.mode != userspace && r.mode != ipvs { // in those, the node asks from the Service's address, which explain takes for a stranger's
+		if rep.Own.IsValid() && r.mode != userspace && r.mode != ipvs { // there it is the Service's own address: foreign to explain
 			from = rep.Own
 		}
 	}
 	said, err := asker.Explain(ctx, e.to.String()+"/"+string(e.proto), from)
-	if errors.Is(err, control.ErrNoAgent) { // ended by the scenario itself
+	if errors.Is(err, control.ErrNoAgent) { // the scenario itself stopped the agent
 		return nil
 	}
 	if err != nil {
@@ -84,16 +86,16 @@ func (e *fromExpectation) agrees(r *run, said *inspect.Explanation, replies []ne
 		return e.namesBackends(r, said, replies)
 	case seen[netlab.TimedOut] && said.Outcome == "drop", seen[netlab.Refused] && said.Outcome == "reject":
 		return nil
-	case said.Outcome == "none": // no Service has it, so the network itself answers, or does not
+	case said.Outcome == "none": // no Service claims the address, so the network itself answers, or does not
 		return nil
 	}
 	return fmt.Errorf("it says %s, and %v was seen", said.Outcome, slices.Collect(maps.Keys(seen)))
 }
 
-// namesBackends: who answered is among those named, and if the scenario wants all of some to answer, nobody else is.
+// namesBackends checks that each backend that answered is named, and that no other is named if the scenario requires all of a list to answer.
 func (e *fromExpectation) namesBackends(r *run, said *inspect.Explanation, replies []netlab.Reply) error {
 	if said.Outcome == "none" && len(said.Keys) == 0 {
-		return nil // straight to a pod or node
+		return nil // directly to a pod or node
 	}
 	if said.Outcome != "forward" || len(said.Keys) != 1 || len(said.Keys[0].Ways) != 1 {
 		return fmt.Errorf("it says %s, and there was an answer", said.Outcome)
@@ -102,7 +104,7 @@ func (e *fromExpectation) namesBackends(r *run, said *inspect.Explanation, repli
 	if err := e.namesAll(r, way, replies); err != nil {
 		return err
 	}
-	if way.Masquerade == inspect.Hairpin && way.Count > 1 || r.mode == userspace { // it depends on who answered; or none is kept, whatever was decided
+	if way.Masquerade == inspect.Hairpin && way.Count > 1 || r.mode == userspace { // depends on the backend; never kept in userspace mode
 		return nil
 	}
 	if kept := way.Masquerade == ""; e.answer.source == "preserved" && !kept || e.answer.source == "masqueraded" && kept {
@@ -111,7 +113,7 @@ func (e *fromExpectation) namesBackends(r *run, said *inspect.Explanation, repli
 	return nil
 }
 
-// namesAll: the backends named are those that answered, or that could have.
+// namesAll checks that the named backends are those that answered, or could have answered.
 func (e *fromExpectation) namesAll(r *run, way inspect.Way, replies []netlab.Reply) error {
 	named, answered := map[string]bool{}, map[string]bool{}
 	for _, b := range way.Backends {
@@ -122,7 +124,7 @@ func (e *fromExpectation) namesAll(r *run, way inspect.Way, replies []netlab.Rep
 			continue
 		}
 		answered[rep.Backend] = true
-		if way.Count > len(way.Backends) { // the list is cut
+		if way.Count > len(way.Backends) { // the list is truncated
 			continue
 		}
 		if err := isNamed(r.lab, named, rep); err != nil {
@@ -139,7 +141,7 @@ func (e *fromExpectation) namesAll(r *run, way inspect.Way, replies []netlab.Rep
 	return nil
 }
 
-// isNamed reports whether an answer came from one of the backends that are named.
+// isNamed returns an error if the answer came from none of the named backends.
 func isNamed(lab *netlab.Lab, named map[string]bool, rep netlab.Reply) error {
 	h, err := lab.Host(rep.Backend)
 	if err != nil {
@@ -153,7 +155,7 @@ func isNamed(lab *netlab.Lab, named map[string]bool, rep netlab.Reply) error {
 	return fmt.Errorf("%s:%d answered and is not named", rep.Backend, rep.Port)
 }
 
-// explainExpectation wants an outcome, and words that stand together in a line of the answer.
+// explainExpectation requires an outcome, and words that occur together in one line of the answer.
 type explainExpectation struct {
 	text, about, outcome string
 	words                []string
@@ -163,7 +165,7 @@ func (e *explainExpectation) String() string { return e.text }
 
 func (e *explainExpectation) check(ctx context.Context, r *run) error {
 	asker, can := r.subject.(Explainer)
-	if !can { // kube-proxy cannot be asked
+	if !can { // kube-proxy has no such command
 		return nil
 	}
 	said, err := asker.Explain(ctx, e.about, netip.Addr{})

@@ -10,14 +10,15 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// explaining is a Subject that knows one answer.
+// explaining is a Subject that returns one fixed explanation.
 type explaining struct{ Subject }
 
 func (explaining) Explain(_ context.Context, about string, from netip.Addr) (*inspect.Explanation, error) {
 	return &inspect.Explanation{Summary: about + " is refused", Outcome: "reject", Notes: []string{"no pod matches the selector"}}, nil
 }
 
-// TestExplainExpectation: the outcome and the words of one line must be as the scenario says.
+// TestExplainExpectation checks that the outcome and the words of one line must match the
+// scenario.
 func TestExplainExpectation(t *testing.T) {
 	for line, want := range map[string]string{
 		`explain test/web: reject contains "Why" "no pod matches"`:           "",

@@ -16,15 +16,15 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Limits for the agent: to be in sync after its start, to end after SIGTERM, to bring one change into the kernel. They
-// tell what never comes from what is slow beside twenty busy processes: 10 s to end was too little there, three times.
+// Limits for the agent: to be in sync after its start, to exit after SIGTERM, to apply one change to the kernel. They distinguish a hang from a slow
+// machine: with twenty busy processes running concurrently, 10 s to exit was too short three times.
 const (
 	startLimit  = 45 * time.Second
 	endLimit    = 30 * time.Second
 	settleLimit = 30 * time.Second
 )
 
-// Fairlead is the agent of this repository, run as a user would: `fairlead run --manifests DIR …` on node-a.
+// Fairlead is the agent of this repository, run with a user's command: `fairlead run --manifests DIR …` on node-a.
 type Fairlead struct {
 	// Binary is the path of the agent.
 	Binary string
@@ -60,7 +60,7 @@ func (f *Fairlead) Start(ctx context.Context, s Setup) error {
 	return f.launch(ctx)
 }
 
-// launch starts the process and waits until it has synced once and serves the canary.
+// launch starts the process and waits until the agent has synced once and serves the canary.
 func (f *Fairlead) launch(ctx context.Context) error {
 	args := append([]string{"run", "--manifests", f.dir, "--hostname-override", "node-a",
 		"--cluster-cidr", netlab.ClusterCIDR4 + "," + netlab.ClusterCIDR6}, append(modeFlags(f.setup.Mode), f.setup.Flags...)...)
@@ -89,7 +89,7 @@ func (f *Fairlead) launch(ctx context.Context) error {
 	}
 }
 
-// synced asks the agent itself: healthy, and at least one sync done.
+// synced checks through the agent's own endpoints that it is healthy and has completed at least one sync.
 func (f *Fairlead) synced(ctx context.Context) error {
 	node := f.setup.Lab.Node()
 	status, _, body, err := Get(ctx, node, "http://127.0.0.1:10256/livez")
@@ -124,13 +124,13 @@ func (f *Fairlead) Halt(context.Context) error {
 	return nil
 }
 
-// Kill ends the agent without a word, and returns when it is gone.
+// Kill sends SIGKILL to the agent and returns when the process has ended.
 func (f *Fairlead) Kill() { f.proc.Kill() }
 
 // Resume implements Subject.
 func (f *Fairlead) Resume(ctx context.Context) error { return f.launch(ctx) }
 
-// Apply implements Subject. Files are put in place by rename, so that the agent never reads half of one.
+// Apply implements Subject. It moves files into place by rename, so that the agent never reads a partly written one.
 func (f *Fairlead) Apply(ctx context.Context, files []File) error {
 	for _, file := range files {
 		if err := f.write(file); err != nil {
@@ -156,7 +156,7 @@ func (f *Fairlead) settle(ctx context.Context) error {
 	}
 	select {
 	case <-f.proc.Done():
-		return nil // changed while the agent is down: it will see it when it starts
+		return nil // changed while the agent is stopped: it reads the files at its start
 	default:
 	}
 	if err := f.canary.Wait(ctx, f.setup.Lab, settleLimit); err != nil {
@@ -181,7 +181,7 @@ func (f *Fairlead) Cleanup(ctx context.Context) error {
 	return err
 }
 
-// Stop implements Subject. It checks that clean-up leaves no table behind, then empties conntrack for the next scenario.
+// Stop implements Subject. It checks that cleanup leaves no table, then flushes conntrack for the next scenario.
 func (f *Fairlead) Stop(ctx context.Context) error {
 	if f.dir == "" {
 		return nil
@@ -204,7 +204,7 @@ func (f *Fairlead) Log() string { return f.log.String() }
 
 func (f *Fairlead) tail() string { return tail(f.Log(), 12) }
 
-// SweepNode empties node-a's tables and conntrack, so that the next scenario starts clean, and reports tables of ours that were left.
+// SweepNode deletes node-a's tables and conntrack entries, so that the next scenario starts clean. It reports the agent's tables that were left.
 func SweepNode(ctx context.Context, lab *netlab.Lab) error {
 	tables, err := lab.Node().Run(ctx, "nft", "list", "tables")
 	if err != nil {
@@ -230,7 +230,7 @@ func tail(s string, lines int) string {
 	return "      | " + strings.Join(all, "\n      | ")
 }
 
-// buffer collects a process's output; safe for concurrent use.
+// buffer collects a process's output. It is safe for concurrent use.
 type buffer struct {
 	mu sync.Mutex
 	b  strings.Builder

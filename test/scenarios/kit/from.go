@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// fromExpectation makes fresh requests, each from a source port of its own.
+// fromExpectation sends new requests, each from its own source port.
 type fromExpectation struct {
 	text, host string
 	to         netip.AddrPort
@@ -42,7 +42,7 @@ func (e *fromExpectation) check(ctx context.Context, r *run) error {
 	return e.explained(ctx, r, replies)
 }
 
-// asked makes the requests that the answer takes to be believed.
+// asked sends as many requests as the kind of answer requires.
 func (e *fromExpectation) asked(ctx context.Context, r *run, ask func() netlab.Reply) error {
 	switch e.answer.kind {
 	case "backends", "backend":
@@ -56,7 +56,7 @@ func (e *fromExpectation) asked(ctx context.Context, r *run, ask func() netlab.R
 	case "timeout", "fails", "untaken":
 		return e.answer.quiet(ask(), r)
 	}
-	for range 3 { // a refusal must be steady
+	for range 3 { // a refusal must be stable
 		if err := e.answer.quiet(ask(), r); err != nil {
 			return err
 		}
@@ -64,10 +64,10 @@ func (e *fromExpectation) asked(ctx context.Context, r *run, ask func() netlab.R
 	return nil
 }
 
-// spread makes 12 requests for each named backend, at least 24: each must be answered by one of them, and each of them must answer.
-// (Of three backends one stays unseen by chance once in 700 000 times; one too many stays unseen once in 30 000.) If one is missing by then
-// it makes as many again, with rests of random length: two hosts that ask side by side can take turns so evenly that a round robin gives each
-// of them the same backend for ever. On a machine of one processor that counts instructions they did, for fifty seconds.
+// spread sends 12 requests for each named backend, at least 24: one of the named backends must answer each, and each backend must answer at least
+// once. (By chance, one of three backends gets no request once in 700 000 times; a superfluous one gets none once in 30 000.) If a backend is missing
+// after that, spread sends as many again, with random pauses: two hosts that send requests concurrently can alternate so evenly that a round robin
+// always selects the same backend for each of them. On a machine with one processor that counts instructions this went on for fifty seconds.
 func (e *fromExpectation) spread(ask func() netlab.Reply, r *run) error {
 	missing := slices.Clone(e.answer.backends)
 	requests := max(24, 12*len(missing))
@@ -76,7 +76,7 @@ func (e *fromExpectation) spread(ask func() netlab.Reply, r *run) error {
 			if len(missing) == 0 {
 				return nil
 			}
-			time.Sleep(rand.N(2 * evenTurns)) // ends the turns; there are at most as many rests as requests
+			time.Sleep(rand.N(2 * evenTurns)) // breaks the alternation; there are at most as many pauses as requests
 		}
 		rep := ask()
 		if err := e.answer.matches(rep, r); err != nil {
@@ -91,11 +91,11 @@ func (e *fromExpectation) spread(ask func() netlab.Reply, r *run) error {
 	return nil
 }
 
-// evenTurns is the mean of the rests that end them: some requests, and some ticks of a slow machine's timer.
+// evenTurns is the mean of these pauses: several requests, and several timer ticks of a slow machine.
 const evenTurns = 10 * time.Millisecond
 
-// same accepts one change of the backend, because what was applied before may take effect between two requests. More tries, until chance is
-// kind, would prove nothing.
+// same accepts one change of the backend, because an earlier change may take effect between two requests. More retries would prove nothing: in the
+// end they succeed by chance.
 func (e *fromExpectation) same(ask func() netlab.Reply, r *run) error {
 	backend, restarted := "", false
 	for n := 0; n < e.answer.tries; n++ {
@@ -116,8 +116,9 @@ func (e *fromExpectation) same(ask func() netlab.Reply, r *run) error {
 	return nil
 }
 
-// shares counts who answers. The tolerance is 8 points: at 400 requests, three and a half standard deviations of the worst case, which chance
-// exceeds once in two thousand expectations. So what is out of bounds is counted on to four times as many, where it never does.
+// shares counts the answers of each backend. The tolerance is 8 points: at 400 requests that is three and a half standard deviations of the worst
+// case, which chance exceeds once in two thousand expectations. So if a share is out of bounds, the count continues to four times as many requests,
+// where chance never exceeds it.
 func (e *fromExpectation) shares(ask func() netlab.Reply, r *run) error {
 	counts := map[string]int{}
 	var err error

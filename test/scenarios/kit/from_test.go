@@ -10,20 +10,21 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// Two hosts that take turns at a round robin of two must both be found to have met both.
+// With a round robin of two backends, two hosts that alternate must both be found to have
+// reached both backends.
 func TestSpreadOfARoundRobin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backends := []string{"a", "b"}
 		var turn atomic.Int32 // of the round robin
 		ask := func() netlab.Reply {
 			name := backends[turn.Add(1)%2]
-			time.Sleep(2 * time.Millisecond) // what a request takes, by the bubble's clock
+			time.Sleep(2 * time.Millisecond) // the time that a request takes, by the bubble's clock
 			return netlab.Reply{Outcome: netlab.Answered, Backend: name}
 		}
 		var both sync.WaitGroup
 		for i := range 2 {
 			both.Go(func() {
-				time.Sleep(time.Duration(i) * time.Millisecond) // so that the two take turns
+				time.Sleep(time.Duration(i) * time.Millisecond) // so that the two hosts alternate
 				e := fromExpectation{answer: answer{kind: "backends", backends: backends}}
 				if err := e.spread(ask, &run{}); err != nil {
 					t.Errorf("host %d: %v", i, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Get fetches a URL from inside a host's namespace on a connection of its own.
+// Get fetches a URL from inside a host's namespace, on its own connection.
 func Get(ctx context.Context, h *netlab.Host, url string) (status int, header http.Header, body string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(2*time.Second))
 	defer cancel()
@@ -33,7 +33,7 @@ func Get(ctx context.Context, h *netlab.Host, url string) (status int, header ht
 	return res.StatusCode, res.Header, string(b), err
 }
 
-// Metric reads the agent's metrics in the node's namespace and sums the samples of one name over all labels.
+// Metric reads the agent's metrics in the node's namespace and returns the sum of the samples of one name over all labels.
 func Metric(ctx context.Context, node *netlab.Host, name string) (float64, error) {
 	status, _, body, err := Get(ctx, node, "http://127.0.0.1:10249/metrics")
 	if err != nil || status != http.StatusOK {
@@ -64,7 +64,7 @@ func sumSamples(body, name string) (float64, error) {
 	return sum, nil
 }
 
-// httpExpectation fetches one URL.
+// httpExpectation fetches one URL and checks the response.
 type httpExpectation struct {
 	text, host, url   string
 	status            int
@@ -101,5 +101,5 @@ func (e *httpExpectation) check(ctx context.Context, r *run) error {
 	return nil
 }
 
-// squeeze takes blanks out: two writers of the same JSON differ in them.
+// squeeze removes all white space: two encoders of the same JSON differ in it.
 func squeeze(s string) string { return strings.Join(strings.Fields(s), "") }

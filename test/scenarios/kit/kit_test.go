@@ -63,8 +63,8 @@ table {{if eq family "IPv4"}}ip{{else}}ip6{{end}} hand {
 
 const head = "families: ipv4 ipv6\nprotocols: tcp udp sctp\napply rules.nft\n"
 
-// runText runs a scenario. What it expects is looked at for as long as patience: what is
-// true may need long on a busy machine, and what is not costs that long.
+// runText runs a scenario. Its expectations are retried for as long as patience: on a busy machine a true one may need long, and a false one always
+// takes that long.
 func runText(t *testing.T, lab *netlab.Lab, patience time.Duration, text string) []error {
 	t.Helper()
 	s, err := Parse("test", []byte(text+rules))

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Matrix prints scenario x mode, the failures, the reasons for what is not applicable, and the counts. It reports whether all held.
+// Matrix prints a table of scenarios and modes, the failures, the reasons why variants are not applicable, and the counts. It reports whether all
+// variants passed.
 func Matrix(w io.Writer, results []Result) bool {
 	var names, modes []string
 	cells := map[[2]string][]Result{}

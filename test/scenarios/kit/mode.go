@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// proxyMode returns the value of --proxy-mode of a mode of the kit, and the backend: iptables mode is run with each of its two backends,
-// as iptables-legacy and iptables-nft.
+// proxyMode returns the value of --proxy-mode for a mode of the kit, and the backend: iptables mode runs with each of its two backends, as
+// iptables-legacy and iptables-nft.
 func proxyMode(mode string) (proxy, backend string) {
 	proxy, backend, _ = strings.Cut(mode, "-")
 	return proxy, backend
@@ -28,14 +28,14 @@ func modeFlags(mode string) []string {
 	return flags
 }
 
-// userspace is the mode that carries connections itself: an endpoint sees the node's address, whoever asked. Where a scenario
-// expects the client's own, the kit asks for the node's there, and for all the rest as in every mode.
+// userspace is the mode in which the agent itself relays connections: an endpoint sees the node's address, whatever the client's is. Where a scenario
+// expects the client's own address, the kit expects the node's in this mode. All other expectations are the same as in every mode.
 const userspace = "userspace"
 
-// ipvs is the mode in which each Service's address is the node's own.
+// ipvs is the mode in which each Service's address is also the node's own.
 const ipvs = "ipvs"
 
-// chainsLeft reports what clean-up forgot in iptables mode.
+// chainsLeft returns an error if cleanup left chains in iptables mode.
 func chainsLeft(ctx context.Context, lab *netlab.Lab, mode string) error {
 	_, backend := proxyMode(mode)
 	if backend == "" {
@@ -53,7 +53,7 @@ func chainsLeft(ctx context.Context, lab *netlab.Lab, mode string) error {
 	return nil
 }
 
-// unserved says why a mode has no answer to a variant, whatever its scenario says; "" if it has one.
+// unserved returns the reason why a mode does not support a variant, whatever its scenario expects; "" if the mode supports it.
 func unserved(mode string, v Variant) string {
 	if mode == userspace && v.Proto == "sctp" {
 		return "userspace mode does not support SCTP, and says so of the Service"
@@ -61,8 +61,9 @@ func unserved(mode string, v Variant) string {
 	return ""
 }
 
-// refusal returns the outcome that an outcome stands for where a refusal is expected. In userspace mode the kernel sends neither a reset nor
-// ICMP's port unreachable from an IPv4 address that is not local, so that TCP, and programs of the node, get host unreachable there, and UDP from elsewhere nothing (docs/userspace.md).
+// refusal returns the outcome that a seen outcome stands for where a refusal is expected. In userspace mode the kernel sends neither a reset nor
+// ICMP's port unreachable from an IPv4 address that is not local. Clients of TCP, and programs on the node, get host unreachable there; clients of
+// UDP elsewhere get no answer (docs/userspace.md).
 func (r *run) refusal(proto netlab.Protocol, to netip.Addr, seen netlab.Outcome) netlab.Outcome {
 	if r.mode != userspace || !to.Is4() || netip.MustParsePrefix(netlab.ServiceCIDR4).Contains(to) {
 		return seen

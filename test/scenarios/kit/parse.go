@@ -11,14 +11,14 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// sentence is one expectation line, split: `HEAD: TAIL`, the first word of HEAD taken off.
+// sentence is one expectation line, split: `HEAD: TAIL`, without the first word of HEAD.
 type sentence struct {
 	text       string
-	proto      netlab.Protocol // when the line names none
+	proto      netlab.Protocol // used if the line names no protocol
 	head, tail []string
 }
 
-// parsers read a sentence by its first word.
+// parsers returns the parser of a sentence for each first word.
 func parsers() map[string]func(sentence) ([]expectation, error) {
 	return map[string]func(sentence) ([]expectation, error){
 		"from": parseFrom, "flow": parseFlow, "traffic": parseTraffic, "http": parseHTTP, "log": parseLog, "metric": parseMetric, "prints": parsePrints,

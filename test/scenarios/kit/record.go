@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Record keeps what came of each variant in a folder, a line of JSON each, so that a run that was cut goes on where it was. Several
-// processes may write to one folder, each to a file of its own.
+// Record keeps the result of each variant in a folder, one line of JSON each, so that an interrupted run can continue. Several processes may write to
+// one folder, each to its own file.
 type Record struct {
-	// Commit is what the agent was built from. Only what passed there, or at one of Also, is not run again.
+	// Commit is the commit that the agent was built from. Only variants that passed at Commit, or at one of Also, are skipped.
 	Commit string
 	Also   []string
 
@@ -22,7 +22,7 @@ type Record struct {
 	file  *os.File
 }
 
-// entry is one line.
+// entry is one line of a record.
 type entry struct {
 	Variant       string        `json:"variant"`
 	Mode          string        `json:"mode"`
@@ -33,7 +33,7 @@ type entry struct {
 	At            time.Time     `json:"at"`
 }
 
-// OpenRecord reads what dir holds, and writes to a new file there. Of several lines for a variant the youngest counts.
+// OpenRecord reads the entries in dir and creates a new file there to write to. Of several lines for a variant, the newest counts.
 func OpenRecord(dir, commit string, also ...string) (*Record, error) {
 	r := &Record{Commit: commit, Also: also, known: map[string]entry{}}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -52,7 +52,7 @@ func OpenRecord(dir, commit string, also ...string) (*Record, error) {
 	return r, err
 }
 
-// Close ends the file; one that nothing was written to goes.
+// Close closes the file, and removes it if nothing was written to it.
 func (r *Record) Close() error {
 	info, err := r.file.Stat()
 	if err == nil && info.Size() == 0 {
@@ -72,7 +72,7 @@ func (r *Record) read(name string) error {
 	for lines.Scan() {
 		var e entry
 		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			continue // the machine went away in the middle of the line
+			continue // the machine stopped in the middle of the line
 		}
 		key := e.Variant + " " + e.Mode
 		if old, ok := r.known[key]; !ok || e.At.After(old.At) {
@@ -82,7 +82,7 @@ func (r *Record) read(name string) error {
 	return lines.Err()
 }
 
-// add notes a result at once: the machine may go away.
+// add writes a result immediately, because the machine may stop at any time.
 func (r *Record) add(res Result) error {
 	e := entry{res.Variant.Name(), res.Mode, r.Commit, res.NotApplicable, "", res.Took, time.Now()}
 	if res.Err != nil {
@@ -98,8 +98,8 @@ func (r *Record) add(res Result) error {
 	return nil
 }
 
-// Known are the results that the record holds for the selected variants, failures among them; todo names those that it holds no success
-// for. What ran at another commit counts for nothing.
+// Known returns the results in the record for the selected variants, including failures. todo names those for which the record has no success.
+// Results from any other commit are ignored.
 func (r *Record) Known(cfg Config) (results []Result, todo []string) {
 	for _, j := range cfg.jobs() {
 		e, ok := r.known[j.variant.Name()+" "+j.mode]

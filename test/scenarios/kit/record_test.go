@@ -12,7 +12,8 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// What passed at this commit, or at one that counts as well, is not to run again; what failed, ran elsewhere or was cut off is.
+// A variant that passed at this commit, or at one that counts as well, does not run again. One that failed, ran at another commit or was interrupted
+// does.
 func TestRecord(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Parse("s", []byte("protocols: tcp udp sctp\napply a\n-- a --\n"))
@@ -75,7 +76,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// Silence is believed only if a direct request was fast enough in the meantime.
+// The absence of an answer is accepted only if a direct request at the same time was fast enough.
 func TestSilenceOfABusyMachine(t *testing.T) {
 	lags := []time.Duration{time.Millisecond, 30 * time.Millisecond, 5 * time.Millisecond}
 	asked := 0

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// run is one variant being run in one lab.
+// run is the run of one variant in one lab.
 type run struct {
 	v        Variant
 	lab      *netlab.Lab
@@ -27,13 +27,13 @@ type run struct {
 	halted   bool // between `stop` and `start`
 }
 
-// flow remembers who answered last. One expectation at a time asks over it.
+// flow stores which backend answered last. Only one expectation at a time uses it.
 type flow struct {
 	*netlab.Flow
 	last string
 }
 
-// do runs every step; the first failure ends the scenario.
+// do runs every step. The first failure ends the scenario.
 func (r *run) do(ctx context.Context) (err error) {
 	steps, err := r.v.steps()
 	if err != nil {
@@ -192,7 +192,7 @@ func (r *run) open(ctx context.Context, s step) error {
 	return err
 }
 
-// listable checks after every step that the host's own nft can print what is in the kernel: other software and people read it that way.
+// listable checks after every step that the host's own nft can print the kernel's rules: other programs and people read them with it.
 func (r *run) listable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(commandTimeout))
 	defer cancel()
@@ -202,7 +202,7 @@ func (r *run) listable(ctx context.Context) error {
 	return nil
 }
 
-// onNode reports whether the address belongs to node-a: its own, or the gateway its pods see.
+// onNode reports whether the address belongs to node-a: its own, or the gateway address that its pods see.
 func (r *run) onNode(ip netip.Addr) bool {
 	gateway := netlab.Addrs{V4: netip.MustParseAddr("10.244.1.1"), V6: netip.MustParseAddr("fd00:10:244:1::1")}
 	return slices.Contains([]netip.Addr{r.lab.Node().Addrs.Of(ip), gateway.Of(ip)}, ip)

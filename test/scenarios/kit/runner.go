@@ -14,31 +14,31 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Config says what to run.
+// Config selects the variants to run and configures the run.
 type Config struct {
 	Scenarios []*Scenario
 	Modes     []string
-	// Run selects variants by their full name; nil means all.
+	// Run selects variants by their full names; nil selects all.
 	Run *regexp.Regexp
-	// Part and Parts divide the variants over several machines: this one takes each that is Part modulo Parts. Parts 0 takes all.
+	// Part and Parts divide the variants over several machines: this one runs each whose index is Part modulo Parts. Parts 0 runs all.
 	Part, Parts int
-	// Only holds the full names of the variants to take, each with its place in the order; nil means all.
+	// Only holds the full names of the variants to run, each with its position in the order; nil selects all.
 	Only map[string]int
-	// OneVariant takes one variant of each scenario in each mode: the first in the first mode, the second in the second, in turn.
+	// OneVariant runs one variant of each scenario in each mode: the first in the first mode, the second in the second, and so on.
 	OneVariant bool
-	// Record gets each result as it comes; may be nil.
+	// Record receives each result when it is complete; may be nil.
 	Record *Record
-	// NewSubject makes the subject for one lab.
+	// NewSubject creates the subject for one lab.
 	NewSubject func() Subject
-	// SubjectName is the word for `not NAME:` headers.
+	// SubjectName is the name that `not NAME:` headers use.
 	SubjectName string
-	// Labs is how many labs run at the same time; 0 means 4: a scenario mostly waits.
+	// Labs is the number of concurrent labs; 0 means 4: a scenario spends most of its time waiting.
 	Labs int
-	// RestartBetweenSteps restarts the agent between any two steps, by SIGKILL and SIGTERM in turn.
+	// RestartBetweenSteps restarts the agent between any two steps, with SIGKILL and SIGTERM alternately.
 	RestartBetweenSteps bool
-	// Patience is how long an expectation may take to come true; 0 means a minute.
+	// Patience is how long an expectation is retried; 0 means a minute.
 	Patience time.Duration
-	// Done is called after each variant, from one goroutine at a time; may be nil.
+	// Done is called after each variant, never concurrently; may be nil.
 	Done func(Result)
 }
 
@@ -49,10 +49,10 @@ type Result struct {
 	NotApplicable string // the reason, or empty
 	Err           error
 	Took          time.Duration
-	Commit        string // where it ran, if it comes from a record
+	Commit        string // the commit of the run, if the result comes from a record
 }
 
-// Passed reports whether the variant ran and held.
+// Passed reports whether the variant ran and all expectations held.
 func (r Result) Passed() bool { return r.Err == nil && r.NotApplicable == "" }
 
 type job struct {
@@ -61,7 +61,7 @@ type job struct {
 	mode    string
 }
 
-// Run runs every selected variant in every mode, in Config.Labs labs at once. The results come in the order of the scenarios.
+// Run runs every selected variant in every mode, in Config.Labs concurrent labs. It returns the results in the order of the scenarios.
 func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	if cfg.Labs == 0 {
 		cfg.Labs = 4
@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 				}
 			})
 			if errs[i] != nil {
-				cancel() // a worker without a lab must not leave the queue waiting
+				cancel() // a worker without a lab must not block the queue
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	return results, errors.Join(append(errs, err, unrecorded)...)
 }
 
-// jobs are the selected variants, each in every mode.
+// jobs returns the selected variants, each in every mode.
 func (cfg Config) jobs() (out []job) {
 	selected := 0
 	for m, mode := range cfg.Modes {
@@ -141,7 +141,7 @@ func feed(ctx context.Context, queue chan<- job, jobs []job) error {
 	return nil
 }
 
-// work is one lab with one subject, taking variants until there are no more.
+// work runs variants in one lab with one subject until the queue is empty.
 func (cfg Config) work(ctx context.Context, queue <-chan job, report func(job, Result)) (err error) {
 	lab, err := netlab.New(ctx, netlab.Config{})
 	if err != nil {

@@ -15,7 +15,7 @@ type Scenario struct {
 	Name      string
 	Families  []string // ipv4, ipv6, dual
 	Protocols []string // tcp, udp, sctp
-	Flags     []string // extra flags for the agent, templates allowed
+	Flags     []string // extra flags for the agent; may contain templates
 	Without   []string // built-in manifests that must not be applied (nodes)
 	NotFor    map[string]string
 	OnlyModes []string // empty: all
@@ -25,17 +25,17 @@ type Scenario struct {
 	files  []txtar.File
 }
 
-// Variant is a scenario in one family and protocol: what the matrix counts.
+// Variant is a scenario in one family and protocol, the unit that the matrix counts.
 type Variant struct {
 	Scenario *Scenario
 	Family   string
 	Proto    string
 }
 
-// Name is unique: scenario/family/protocol.
+// Name returns the unique name scenario/family/protocol.
 func (v Variant) Name() string { return v.Scenario.Name + "/" + v.Family + "/" + v.Proto }
 
-// Variants expands the scenario.
+// Variants returns the scenario's variants: each family with each protocol.
 func (s *Scenario) Variants() []Variant {
 	var out []Variant
 	for _, f := range s.Families {
@@ -46,7 +46,7 @@ func (s *Scenario) Variants() []Variant {
 	return out
 }
 
-// NotApplicable returns the reason why a scenario has no meaning for a mode or subject; empty if it has.
+// NotApplicable returns the reason why a scenario is not applicable to a mode or subject; empty if it is applicable.
 func (s *Scenario) NotApplicable(mode, subject string) string {
 	proxy, _ := proxyMode(mode)
 	for _, key := range []string{mode, proxy, subject, subject + "/" + mode, subject + "/" + proxy} {
@@ -82,7 +82,7 @@ func Load(fsys fs.FS) ([]*Scenario, error) {
 	return out, nil
 }
 
-// Parse reads one scenario and checks that every variant of its script can be read.
+// Parse reads one scenario and checks that the script of every variant can be parsed.
 func Parse(name string, data []byte) (*Scenario, error) {
 	arch := txtar.Parse(data)
 	s := &Scenario{Name: name, Families: []string{"ipv4", "ipv6"}, Protocols: []string{"tcp"}, NotFor: map[string]string{}, files: arch.Files}

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// step is one action and what must be true after it.
+// step is one action and the expectations after it.
 type step struct {
 	line   int
 	text   string
@@ -24,7 +24,7 @@ var verbs = []string{"apply", "delete", "restart", "kill", "stop", "start", "cle
 
 var errBadLine = errors.New("cannot read line")
 
-// steps reads the script of one variant.
+// steps parses the script of one variant.
 func (v Variant) steps() ([]step, error) {
 	text, err := v.expand("script", v.Scenario.script)
 	if err != nil {
@@ -63,7 +63,7 @@ func (v Variant) steps() ([]step, error) {
 	return out, nil
 }
 
-// words splits at blanks; a word in double quotes may hold blanks.
+// words splits at white space; a word in double quotes may contain it.
 func words(s string) ([]string, error) {
 	var out []string
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {

@@ -10,16 +10,16 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Silence is believed after the limit that is right on an idle machine, and as much longer as this many direct requests take just then: an
-// answer may come late on a machine that is busy or emulated, but not later than that.
+// lateness is the factor for the longest delay of an answer. The absence of an answer is accepted after the limit for an idle machine plus this many
+// times the duration of a direct request at that moment. On a busy or emulated machine an answer may come late, but not later than that.
 const lateness = 10
 
-// silent reports whether the answer is that none comes.
+// silent reports whether no answer is the expected result.
 func (a answer) silent() bool {
 	return slices.Contains([]string{"timeout", "fails", "untaken"}, a.kind)
 }
 
-// ask makes one request. An answer may take limit, scaled as every limit is; where none should come, silence is believed sooner.
+// ask sends one request. An answer may take limit, scaled with package patience. Where none is expected, the limit depends on the speed of the machine.
 func (a answer) ask(ctx context.Context, r *run, limit time.Duration, request func(context.Context) netlab.Reply) netlab.Reply {
 	if a.silent() {
 		return believed(ctx, limit, r.lag, request)
@@ -29,7 +29,7 @@ func (a answer) ask(ctx context.Context, r *run, limit time.Duration, request fu
 	return request(ctx)
 }
 
-// believed makes a request that should not be answered, and makes it again if the machine turned out too slow for the time that it was given.
+// believed sends a request for which no answer is expected. It repeats the request if the machine turns out to have been too slow for the time limit.
 func believed(ctx context.Context, limit time.Duration, lag func(context.Context) time.Duration, request func(context.Context) netlab.Reply) netlab.Reply {
 	seen := lag(ctx)
 	for {
@@ -46,7 +46,7 @@ func believed(ctx context.Context, limit time.Duration, lag func(context.Context
 	}
 }
 
-// lag is how long a request takes that meets no rule of the subject: between the outside and node-b, past node-a.
+// lag returns the duration of a request that passes no rule of the subject: from the outside network to node-b, without node-a.
 func (r *run) lag(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(requestTimeout))
 	defer cancel()
@@ -60,5 +60,5 @@ func (r *run) lag(ctx context.Context) time.Duration {
 	return patience.Of(requestTimeout) / lateness
 }
 
-// directPort is one that every node answers on, whatever the scenario does.
+// directPort is a port on which every node answers in every scenario.
 const directPort = 7001

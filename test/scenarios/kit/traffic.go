@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// traffic is a client that asks all the time, one fresh connection after the other, while the steps go on.
+// traffic is a client that continuously sends requests during the steps, each on a new connection, one after the other.
 type traffic struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -70,7 +70,7 @@ func (t *traffic) stop() {
 	t.done.Wait()
 }
 
-// trafficExpectation wants a number of answers and no loss, since the traffic began.
+// trafficExpectation requires a number of answers and no loss since the traffic began.
 type trafficExpectation struct {
 	text, name string
 	atLeast    int
