@@ -1,15 +1,15 @@
-// Command mutate measures what the package tests notice. A mutant is one small change
-// of the source: another comparison operator, a deleted statement, another variable of
-// the same type. A mutant is killed if the tests fail, or exceed their time limit, with
-// it; a mutant that survives shows a missing test.
+// Command mutate measures which defects the package tests detect. A mutant is one small
+// change of the source: another comparison operator, a deleted statement, another
+// variable of the same type. A mutant is killed if the tests fail, or exceed their time
+// limit, with it; a mutant that survives shows a missing test.
 //
 //	make mutate PKG=policy,delta SAMPLE=100
 //
 // # Model
 //
-// One test binary per package holds all mutants; the environment variable
-// FAIRLEAD_MUTANT chooses one by its number, and 0 is the program as it is. The working
-// tree is not changed: the files with the mutants are an overlay of `go test -c`.
+// One test binary per package holds all mutants. The environment variable FAIRLEAD_MUTANT
+// selects one by its number; 0 selects the unchanged program. The working tree is not
+// changed: the files with the mutants are an overlay of `go test -c`.
 //
 // For the statement
 //

@@ -69,7 +69,7 @@ const (
 
 func (o outcome) String() string { return [...]string{"killed", "survived", "equivalent"}[o] }
 
-// runner runs the mutants of one package after the other.
+// runner tests the mutants of one package after the other.
 type runner struct {
 	equivalent       map[string]bool
 	parallel, sample int
@@ -77,7 +77,7 @@ type runner struct {
 	skip             string
 }
 
-// run runs a sample of a package's mutants and returns its row of the table.
+// run tests a sample of a package's mutants and returns its row of the table.
 func (r *runner) run(name string) (row string, err error) {
 	start := time.Now()
 	t, files, err := load(name)
@@ -141,7 +141,7 @@ func (r *runner) tryAll(b *binary, list []*mutant) (n [outcomes]int) {
 	return n
 }
 
-// draw takes n mutants (0: all) at random, of each operator in turn.
+// draw selects n mutants (0: all) at random, from each operator in turn.
 func draw(list []*mutant, n int, seed uint64) (out []*mutant) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	rnd.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
@@ -167,7 +167,7 @@ func draw(list []*mutant, n int, seed uint64) (out []*mutant) {
 	return out
 }
 
-// readEquivalent reads list items that begin with `file` `line` `mutation`.
+// readEquivalent reads the list items that begin with `file` `line` `mutation`.
 func readEquivalent(file string) (map[string]bool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// source has each operator at least once; want lists its mutants in the order of their ids.
+// source contains each operator at least once; want lists its mutants in the order of
+// their ids.
 const source = `package world
 
 type proto uint8
@@ -130,7 +131,7 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// TestRemove finds the mutants at a compiler's errors.
+// TestRemove checks that the compiler's errors identify their mutants.
 func TestRemove(t *testing.T) {
 	b := binary{dir: "internal/world", removed: map[int]bool{}}
 	text := map[string]string{"internal/world/a.go": "mutantPick(1, a, b)\nmutantZero[int](2, mutantPick(3, c, d))\n\n}"}

@@ -11,14 +11,15 @@ import (
 // mutant is one change of one file.
 type mutant struct {
 	id       int    // not 0
-	operator string // the kind of change: samples take each kind in turn
+	operator string // the kind of change; a sample takes mutants of each kind in turn
 	file     string // below the module's root
 	line     int
 	source   string // the line, trimmed
 	what     string // "< to <="
 }
 
-// key identifies a mutant in docs/mutation.md: line numbers change too often.
+// key identifies a mutant in docs/mutation.md. It has no line number, because line
+// numbers change too often.
 func (m *mutant) key() string {
 	return m.file + "|" + strings.ReplaceAll(m.source, "`", "'") + "|" + m.what
 }

@@ -60,8 +60,9 @@ var (
 	mutantCall   = regexp.MustCompile(`\bmutant\w+(?:\[[^(]*\])?\((\d+)`)
 )
 
-// remove removes the mutants at the compiler's errors, and reports whether there were
-// any. An error without a mutant on its line is of the nearest mutant above.
+// remove removes the mutants at the lines of the compiler's errors, and reports whether
+// there were any. An error on a line without a mutant belongs to the nearest mutant
+// above.
 func (b *binary) remove(text map[string]string, output string) (some bool) {
 	for _, match := range compileError.FindAllStringSubmatch(output, -1) {
 		src, ok := text[filepath.Join(b.dir, match[1])]
@@ -95,9 +96,9 @@ func (b *binary) baseline() error {
 	return nil
 }
 
-// test runs the tests with one mutant in namespaces of their own: a mutant may change
+// test runs the tests with one mutant in their own namespaces: a mutant may change
 // addresses, rules or files by mistake, and no process of it outlives the run. With
-// -short, tests that repeat one thing with many seeds take fewer of them.
+// -short, tests that repeat one check with many seeds use fewer of them.
 func (b *binary) test(id int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.limit)
 	defer cancel()
@@ -116,7 +117,7 @@ func (b *binary) test(id int) ([]byte, error) {
 	return out, err
 }
 
-// command is a command at low priority; its process group ends with its context.
+// command returns a command with low priority. Its process group ends with its context.
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "nice", append([]string{"-n", "10", name}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -125,7 +126,7 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// writeOverlay writes files, by the paths that they replace, and the list of
+// writeOverlay writes files, given by the paths that they replace, and the list of
 // replacements for the go command.
 func writeOverlay(dir string, files map[string]string) (string, error) {
 	replaced := map[string]string{}

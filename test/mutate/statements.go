@@ -95,8 +95,8 @@ func isPanic(call *ast.CallExpr) bool {
 	return ok && id.Name == "panic"
 }
 
-// breaks reports whether a break here ends the innermost loop, and whether the loop ends
-// otherwise too: a function may not end behind a loop that does not.
+// breaks reports whether a break here ends the innermost loop, and whether the loop can
+// also end otherwise: a function may not end after a loop that cannot.
 func (f *file) breaks() bool {
 	for i := len(f.parents) - 1; i >= 0; i-- {
 		switch p := f.parents[i].(type) {
@@ -111,8 +111,8 @@ func (f *file) breaks() bool {
 	return false
 }
 
-// earlyReturn returns at the start of a function, and before each of its loops, if the
-// function has no result, or an error only.
+// earlyReturn adds a return at the start of a function and before each of its loops, if
+// the function has no result, or only an error.
 func (f *file) earlyReturn(typ *ast.FuncType, body *ast.BlockStmt) {
 	if body == nil {
 		return

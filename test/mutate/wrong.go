@@ -102,8 +102,8 @@ func isPure(e ast.Expr) bool {
 	return false
 }
 
-// wrongConstant replaces a constant of a named type by the next one that is declared in
-// the same package, or by the one before. Durations are left out: their size is seldom
+// wrongConstant replaces a constant of a named type by the next one declared in the same
+// package, or by the previous one. Durations are excluded: their size is seldom
 // observable.
 func (f *file) wrongConstant(n ast.Expr, id *ast.Ident, prefix string) {
 	c, ok := f.info.Uses[id].(*types.Const)

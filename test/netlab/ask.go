@@ -18,20 +18,20 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Protocol is a transport, in the lower case that the scenario files use.
+// Protocol is a transport protocol, in lower case as the scenario files spell it.
 type Protocol string
 
-// The transports a Service port may have.
+// The transport protocols that a Service port may have.
 const (
 	TCP  Protocol = "tcp"
 	UDP  Protocol = "udp"
 	SCTP Protocol = "sctp"
 )
 
-// Outcome says how a request ended.
+// Outcome is the result class of a request.
 type Outcome string
 
-// Everything that can happen to a request. Closed means that the peer ended an established connection in good order.
+// All results of a request. Closed means that the peer closed an established connection gracefully.
 const (
 	Answered    Outcome = "answered"
 	Refused     Outcome = "refused"
@@ -42,14 +42,14 @@ const (
 	Broken      Outcome = "broken"
 )
 
-// Reply is what came of one request.
+// Reply is the result of one request.
 type Reply struct {
 	Outcome Outcome
-	// Backend is the name the server gave, Port the port it was reached on, Source the address it saw.
+	// Backend is the name that the server reported, Port the port that received the request, Source the address that the server saw.
 	Backend string
 	Port    uint16
 	Source  netip.AddrPort
-	// Own is the address the client sent from. The source was preserved if Source.Addr() equals it.
+	// Own is the address that the client sent from. The source was preserved if Source.Addr() equals it.
 	Own     netip.Addr
 	Latency time.Duration
 	// Err is the cause when Outcome is not Answered.
@@ -66,7 +66,7 @@ func (r Reply) String() string {
 	return fmt.Sprintf("%s:%d (saw %s)", r.Backend, r.Port, r.Source)
 }
 
-// Ask makes one request on a connection (or socket, so: source port) of its own and waits at most until ctx ends.
+// Ask sends one request on its own connection (or socket, and so source port) and waits at most until ctx ends.
 func (h *Host) Ask(ctx context.Context, proto Protocol, to netip.AddrPort) Reply {
 	start := time.Now()
 	f, err := h.Open(ctx, proto, to)
@@ -78,7 +78,7 @@ func (h *Host) Ask(ctx context.Context, proto Protocol, to netip.AddrPort) Reply
 	return reply(line, f.own, err, time.Since(start))
 }
 
-// Flow is a connection (TCP) or a fixed source port (UDP, SCTP) that is used for several requests.
+// Flow is a connection (TCP) or a fixed source port (UDP, SCTP) that carries several requests.
 type Flow struct {
 	conn  net.Conn // nil for SCTP
 	lines *bufio.Reader
@@ -86,7 +86,7 @@ type Flow struct {
 	own   netip.Addr
 }
 
-// Open connects. For UDP and SCTP nothing is sent yet.
+// Open connects. For UDP and SCTP it sends nothing yet.
 func (h *Host) Open(ctx context.Context, proto Protocol, to netip.AddrPort) (*Flow, error) {
 	if proto == SCTP {
 		return &Flow{sctp: h.sctpFlow(to)}, nil
@@ -102,7 +102,7 @@ func (h *Host) Open(ctx context.Context, proto Protocol, to netip.AddrPort) (*Fl
 	return &Flow{conn: conn, lines: bufio.NewReader(conn), own: own.Addr()}, nil
 }
 
-// Ask sends one line or datagram over the flow and waits for its answer.
+// Ask sends one line or datagram over the flow and waits for the answer.
 func (f *Flow) Ask(ctx context.Context) Reply {
 	start := time.Now()
 	line, err := f.exchange(ctx)
@@ -131,7 +131,7 @@ func (f *Flow) exchange(ctx context.Context) (line string, err error) {
 	if _, err := f.conn.Write([]byte("who\n")); err != nil && !errors.Is(err, unix.EPERM) {
 		return "", err
 	}
-	// EPERM: an own packet met drop or reject in the output hook. Which of the two, the receive tells: reject queues an error.
+	// EPERM: a drop or reject in the output hook of the own host discarded the packet. The receive distinguishes the two: reject queues an error.
 	return f.lines.ReadString('\n')
 }
 

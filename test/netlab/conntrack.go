@@ -6,7 +6,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// FlushConntrack forgets every tracked flow of one host, so that the next test does not meet the flows of the last.
+// FlushConntrack deletes every tracked flow of one host, so that a test does not meet the flows of an earlier one.
 func (l *Lab) FlushConntrack(host string) error {
 	h, err := l.Host(host)
 	if err != nil {

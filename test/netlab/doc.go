@@ -1,11 +1,10 @@
-// Package netlab builds a small cluster out of network namespaces: one outside network with two clients and two nodes, and pods behind the
-// nodes. Pods and nodes run echo servers (TCP, UDP, SCTP) that say who they are and whom they saw, so that a test can ask "which backend
-// answered, and was my address kept" with real packets through the real kernel.
+// Package netlab builds a small cluster out of network namespaces: one outside network with two clients and two nodes, and pods behind the nodes.
+// Pods and nodes run echo servers (TCP, UDP, SCTP) that return their own names and the client's address as they saw it. So a test can check which
+// backend answered, and whether the source address was preserved, with real packets through the real kernel.
 //
-// A Lab has no route outside: everything it owns lives in namespaces of its own, named fl<pid>-<n>-<host>, and goes with Close. Labs of
-// processes that died are swept by the next New. It is called by the scenario kit, the demo, the end-to-end tests and the benchmarks.
-// Sockets are created on a thread that is for a moment inside the namespace; after that any goroutine may use them, since a socket stays
-// in the namespace it was created in.
+// A Lab has no route outside: all its resources are in its own namespaces, named fl<pid>-<n>-<host>, and Close removes them. The next New removes the
+// labs of processes that died. Callers are the scenario kit, the demo, the end-to-end tests and the benchmarks. Sockets are created on a thread that
+// briefly enters the namespace; after that any goroutine may use them, since a socket stays in the namespace in which it was created.
 //
 //	                     wire 172.18.0.1 (bridge; forwards nothing)
 //	     ┌──────────────┬──────────────┬──────────────┐

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// serve starts the echo servers: on every pod and every node, on every echo port, in each protocol and family. A server answers each line
-// (TCP), datagram (UDP) or INIT (SCTP) with one line: its name, the source address it saw, and its own address.
+// serve starts the echo servers: on every pod and every node, on every echo port, in each protocol and family. A server answers each line (TCP),
+// datagram (UDP) or INIT (SCTP) with one line: its name, the source address that it saw, and its own address.
 func (l *Lab) serve(ctx context.Context) error {
 	ports := append(slices.Clone(echoPorts), canaryPorts...)
 	for _, name := range l.names {
@@ -55,7 +55,7 @@ func (l *Lab) serveStreams(ctx context.Context, h *Host, addr netip.AddrPort) er
 	return nil
 }
 
-// echoStream answers until the client goes or the lab closes.
+// echoStream answers until the client disconnects or the lab closes.
 func echoStream(ctx context.Context, name string, conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()

@@ -22,7 +22,7 @@ type Host struct {
 	Name string
 	// NetNS is the name under /run/netns, for `ip netns exec`.
 	NetNS string
-	// Node is the node a pod runs on; empty for anything else.
+	// Node is the name of a pod's node; empty for other hosts.
 	Node  string
 	Addrs Addrs
 
@@ -33,14 +33,14 @@ type Host struct {
 	ports  atomic.Uint32
 }
 
-// nextPort returns the source ports of a host's flows in turn. A port that chance gives again would meet the flow that it belonged to
-// before, which goes on to its own endpoint for as long as conntrack remembers it.
+// nextPort returns the source ports for a host's flows in sequence. A randomly chosen port could repeat an earlier one. The packets would then belong
+// to the earlier flow and reach its endpoint, for as long as conntrack holds its entry.
 func (h *Host) nextPort() uint16 {
 	const first, last = 33000, 60999 // above NodePorts
 	return first + uint16(h.ports.Add(1)%(last-first+1))
 }
 
-// dialUDP connects from the next source port that is free.
+// dialUDP connects from the next free source port.
 func (h *Host) dialUDP(ctx context.Context, address string) (conn net.Conn, err error) {
 	for range 100 {
 		from := net.Dialer{LocalAddr: &net.UDPAddr{Port: int(h.nextPort())}}
@@ -51,8 +51,8 @@ func (h *Host) dialUDP(ctx context.Context, address string) (conn net.Conn, err 
 	return conn, err
 }
 
-// Do runs f on a thread that is inside the host's namespace. f must not start goroutines that need the namespace; sockets it opens stay
-// usable from anywhere.
+// Do runs f on a thread that is inside the host's namespace. f must not start goroutines that need the namespace; the sockets that it opens stay
+// usable on any thread.
 func (h *Host) Do(f func() error) error {
 	runtime.LockOSThread()
 	if err := netns.Set(h.handle); err != nil {
@@ -60,7 +60,7 @@ func (h *Host) Do(f func() error) error {
 		return fmt.Errorf("enter namespace %s: %w", h.NetNS, err)
 	}
 	defer func() {
-		// A thread that cannot come home must not run other goroutines: left locked, it ends with this goroutine.
+		// A thread that cannot return to its own namespace must not run other goroutines: it stays locked and ends with this goroutine.
 		if netns.Set(h.home) == nil {
 			runtime.UnlockOSThread()
 		}
@@ -68,7 +68,7 @@ func (h *Host) Do(f func() error) error {
 	return f()
 }
 
-// Dial connects from inside the namespace. The address must be a literal: the lab has no DNS.
+// Dial connects from inside the namespace. The address must be a literal because the lab has no DNS.
 func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var conn net.Conn
 	err := h.Do(func() (err error) {
@@ -87,7 +87,7 @@ func (h *Host) Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, e
 	var lis net.Listener
 	err := h.Do(func() (err error) {
 		cfg := net.ListenConfig{}
-		cfg.SetMultipathTCP(false) // plain sockets: MPTCP listeners fall back by a path that hides resets
+		cfg.SetMultipathTCP(false) // plain sockets: MPTCP listeners fall back in a way that hides resets
 		lis, err = cfg.Listen(ctx, "tcp", addr.String())
 		return err
 	})
@@ -133,9 +133,8 @@ func newHost(home netns.NsHandle, prefix, name string) (*Host, error) {
 	return h, h.prepare()
 }
 
-// prepare sets what must be true before the first link exists: no duplicate address detection (it would delay every address by a
-// second), no redirects, no reverse path filter, no rate limit on ICMP errors (the seventh refusal in a row would be a time-out), loopback
-// up.
+// prepare configures a host before its first link exists: no duplicate address detection (it would delay every address by a second), no redirects, no
+// reverse path filter, no rate limit on ICMP errors (with it, the seventh refusal in a row would be a timeout), and the loopback device up.
 func (h *Host) prepare() error {
 	for _, kv := range [][2]string{
 		{"net/ipv4/conf/all/rp_filter", "0"}, {"net/ipv4/conf/default/rp_filter", "0"},
@@ -157,7 +156,7 @@ func (h *Host) prepare() error {
 	return h.links.LinkSetUp(lo)
 }
 
-// forward lets the host route.
+// forward enables IP forwarding on the host.
 func (h *Host) forward() error {
 	if err := h.Sysctl("net/ipv4/ip_forward", "1"); err != nil {
 		return err
@@ -170,6 +169,6 @@ func (h *Host) close() {
 		h.links.Close()
 	}
 	h.handle.Close()
-	// An error means that somebody else removed it first, which is as good.
+	// An error means that another process removed it first, which has the same result.
 	_ = netns.DeleteNamed(h.NetNS)
 }

@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLabs bounds the labs one process may hold at once.
+// maxLabs bounds the number of concurrent labs of one process.
 const maxLabs = 64
 
-// Config describes a Lab.
+// Config configures a Lab.
 type Config struct {
 	// PodsPerNode is the number of pods on each node; 0 means 3.
 	PodsPerNode int
 }
 
-// Lab is a running lab. Safe for concurrent use once New has returned.
+// Lab is a running lab. It is safe for concurrent use after New has returned.
 type Lab struct {
 	home  netns.NsHandle
 	hosts map[string]*Host
@@ -44,7 +44,7 @@ func New(ctx context.Context, cfg Config) (*Lab, error) {
 		cfg.PodsPerNode = 3
 	}
 	Sweep()
-	runtime.LockOSThread() // the look goes by the thread's number, and another thread may end meanwhile
+	runtime.LockOSThread() // netns.Get uses the thread's id, and without the lock that thread may end before the read
 	home, err := netns.Get()
 	runtime.UnlockOSThread()
 	if err != nil {
@@ -64,7 +64,7 @@ func New(ctx context.Context, cfg Config) (*Lab, error) {
 	return l, nil
 }
 
-// claim makes the first namespace; its name is what keeps two labs of one process apart.
+// claim creates the first namespace. Its name is unique among the labs of one process.
 func (l *Lab) claim() (prefix string, err error) {
 	for n := 1; n <= maxLabs; n++ {
 		prefix = fmt.Sprintf("fl%d-%d-", os.Getpid(), n)
@@ -102,8 +102,8 @@ func (l *Lab) build(cfg Config) error {
 	return l.addRoutes()
 }
 
-// addBridge makes the outside network. It has addresses (the nodes' default gateway) but does not forward, so that a packet that no
-// Service takes up disappears there, as it would on the way to a real gateway, and nothing can leave.
+// addBridge creates the outside network. The bridge has addresses (the nodes' default gateway) but does not forward. So a packet that no Service
+// claims is dropped there, as it would be on the way to a real gateway, and no packet can leave the lab.
 func (l *Lab) addBridge() (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "br0"
@@ -119,7 +119,7 @@ func (l *Lab) addBridge() (netlink.Link, error) {
 		if err := l.wire.addAddr(bridge, onWire(a)); err != nil {
 			return nil, err
 		}
-		hole := &netlink.Route{Dst: ipNet(defaultDest[i]), Type: unix.RTN_BLACKHOLE} // else IPv6 answers "no route"
+		hole := &netlink.Route{Dst: ipNet(defaultDest[i]), Type: unix.RTN_BLACKHOLE} // without it IPv6 answers "no route"
 		if err := l.wire.links.RouteAdd(hole); err != nil {
 			return nil, fmt.Errorf("add blackhole %s on the wire: %w", defaultDest[i], err)
 		}
@@ -157,7 +157,7 @@ func (l *Lab) addOutside(prefix, name string, addrs Addrs, bridge netlink.Link) 
 	return nil
 }
 
-// addPod adds a pod the way the ptp CNI plug-in does: a link of its own to the node, whose end carries the gateway's address.
+// addPod adds a pod in the same way as the ptp CNI plug-in: with its own link to the node, whose end has the gateway's address.
 func (l *Lab) addPod(prefix string, node *Host, nodeNumber, number int) error {
 	letter := node.Name[len("node-"):]
 	h, err := newHost(l.home, prefix, fmt.Sprintf("pod-%s%d", letter, number))
@@ -183,7 +183,8 @@ func (l *Lab) addPod(prefix string, node *Host, nodeNumber, number int) error {
 	return nil
 }
 
-// addRoutes lets nodes forward, nodes reach each other's pods, and clients reach Service addresses through node-a, the node under test.
+// addRoutes enables forwarding on the nodes and adds routes: from each node to the other's pods, and from clients to Service addresses through
+// node-a, the node under test.
 func (l *Lab) addRoutes() error {
 	a, b := l.hosts["node-a"], l.hosts["node-b"]
 	for _, n := range []*Host{a, b} {
@@ -228,16 +229,16 @@ func (l *Lab) Host(name string) (*Host, error) {
 	return h, nil
 }
 
-// Node is node-a, where the agent under test runs.
+// Node returns node-a, where the agent under test runs.
 func (l *Lab) Node() *Host { return l.hosts["node-a"] }
 
-// Client is the first client outside the cluster.
+// Client returns the first client outside the cluster.
 func (l *Lab) Client() *Host { return l.hosts["client"] }
 
-// Hosts lists the hosts by name, in the order they were built.
+// Hosts returns the names of the hosts, in the order in which they were built.
 func (l *Lab) Hosts() []string { return slices.Clone(l.names) }
 
-// Close stops the echo servers and removes every namespace. Processes started with Host.Start must have ended. Safe to call twice.
+// Close stops the echo servers and removes every namespace. Processes started with Host.Start must have ended. Close may be called twice.
 func (l *Lab) Close() error {
 	l.stop()
 	l.mu.Lock()

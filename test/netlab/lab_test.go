@@ -79,7 +79,7 @@ func TestFailuresAreTold(t *testing.T) {
 	}{
 		{"client", "172.18.0.2:81", netlab.Refused},
 		{"client", "[fd00:172:18::2]:81", netlab.Refused},
-		{"client", "10.96.0.1:80", netlab.TimedOut}, // nothing takes it up: the wire swallows it
+		{"client", "10.96.0.1:80", netlab.TimedOut}, // no Service claims it: the wire drops it
 		{"client", "[fd00:10:96::1]:80", netlab.TimedOut},
 		{"node-a", "10.96.0.9:80", netlab.Refused},
 		{"node-a", "10.96.0.8:80", netlab.TimedOut},
@@ -87,7 +87,7 @@ func TestFailuresAreTold(t *testing.T) {
 	} {
 		for _, proto := range []netlab.Protocol{netlab.TCP, netlab.UDP, netlab.SCTP} {
 			if c.want == netlab.Unreachable && proto != netlab.TCP {
-				continue // a soft error: the kernel tells it to TCP only, unless the socket asks for RECVERR
+				continue // a soft error: the kernel reports it to TCP only, unless the socket sets RECVERR
 			}
 			t.Run(c.from+" "+c.to+" "+string(proto), func(t *testing.T) {
 				t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// veth joins two hosts: the device in inner is always eth0, the one in outer has the given name. Both are up afterwards.
+// veth joins two hosts with a pair of devices: the one in inner is always eth0, the one in outer has the given name. It sets both up.
 func veth(outer *Host, name string, inner *Host) (outerLink, innerLink netlink.Link, err error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
@@ -47,7 +47,7 @@ func (h *Host) addAddr(link netlink.Link, p netip.Prefix) error {
 	return nil
 }
 
-// addRoute adds dst via gw, or on the link itself when gw is not valid.
+// addRoute adds a route to dst through gw, or directly on the link if gw is not valid.
 func (h *Host) addRoute(link netlink.Link, dst netip.Prefix, gw netip.Addr) error {
 	r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(dst)}
 	if gw.IsValid() {

@@ -13,14 +13,14 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Process is a command running inside a namespace.
+// Process is a command that runs inside a namespace.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error
 }
 
-// Start starts cmd inside the namespace. It is killed when this process dies, so that a crashed test leaves nothing running.
+// Start starts cmd inside the namespace. The kernel kills it when this process dies, so that a crashed test leaves no process running.
 func (h *Host) Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	if cmd.SysProcAttr == nil {
@@ -29,7 +29,7 @@ func (h *Host) Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error, 1)
 	go func() {
-		// The parent-death signal fires when the starting THREAD ends, so this one stays, locked, for the life of the child.
+		// The kernel sends the parent-death signal when the starting THREAD ends, so this one stays locked until the child ends.
 		runtime.LockOSThread()
 		err := netns.Set(h.handle)
 		if err == nil {
@@ -47,29 +47,29 @@ func (h *Host) Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Pid is the process id.
+// Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err is the error of Wait; only meaningful after Done is closed.
+// Err returns the error of Wait. It is valid only after Done is closed.
 func (p *Process) Err() error { return p.err }
 
-// Kill sends SIGKILL and waits.
+// Kill sends SIGKILL and waits for the end of the process.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Signal(os.Kill)
 	<-p.done
 }
 
-// Terminate sends SIGTERM and waits up to grace, then SIGQUIT, then kills. It reports whether the process ended by itself.
+// Terminate sends SIGTERM and waits up to grace, then sends SIGQUIT, then SIGKILL. It reports whether the process ended by itself.
 func (p *Process) Terminate(grace time.Duration) bool {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
 		return true
 	case <-time.After(grace):
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // a Go program writes where it hangs, and ends
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // a Go program prints its goroutines and exits
 		select {
 		case <-p.done:
 		case <-time.After(time.Second):
@@ -79,7 +79,7 @@ func (p *Process) Terminate(grace time.Duration) bool {
 	}
 }
 
-// Run runs a command inside the namespace to its end and returns what it wrote to stdout and stderr. The error repeats the last lines.
+// Run runs a command inside the namespace until it exits and returns its output to stdout and stderr. The error includes the last lines.
 func (h *Host) Run(ctx context.Context, name string, args ...string) (string, error) {
 	var out strings.Builder
 	cmd := exec.Command(name, args...)

@@ -18,9 +18,9 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Many kernels (this project's CI among them) have SCTP in conntrack and NAT, which is what a Service proxy uses, but no SCTP sockets.
-// So the lab speaks the first half of the handshake itself over raw sockets: INIT, answered by INIT ACK, whose state cookie (RFC 9260
-// section 3.3.3.1) carries the echo server's line. These are real SCTP packets: conntrack tracks them and NAT rewrites their checksum.
+// Many kernels (this project's CI among them) have SCTP in conntrack and NAT, which is what a Service proxy uses, but no SCTP sockets. So the lab
+// implements the first half of the handshake over raw sockets: INIT, answered by INIT ACK, whose state cookie (RFC 9260 section 3.3.3.1) carries the
+// echo server's line. These are real SCTP packets: conntrack tracks them and NAT rewrites their checksum.
 const (
 	protoSCTP     = 132
 	chunkInit     = 1
@@ -77,7 +77,7 @@ func parseSCTP(b []byte) (p sctpPacket, ok bool) {
 	zeroed := slices.Clone(b)
 	clear(zeroed[8:12])
 	if crc32.Checksum(zeroed, castagnoli) != sum {
-		return p, false // NAT that does not mend the checksum must show
+		return p, false // NAT that does not update the checksum must be visible
 	}
 	if p.chunk == chunkAbort {
 		return p, true
@@ -103,7 +103,7 @@ func sctpNetwork(ip netip.Addr) string {
 	return "ip6:132"
 }
 
-// serveSCTP answers INIT on the given ports and aborts it on every other, as a kernel with SCTP would.
+// serveSCTP answers INIT on the given ports and sends ABORT on every other, as a kernel with SCTP would.
 func (l *Lab) serveSCTP(h *Host, ip netip.Addr, ports []uint16) error {
 	var pc *net.IPConn
 	err := h.Do(func() (err error) {
@@ -140,7 +140,7 @@ func (l *Lab) serveSCTP(h *Host, ip netip.Addr, ports []uint16) error {
 	return nil
 }
 
-// sctpFlow is one source port and one initiate tag: asking again over it is a retransmitted INIT, which conntrack takes for the same flow.
+// sctpFlow is one source port and one initiate tag. A further request over it is a retransmitted INIT, which conntrack assigns to the same flow.
 type sctpFlow struct {
 	h    *Host
 	to   netip.AddrPort
@@ -151,8 +151,8 @@ func (h *Host) sctpFlow(to netip.AddrPort) *sctpFlow {
 	return &sctpFlow{h, to, sctpPacket{source: h.nextPort(), dest: to.Port(), chunk: chunkInit, initiateTag: rand.Uint32() | 1}}
 }
 
-// ask sends one INIT and waits for its answer. A raw socket's ICMP error does not say which port it is for, so there is one request at a
-// time to one address; the wait for one's turn does not count against the deadline.
+// ask sends one INIT and waits for its answer. A raw socket's ICMP error does not identify the port, so requests to one address are serialized. The
+// wait for the lock does not count against the deadline.
 func (f *sctpFlow) ask(ctx context.Context) (line string, own netip.Addr, err error) {
 	budget := patience.Of(5 * time.Second)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -176,7 +176,7 @@ func (f *sctpFlow) ask(ctx context.Context) (line string, own netip.Addr, err er
 	own, _ = netip.AddrFromSlice(conn.LocalAddr().(*net.IPAddr).IP)
 	own = own.Unmap()
 	if _, err := conn.Write(f.init.bytes()); err != nil && !errors.Is(err, unix.EPERM) { // EPERM: see Flow.exchange
-		return "", own, errors.Join(err, ctx.Err()) // closed because time was up: a time-out, on a busy machine
+		return "", own, errors.Join(err, ctx.Err()) // closed at the deadline: a timeout, on a busy machine
 	}
 	line, err = f.receive(conn)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// settle waits until every link carries packets in both families. A bridge port starts to forward only when the kernel's link watch has
-// run, and a neighbour solicitation lost before that is repeated after a whole second: a test would see a time-out that is not its own.
+// settle waits until every link carries packets in both families. A bridge port starts to forward only after the kernel's link watch has run, and a
+// neighbour solicitation that was lost before is repeated only after a second. A test would then see a timeout that it did not cause.
 func (l *Lab) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(10*time.Second))
 	defer cancel()

@@ -10,12 +10,12 @@ import (
 
 var labName = regexp.MustCompile(`^fl([0-9]+)-[0-9]+-`)
 
-// Sweep removes the namespaces of labs whose process is gone, and says how many. New calls it; a process killed by SIGKILL leaves its
-// namespaces behind, and nobody else would take them away.
+// Sweep removes the namespaces of labs whose process has ended, and returns how many. New calls it: a process killed by SIGKILL cannot remove its own
+// namespaces.
 func Sweep() int {
 	entries, err := os.ReadDir("/run/netns")
 	if err != nil {
-		return 0 // no named namespace was ever made
+		return 0 // no named namespace has ever been created
 	}
 	removed := 0
 	for _, e := range entries {

@@ -1,5 +1,5 @@
-// Package patience scales the limits of tests: a limit is right for the machine that
-// it was chosen on, and a test kernel in an emulator is ten to forty times slower.
+// Package patience scales the time limits of tests. A limit is chosen on a usual machine,
+// and a test kernel in an emulator is ten to forty times slower.
 package patience
 
 import (
@@ -8,17 +8,19 @@ import (
 	"time"
 )
 
-// Env names the factor, a decimal number of at least 1. Package vm measures it.
+// Env names the variable with the factor, a decimal number of at least 1. Package vm
+// measures it.
 const Env = "FAIRLEAD_PATIENCE"
 
-// Of returns how long to wait here for what takes at most d on a usual machine.
+// Of returns the time limit on this machine for an operation that takes at most d on a
+// usual one.
 func Of(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * factor())
 }
 
-// Pause returns how long to rest here between two looks, where d is right on a usual
-// machine: longer on a slow one, which would else do little but look. It is never
-// more than ten times as long.
+// Pause returns the interval between two polls on this machine, where d is right on a
+// usual machine. It is longer on a slow one, which would otherwise spend most of its time
+// on polls. It is never more than ten times as long.
 func Pause(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * min(10, factor()))
 }

@@ -1,5 +1,5 @@
-// Package proof reports what a test exercised, so that the summary of a test run can count it: scenario variants,
-// random histories, requests, fuzz inputs.
+// Package proof reports how much a test exercised, so that the summary of a test run can count it: scenario variants, random histories, requests,
+// fuzz inputs.
 package proof
 
 import "testing"

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Config is what the demo needs.
+// Config configures the demo.
 type Config struct {
 	Agent     string // the program fairlead
 	Self      string // this program, whose `backend` runs Serve
@@ -42,7 +42,7 @@ type show struct {
 	has6   bool
 }
 
-// Run shows everything; it fails if anything does not come out as it should.
+// Run runs all parts of the demo. It returns an error if a claim did not hold.
 func Run(ctx context.Context, c Config) error {
 	dir, err := os.MkdirTemp("", "fairlead-demo-")
 	if err != nil {
@@ -66,7 +66,8 @@ func Run(ctx context.Context, c Config) error {
 	return nil
 }
 
-// byName makes each request on a connection of its own, and asks the agent for names.
+// byName returns a client that makes each request on its own connection and resolves
+// names through the agent's DNS server.
 func byName() *http.Client {
 	names := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, dnsAt)
@@ -77,7 +78,7 @@ func byName() *http.Client {
 
 func (s *show) say(format string, args ...any) { _, _ = fmt.Fprintf(s.Out, format+"\n", args...) }
 
-// claim says something, and whether it is so.
+// claim prints a statement and whether it is true.
 func (s *show) claim(ok bool, format string, args ...any) {
 	mark := "ok  "
 	if !ok {
@@ -142,7 +143,7 @@ func (s *show) begin() error {
 	return s.answers()
 }
 
-// answers waits until the agent's DNS server does.
+// answers waits until the agent's DNS server answers.
 func (s *show) answers() error {
 	return until(s.ctx, func() error {
 		_, err := get(s.ctx, s.web, "http://web"+domain+s.port(":80", ":10080"))
@@ -162,7 +163,7 @@ func (s *show) places(table string) error {
 	return nil
 }
 
-// met asks several times, and counts who answers.
+// met sends several requests and counts the backends that answer.
 func (s *show) met(url string, times int) (string, error) {
 	counts := map[string]int{}
 	for range times {
@@ -190,7 +191,7 @@ func (s *show) names() error {
 	return nil
 }
 
-// port is the one that stands for a port below those that this user may bind.
+// port returns own if this user may bind that port, else moved.
 func (s *show) port(own, moved string) string {
 	if l, err := net.Listen("tcp", "127.1.0.1"+own); err == nil {
 		_ = l.Close()
@@ -220,7 +221,7 @@ func (s *show) dies() error {
 	return nil
 }
 
-// restarts replaces the agent while clients ask.
+// restarts replaces the agent while clients send requests.
 func (s *show) restarts() error {
 	s.say("\n5. The agent is replaced three times, by the same command, while clients ask\n")
 	url := "http://127.0.0.1:30080"
@@ -268,7 +269,7 @@ func (s *show) replace() error {
 		<-s.agent.done
 		s.claim(s.agent.cmd.ProcessState.Success(), "pid %d has handed over to pid %d, and ended with its last connection", s.agent.cmd.Process.Pid, next.cmd.Process.Pid)
 		s.agent = next
-		time.Sleep(300 * time.Millisecond) // for requests to this one
+		time.Sleep(300 * time.Millisecond) // so that requests reach this agent
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/netnstest"
 )
 
-// TestMain: the demo's addresses are those of a network namespace of its own. As
-// `backend`, this program is one of the demo's processes.
+// TestMain runs the tests in a network namespace of its own, because the demo uses fixed
+// addresses. With the argument `backend`, this program is one of the demo's processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "backend" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(netnstest.Main(m))
 }
 
-// The demo says that everything comes out as it should, and it does.
+// TestDemo runs the demo and checks that every claim holds.
 func TestDemo(t *testing.T) {
 	bin := os.Getenv("FAIRLEAD_BIN")
 	if bin == "" {

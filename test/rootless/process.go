@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// Serve is one backend: it answers each request with its name, until ctx ends.
+// Serve runs one backend: it answers each request with its name, until ctx ends.
 func Serve(ctx context.Context, name, at string) error {
 	s := &http.Server{Addr: at, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, name)
@@ -28,7 +28,7 @@ func Serve(ctx context.Context, name, at string) error {
 	return nil
 }
 
-// process is a program that was started here, with what it has written.
+// process is a program that this package started, with its output.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -60,13 +60,13 @@ func start(program string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// end asks it to end, and waits.
+// end sends SIGINT and waits for the end of the process.
 func (p *process) end() {
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	<-p.done
 }
 
-// says waits until it has written the text.
+// says waits until the process has printed the text.
 func (p *process) says(ctx context.Context, text string) error {
 	return until(ctx, func() error {
 		if strings.Contains(p.log(), text) {
@@ -81,7 +81,7 @@ func (p *process) says(ctx context.Context, text string) error {
 	})
 }
 
-// until waits for what must come, a minute at most on a usual machine.
+// until retries check until it succeeds, for at most a minute on a usual machine.
 func until(ctx context.Context, check func() error) error {
 	ctx, stop := context.WithTimeout(ctx, patience.Of(time.Minute))
 	defer stop()
@@ -98,7 +98,7 @@ func until(ctx context.Context, check func() error) error {
 	}
 }
 
-// get asks once, over a connection of its own.
+// get sends one request, on its own connection.
 func get(ctx context.Context, c *http.Client, url string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -1,13 +1,13 @@
-// Command summary reads `go test -json` on standard input and prints what a
-// person wants to know: failures with their output, every skip with its reason,
-// the time of each package, and one line "name: N passed, N failed, N skipped".
+// Command summary reads `go test -json` on standard input and prints a short report:
+// failures with their output, every skip with its reason, the time of each package, and
+// one line "name: N passed, N failed, N skipped".
 //
 //	go test -json ./... | go run ./test/summary unit
 //
 // It exits with 1 if anything failed or nothing ran. With -lists PREFIX it also writes
-// the names of the tests that passed to PREFIX.passed, to PREFIX.owed the names of the
-// tests that need another kernel than this machine's, and to PREFIX.proof a line
-// "N kind" for each kind of proof: what package test/proof reports, and fuzz inputs.
+// the names of the tests that passed to PREFIX.passed, the names of the tests that need
+// another kernel than this machine's to PREFIX.owed, and a line "N kind" for each kind of
+// proof to PREFIX.proof: those that package test/proof reports, and fuzz inputs.
 package main
 
 import (
@@ -38,7 +38,8 @@ type tally struct {
 	proof                             map[string]int // by kind
 }
 
-// owedFor begins the reason of a skip that another kernel must make up for.
+// owedFor is the prefix of the reason of a skip for which the test must run on another
+// kernel.
 const owedFor = "needs a kernel with "
 
 var (
@@ -77,7 +78,7 @@ func (t *tally) read(r io.Reader) error {
 	for sc.Scan() {
 		var ev event
 		if !strings.HasPrefix(sc.Text(), "{") || json.Unmarshal(sc.Bytes(), &ev) != nil {
-			fmt.Fprintln(t.out, sc.Text()) // a build error, say
+			fmt.Fprintln(t.out, sc.Text()) // for example a build error
 			continue
 		}
 		t.see(ev)
@@ -130,8 +131,9 @@ func (t *tally) see(ev event) {
 	}
 }
 
-// cutShort prints what those tests of a package said that never ended: a package that crashes or
-// runs into its time limit prints the goroutines as output of the test that was running.
+// cutShort prints the output of a package's tests that never ended. A package that
+// crashes or exceeds its time limit prints the goroutines as output of the test that was
+// running.
 func (t *tally) cutShort(pkg string) {
 	for _, key := range slices.Sorted(maps.Keys(t.outputs)) {
 		if name, ours := strings.CutPrefix(key, pkg+" "); ours && name != "" {

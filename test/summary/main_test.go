@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestLists checks the lists: a skip is owed to another kernel only if its reason says so.
+// TestLists checks the lists: a skip requires a run on another kernel only if its reason
+// says so.
 func TestLists(t *testing.T) {
 	in := `{"Action":"output","Package":"p","Test":"TestA","Output":"    x_test.go:7: proof: 20 random histories\n"}
 {"Action":"output","Package":"p","Output":"proof: 3 random histories\n"}
@@ -36,8 +37,9 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestCutShort: a package that ran into its limit has no result for the test that hung, and what
-// that test said, with the goroutines, is the only trace of the cause.
+// TestCutShort checks the report of a package that exceeded its time limit: it has no
+// result for the test that hung, and that test's output, with the goroutines, is the only
+// evidence of the cause.
 func TestCutShort(t *testing.T) {
 	in := `{"Action":"output","Package":"p","Test":"TestA","Output":"fine\n"}
 {"Action":"pass","Package":"p","Test":"TestA"}

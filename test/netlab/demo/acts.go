@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/test/scenarios/kit"
 )
 
-// spread makes 30 requests by each way into the web Service.
+// spread makes 30 requests to each address of the web Service.
 func (s *show) spread() {
 	s.title("1. One Service, four ways in, three backends")
 	for _, way := range []struct {
@@ -26,7 +26,7 @@ func (s *show) spread() {
 	}
 }
 
-// others shows the two other examples, briefly.
+// others shows the two other examples briefly.
 func (s *show) others() {
 	s.title("2. UDP with session affinity, and a load balancer address with source ranges")
 	counts, lost := askTimes(s.ctx, s.lab.Client(), netlab.UDP, dnsCluster, 30)
@@ -43,7 +43,7 @@ func (s *show) others() {
 	s.claim(rep.Outcome == netlab.TimedOut, "... and drops client2, which is not (%s)", rep.Outcome)
 }
 
-// shrink takes one line out of each EndpointSlice while clients ask.
+// shrink removes one line from each EndpointSlice while clients send requests.
 func (s *show) shrink() error {
 	s.title("3. A backend is removed while clients send requests")
 	t := startTraffic(s.ctx, s.lab.Client(), webCluster4, webCluster6, webNode4, webNode6)
@@ -70,7 +70,8 @@ func (s *show) shrink() error {
 	return nil
 }
 
-// without removes the lines that hold mark.
+// without returns the text without the lines that contain mark, and the number of those
+// lines.
 func without(text, mark string) (string, int) {
 	var out strings.Builder
 	removed := 0
@@ -91,7 +92,7 @@ func after(d time.Duration) string {
 	return brief(d) + " after the file changed"
 }
 
-// flush removes every rule behind the agent's back.
+// flush removes every rule with another program and shows that the agent repairs them.
 func (s *show) flush() error {
 	s.title("4. Another program flushes all rules")
 	if s.cfg.Mode != "nftables" {
@@ -118,7 +119,8 @@ func (s *show) flush() error {
 	return nil
 }
 
-// until asks in short tries until the address answers, at most 10 s.
+// until sends short requests until the address answers, for at most 10 s. It reports
+// whether it answered.
 func (s *show) until(to netip.AddrPort) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
 	defer cancel()
@@ -133,7 +135,7 @@ func (s *show) until(to netip.AddrPort) bool {
 	return false
 }
 
-// restart kills the agent while clients ask and starts it again.
+// restart kills the agent while clients send requests and starts it again.
 func (s *show) restart() error {
 	s.title("5. The agent is killed and started again")
 	first := read(s.ctx, s.lab.Node())

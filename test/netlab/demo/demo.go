@@ -15,10 +15,10 @@ import (
 	"github.com/fairlead/fairlead/test/scenarios/kit"
 )
 
-// limit bounds the whole demo.
+// limit bounds the duration of the whole demo.
 const limit = 2 * time.Minute
 
-// Config says what to show.
+// Config configures the demo.
 type Config struct {
 	Binary   string // the agent
 	Examples string // folder of manifests
@@ -26,7 +26,7 @@ type Config struct {
 	Out      io.Writer
 }
 
-// show is one showing.
+// show is one run of the demo.
 type show struct {
 	*page
 	ctx   context.Context
@@ -53,7 +53,7 @@ const picture = `
    client2 ──┼── node-a (the agent runs here) ── pod-a1  pod-a2  pod-a3
              └── node-b ──────────────────────── pod-b1  pod-b2  pod-b3`
 
-// Run shows everything, cleans up, and fails if a claim did not hold.
+// Run runs all parts and cleans up. It returns an error if a claim did not hold.
 func Run(ctx context.Context, cfg Config) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

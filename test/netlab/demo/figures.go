@@ -9,10 +9,10 @@ import (
 	"github.com/fairlead/fairlead/test/scenarios/kit"
 )
 
-// figures is one reading of the agent's metrics.
+// figures holds the values of the agent's metrics at one moment.
 type figures map[string]float64
 
-// The metrics that the table shows; histograms by their _sum and _count.
+// The metrics in the table; histograms by their _sum and _count.
 var figureNames = []string{
 	"fairlead_operations_total", "fairlead_kernel_reads_total", "fairlead_drift_repaired_total", "fairlead_conflicts_total",
 	"fairlead_quarantined_objects", "fairlead_syncs_total",
@@ -40,7 +40,7 @@ func (f figures) count(name string) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// mean is a histogram's average.
+// mean returns a histogram's average.
 func (f figures) mean(name string) string {
 	n := f[name+"_count"]
 	if n == 0 {

@@ -67,7 +67,7 @@ func (p *page) row(name string, cells ...string) {
 	p.say("%s", line)
 }
 
-// brief prints a duration with the digits that matter.
+// brief formats a duration with its significant digits only.
 func brief(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

@@ -9,10 +9,11 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// patience is how long one request may take.
+// patience is the time limit of one request.
 const patience = time.Second
 
-// askTimes makes n requests, each on a connection of its own, and counts the answers by backend.
+// askTimes sends n requests, each on its own connection, and counts the answers by
+// backend.
 func askTimes(ctx context.Context, h *netlab.Host, proto netlab.Protocol, to netip.AddrPort, n int) (counts map[string]int, lost int) {
 	counts = map[string]int{}
 	for range n {
@@ -31,7 +32,7 @@ func askOnce(ctx context.Context, h *netlab.Host, proto netlab.Protocol, to neti
 	return h.Ask(ctx, proto, to)
 }
 
-// traffic is clients that ask all the time.
+// traffic is a set of clients that send requests continuously.
 type traffic struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -39,7 +40,7 @@ type traffic struct {
 	mu       sync.Mutex
 	answered int
 	lost     int
-	last     map[string]time.Time // when each backend was last chosen: the time its request began
+	last     map[string]time.Time // when each backend last received a request: the time when the request began
 }
 
 func startTraffic(ctx context.Context, h *netlab.Host, targets ...netip.AddrPort) *traffic {
@@ -53,7 +54,7 @@ func startTraffic(ctx context.Context, h *netlab.Host, targets ...netip.AddrPort
 				if ctx.Err() == nil {
 					t.note(began, rep)
 				}
-				time.Sleep(time.Millisecond) // paces the client; nothing is waited for
+				time.Sleep(time.Millisecond) // limits the rate of the client; it waits for no condition
 			}
 		})
 	}
@@ -73,21 +74,21 @@ func (t *traffic) note(began time.Time, rep netlab.Reply) {
 	}
 }
 
-// stop ends the clients and tells what became of their requests.
+// stop stops the clients and returns how many of their requests were answered and lost.
 func (t *traffic) stop() (answered, lost int) {
 	t.cancel()
 	t.done.Wait()
 	return t.answered, t.lost
 }
 
-// lastOf is when the backend was last chosen.
+// lastOf returns the time when the last request that the backend answered began.
 func (t *traffic) lastOf(backend string) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last[backend]
 }
 
-// wait returns when n more requests were answered or lost; it is bounded by ctx.
+// wait returns when n more requests were answered or lost, or when ctx ends.
 func (t *traffic) wait(ctx context.Context, n int) {
 	t.mu.Lock()
 	goal := t.answered + t.lost + n
