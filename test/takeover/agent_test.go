@@ -10,10 +10,10 @@ import (
 	"github.com/fairlead/fairlead/test/scenarios/kit"
 )
 
-// modes are those of the kit: iptables with each of its two backends.
+// modes are the modes of the kit: iptables with each of its two backends.
 var modes = []string{"nftables", "iptables-nft", "iptables-legacy"}
 
-// newLab makes a lab that goes with the test.
+// newLab creates a lab that is closed at the end of the test.
 func newLab(t *testing.T) *netlab.Lab {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -31,7 +31,7 @@ func newLab(t *testing.T) *netlab.Lab {
 	return lab
 }
 
-// binary is the agent to test: FAIRLEAD_BIN, or one built now.
+// binary returns the path of the agent to test: FAIRLEAD_BIN, or one that it builds.
 func binary(t *testing.T) string {
 	t.Helper()
 	if bin := os.Getenv("FAIRLEAD_BIN"); bin != "" {
@@ -46,7 +46,7 @@ func binary(t *testing.T) string {
 	return bin
 }
 
-// start runs the agent until the test ends, and returns when it is in sync.
+// start runs the agent until the test ends. It returns when the agent is in sync.
 func start(t *testing.T, bin string, s kit.Setup) *kit.Fairlead {
 	t.Helper()
 	agent := &kit.Fairlead{Binary: bin}

@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead/fairlead/test/takeover"
 )
 
-// TestAttemptFromBefore: a client tries to connect while no rule translates it, as in the gap that another proxy leaves when it changes its
-// mode. The kernel does not translate that flow any more, and our rules refuse what they did not translate; but the client's next SYN,
-// after a second, must find the Service.
+// TestAttemptFromBefore covers a client that tries to connect while no rule translates its packets, as in the gap that another proxy leaves when it
+// changes its mode. The kernel no longer translates that flow, and the agent's rules reject untranslated packets; but the client's next SYN, after a
+// second, must reach the Service.
 func TestAttemptFromBefore(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	bin := binary(t)
@@ -22,7 +22,7 @@ func TestAttemptFromBefore(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			lab := newLab(t)
 			node := lab.Node()
-			// A rule that asks for the state has the kernel follow connections, as any rules of a proxy do.
+			// A rule that matches the connection state makes the kernel track connections, as any proxy's rules do.
 			takeover.Shell(t, node, "nft add table ip seen; nft 'add chain ip seen c { type nat hook prerouting priority 0; }'; nft add rule ip seen c ct state new counter")
 			ctx, cancel := context.WithTimeout(t.Context(), patience.Of(time.Minute))
 			defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/test/takeover"
 )
 
-// web and sticky are the Services of these clusters, on an endpoint that answers.
+// web and sticky are the addresses of the Services of these clusters, whose endpoint answers.
 var (
 	web    = netip.MustParseAddrPort("10.96.0.10:80")
 	sticky = netip.MustParseAddrPort("10.96.0.11:80")
@@ -36,14 +36,14 @@ endpoints: [{addresses: [%[4]s]}]
 `, name, address, more, endpoint)}
 }
 
-// broken is a cluster that somebody asks about.
+// broken is a cluster with a fault that the agent's commands must explain.
 type broken struct {
 	lab   *netlab.Lab
 	bin   string
 	agent *kit.Fairlead
 }
 
-// newBroken starts an agent that leaves alone what a test does to its node: a look at what other proxies left may come late.
+// newBroken starts an agent that does not remove the changes of a test: its search for rules of other proxies may run late.
 func newBroken(t *testing.T, mode string, env ...string) *broken {
 	t.Helper()
 	b := &broken{lab: newLab(t), bin: binary(t)}
@@ -61,7 +61,7 @@ func newBroken(t *testing.T, mode string, env ...string) *broken {
 	return b
 }
 
-// answers wants that a request is answered, or is not.
+// answers checks that a request is answered, or that it is not.
 func (b *broken) answers(t *testing.T, to netip.AddrPort, want bool) {
 	t.Helper()
 	takeover.Eventually(t, fmt.Sprintf("%s answers: %t", to, want), func() error {
@@ -72,10 +72,10 @@ func (b *broken) answers(t *testing.T, to netip.AddrPort, want bool) {
 	})
 }
 
-// firstScreen is how many lines of an answer somebody sees at once.
+// firstScreen is the number of lines of an answer that are visible at once.
 const firstScreen = 24
 
-// says wants that a command says something in its first screen, and whether it ends with code 0.
+// says checks that a command prints a text within its first screen, and whether it exits with code 0.
 func (b *broken) says(t *testing.T, well bool, want string, args ...string) {
 	t.Helper()
 	takeover.Eventually(t, fmt.Sprintf("fairlead %s says %q", strings.Join(args, " "), want), func() error {
@@ -88,8 +88,8 @@ func (b *broken) says(t *testing.T, well bool, want string, args ...string) {
 	})
 }
 
-// TestStaleRulesOfKubeProxy: rules that kube-proxy registered after ours send connections to an endpoint that has gone. The agent
-// names them, and the command that removes them; its own rules it does not call others'.
+// TestStaleRulesOfKubeProxy covers stale rules that kube-proxy registered after the agent's. They send connections to an endpoint that no longer
+// exists. The agent names them and the command that removes them. It does not report its own rules as foreign.
 func TestStaleRulesOfKubeProxy(t *testing.T) {
 	const table = "table ip kube-proxy (rules of kube-proxy): "
 	for mode, order := range map[string]string{
@@ -110,21 +110,21 @@ func TestStaleRulesOfKubeProxy(t *testing.T) {
 	}
 }
 
-// TestDropRuleOfAStranger: a firewall drops what our rules have sent on its way. The audit names the rule, and what it ends.
+// TestDropRuleOfAStranger covers a firewall that drops packets that the agent's rules have translated. The audit names the rule and what it drops.
 func TestDropRuleOfAStranger(t *testing.T) {
 	for _, mode := range []string{"nftables", "iptables-nft"} {
 		t.Run(mode, func(t *testing.T) {
 			b := newBroken(t, mode)
 			takeover.Shell(t, b.lab.Node(), "nft 'table inet them { chain watch { type filter hook forward priority 5; ip daddr 10.244.1.11 drop; }; }'")
 			b.answers(t, web, false)
-			b.says(t, false, "table inet them, chain watch (filter, forward, priority 5): drop packets to 10.244.1.11/32: an endpoint of Service ", "audit", "--foreign") // both have it
+			b.says(t, false, "table inet them, chain watch (filter, forward, priority 5): drop packets to 10.244.1.11/32: an endpoint of Service ", "audit", "--foreign") // both modes have it
 			takeover.Shell(t, b.lab.Node(), "nft delete table inet them")
 			b.answers(t, web, true)
 		})
 	}
 }
 
-// TestDeadAgent: rules go on as they last were, so a change does not come, and status says that nobody is there.
+// TestDeadAgent checks that the rules stay unchanged without an agent, so that a change has no effect, and that status reports that no agent runs.
 func TestDeadAgent(t *testing.T) {
 	b := newBroken(t, "nftables")
 	b.agent.Kill()
@@ -133,7 +133,7 @@ func TestDeadAgent(t *testing.T) {
 	if err := b.agent.Apply(t.Context(), []kit.File{service("web", "10.96.0.10", "", "10.244.1.99")}); err != nil {
 		t.Fatal(err)
 	}
-	b.answers(t, web, true) // by the endpoint that it no longer has
+	b.answers(t, web, true) // by the endpoint that the Service no longer has
 	if err := b.agent.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,8 @@ func TestDeadAgent(t *testing.T) {
 	b.says(t, true, "In kernel    yes", "status")
 }
 
-// TestRefusedService: a program of the node lost an extension, so a Service that needs it cannot be written; the others go on.
+// TestRefusedService covers an iptables extension that is missing on the node, so that a Service that needs it cannot be written; the other Services
+// are unaffected.
 func TestRefusedService(t *testing.T) {
 	for _, mode := range []string{"iptables-legacy", "iptables-nft"} {
 		t.Run(mode, func(t *testing.T) {
@@ -163,7 +164,7 @@ func TestRefusedService(t *testing.T) {
 	}
 }
 
-// copyOfExtensions makes a folder of iptables' extensions that a test may change.
+// copyOfExtensions creates a folder of iptables' extensions that a test may change.
 func copyOfExtensions(t *testing.T) (folder string) {
 	t.Helper()
 	list, err := filepath.Glob("/usr/lib/*/xtables/*.so")
@@ -179,12 +180,12 @@ func copyOfExtensions(t *testing.T) (folder string) {
 	return folder
 }
 
-// TestFullConntrack: every place of the node's table of connections is taken, and a new connection fails.
+// TestFullConntrack covers a full connection table on the node: a new connection fails.
 func TestFullConntrack(t *testing.T) {
 	b := newBroken(t, "nftables")
 	most := takeover.Room(t, b.lab.Node())
 	if most > 600_000 {
-		t.Skipf("the table has room for %d", most) // to fill it takes a kilobyte each of the machine's memory
+		t.Skipf("the table has room for %d", most) // each entry takes a kilobyte of the machine's memory
 	}
 	takeover.Fill(t, b.lab.Node(), most)
 	b.says(t, false, "conntrack is full: ", "status")

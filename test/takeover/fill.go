@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// Room is how many connections a host's kernel tracks.
+// Room returns the maximum number of connections that a host's kernel tracks.
 func Room(t *testing.T, h *netlab.Host) int {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(Shell(t, h, "cat /proc/sys/net/netfilter/nf_conntrack_max")))
@@ -22,11 +22,10 @@ func Room(t *testing.T, h *netlab.Host) int {
 	return n
 }
 
-// Fill takes every place of a host's table of connections, with such as the kernel does not throw out for others: UDP flows that count
-// as answered and lasting.
+// Fill fills a host's connection table with entries that the kernel does not evict for new ones: UDP flows that are marked as replied and assured.
 func Fill(t *testing.T, h *netlab.Host, most int) {
 	t.Helper()
-	const batch, rounds = 256, 3 // flows in one datagram; more rounds make up for places that got free meanwhile
+	const batch, rounds = 256, 3 // flows in one datagram; further rounds refill entries that became free in the first
 	err := h.Do(func() error {
 		s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 		if err != nil {
@@ -52,7 +51,7 @@ func Fill(t *testing.T, h *netlab.Host, most int) {
 	}
 }
 
-// Count is how many connections a host's kernel tracks now.
+// Count returns the number of connections that a host's kernel tracks now.
 func Count(t *testing.T, h *netlab.Host) int {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(Shell(t, h, "cat /proc/sys/net/netfilter/nf_conntrack_count")))
@@ -62,7 +61,7 @@ func Count(t *testing.T, h *netlab.Host) int {
 	return n
 }
 
-// appendFlow appends the request to make the flow of a number. The constants are those of linux/netfilter/nfnetlink_conntrack.h.
+// appendFlow appends the netlink request that creates the flow of a number. The constants are those of linux/netfilter/nfnetlink_conntrack.h.
 func appendFlow(b []byte, number uint32) []byte {
 	const create, lasting = 1 << 8, 1<<1 | 1<<2 | 1<<3 // IPCTNL_MSG_CT_NEW; IPS_SEEN_REPLY, IPS_ASSURED, IPS_CONFIRMED
 	client, port := binary.BigEndian.AppendUint32(nil, 0x0a_c8_00_01+number/50_000), binary.BigEndian.AppendUint16(nil, uint16(1_000+number%50_000))
@@ -79,7 +78,7 @@ func appendFlow(b []byte, number uint32) []byte {
 	b = binary.NativeEndian.AppendUint32(b, uint32(unix.SizeofNlMsghdr+len(body)))
 	b = binary.NativeEndian.AppendUint16(b, create)
 	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_CREATE)
-	b = binary.NativeEndian.AppendUint64(b, 0) // number of the message, and of who sends it
+	b = binary.NativeEndian.AppendUint64(b, 0) // sequence number and port id
 	return append(b, body...)
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// needIPVS skips a test where the kernel has no IPVS; the machines of test/vm have it.
+// needIPVS skips a test if the kernel has no IPVS; the machines of test/vm have it.
 func needIPVS(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat("/proc/net/ip_vs"); err != nil {
@@ -13,11 +13,11 @@ func needIPVS(t *testing.T) {
 	}
 }
 
-// TestMigrateIPVS has a running agent go from each other mode to ipvs mode and back. In an emulated machine each takes minutes, so it runs when
-// it is asked for: FAIRLEAD_VM_FULL=1 RUN=TestMigrateIPVS make test-vm, with PART=/iptables-nft for one of them.
+// TestMigrateIPVS migrates a running agent from each other mode to ipvs mode and back. In an emulated machine each takes minutes, so the test runs
+// only on request: FAIRLEAD_VM_FULL=1 RUN=TestMigrateIPVS make test-vm, with PART=/iptables-nft for one of them.
 func TestMigrateIPVS(t *testing.T) {
 	if os.Getenv("FAIRLEAD_VM_FULL") == "" {
-		t.Skip("takes minutes in an emulated machine: FAIRLEAD_VM_FULL=1 RUN=TestMigrateIPVS make test-vm") // it would be a fifth of make test
+		t.Skip("takes minutes in an emulated machine: FAIRLEAD_VM_FULL=1 RUN=TestMigrateIPVS make test-vm") // it would take a fifth of make test
 	}
 	needIPVS(t)
 	for _, mode := range modes {

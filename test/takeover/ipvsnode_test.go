@@ -16,10 +16,11 @@ import (
 	"github.com/fairlead/fairlead/test/takeover"
 )
 
-// schedulers are all that Debian builds of Linux 6.1 have; 6.12 has twos as well. No kernel has the last one.
+// schedulers are all that Debian builds of Linux 6.1 have; 6.12 also has twos. No kernel has the last one.
 var schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "sed", "nq", "fo", "ovf", "mh", "twos", "nosuch"}
 
-// TestIPVSNode is what an agent in ipvs mode does to a node beside serving it: settings, schedulers, and what it makes of others' doings.
+// TestIPVSNode checks how an agent in ipvs mode configures a node apart from its Services: settings, schedulers, and its handling of changes by other
+// programs.
 func TestIPVSNode(t *testing.T) {
 	needIPVS(t)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -37,7 +38,7 @@ func TestIPVSNode(t *testing.T) {
 	t.Run("settings", n.settings)
 	t.Run("schedulers", n.schedulers)
 	t.Run("weights", n.weights)
-	// Each new attempt at a Service that the kernel refuses looks at all of IPVS, and would find what the looks by the clock must find.
+	// A retry of a Service that the kernel rejects reads all of IPVS, and would find the drift that the periodic sync must find.
 	var mended []kit.File
 	for i := slices.Index(schedulers, "twos"); i < len(schedulers); i++ {
 		mended = append(mended, withScheduler(i, "rr"))
@@ -60,19 +61,20 @@ type ipvsNode struct {
 	agent *kit.Fairlead
 }
 
-// withScheduler is the Service of a name of schedulers, with any scheduler.
+// withScheduler returns the Service named after the scheduler with index i, with any scheduler.
 func withScheduler(i int, scheduler string) kit.File {
 	f := service("with-"+schedulers[i], scheduled(i).Addr().String(), "", "10.244.1.11")
 	f.Data = strings.Replace(f.Data, "namespace: demo}", "namespace: demo, annotations: {fairlead.dev/ipvs-scheduler: "+scheduler+"}}", 1)
 	return f
 }
 
-// scheduled is the address of it.
+// scheduled returns the address of that Service.
 func scheduled(i int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 1, byte(i + 1)}), 80)
 }
 
-// settings are kube-proxy's (features.md 2f), but for conn_reuse_mode, which the agent sets (docs/design/ipvs.md).
+// settings checks that the sysctls have kube-proxy's values (features.md 2f), except for conn_reuse_mode, which the agent sets itself
+// (docs/design/ipvs.md).
 func (n *ipvsNode) settings(t *testing.T) {
 	for path, want := range map[string]string{"net/ipv4/vs/conntrack": "1", "net/ipv4/vs/conn_reuse_mode": "1", "net/ipv4/vs/expire_nodest_conn": "1",
 		"net/ipv4/vs/expire_quiescent_template": "1", "net/ipv4/ip_forward": "1", "net/ipv4/conf/all/arp_ignore": "1", "net/ipv4/conf/all/arp_announce": "2"} {
@@ -85,7 +87,7 @@ func (n *ipvsNode) settings(t *testing.T) {
 	}
 }
 
-// asks returns who answers one request of the client.
+// asks sends one request from the client and returns the reply.
 func (n *ipvsNode) asks(t *testing.T, to netip.AddrPort) netlab.Reply {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Of(5*time.Second))
@@ -93,7 +95,7 @@ func (n *ipvsNode) asks(t *testing.T, to netip.AddrPort) netlab.Reply {
 	return n.lab.Client().Ask(ctx, netlab.TCP, to)
 }
 
-// schedulers: each serves. One that the kernel does not have costs its own Service, which the log names, and no other.
+// schedulers checks that each scheduler serves. If the kernel does not have one, only its own Service fails, and the log names it.
 func (n *ipvsNode) schedulers(t *testing.T) {
 	list := takeover.Shell(t, n.node, "ipvsadm -S -n")
 	if strings.Contains(n.agent.Log(), "drift caused by another program") {
@@ -117,7 +119,7 @@ func (n *ipvsNode) schedulers(t *testing.T) {
 	}
 }
 
-// weights: rr becomes wrr, which sends three of four connections in a row to the endpoint with weight 3.
+// weights checks that rr becomes wrr, which sends three of four connections in a row to the endpoint with weight 3.
 func (n *ipvsNode) weights(t *testing.T) {
 	to := netip.MustParseAddrPort("10.96.2.1:80")
 	if list := takeover.Shell(t, n.node, "ipvsadm -S -n | grep 10.96.2.1:80"); !strings.Contains(list, "-s wrr") || !strings.Contains(list, "10.244.1.11:8080 -m -w 3") ||
@@ -133,7 +135,7 @@ func (n *ipvsNode) weights(t *testing.T) {
 	}
 }
 
-// everything is what ipvs mode has in IPVS and on the device, but for the kit's own Service, which changes with each file.
+// everything returns the state of ipvs mode in IPVS and on the device, without the kit's own Service, which changes with each file.
 func (n *ipvsNode) everything(t *testing.T) string {
 	t.Helper()
 	lines := strings.Split(takeover.Shell(t, n.node, "{ ipvsadm -S -n | grep -v :7000 || true; }; ip -o addr show kube-ipvs0 2>/dev/null | awk '{print $4}'"), "\n")
@@ -141,7 +143,7 @@ func (n *ipvsNode) everything(t *testing.T) string {
 	return strings.Join(lines, "\n")
 }
 
-// heals: what others take away comes back.
+// heals checks that the agent restores what another program removes.
 func (n *ipvsNode) heals(t *testing.T, command string) {
 	before := n.everything(t)
 	takeover.Shell(t, n.node, command)
@@ -154,8 +156,8 @@ func (n *ipvsNode) heals(t *testing.T, command string) {
 	answers(t, n.lab.Client(), []string{"pod-a1", "pod-b1"})
 }
 
-// others: a foreign virtual server on an address of ours goes. One elsewhere stays, and so does one by a mark, or on an excluded address, where we
-// have a Service of our own.
+// others checks that a foreign virtual server on an address of the agent's is removed. One on another address stays, as do one by a firewall mark and
+// one on an excluded address where the agent has a Service.
 func (n *ipvsNode) others(t *testing.T) {
 	before := n.everything(t)
 	theirs := []string{"-A -t 203.0.113.5:80 -s rr", "-A -t 10.96.9.9:81 -s rr", "-A -f 7 -s rr"}
@@ -172,7 +174,7 @@ func (n *ipvsNode) others(t *testing.T) {
 	takeover.Shell(t, n.node, "ipvsadm -D -t 203.0.113.5:80; ipvsadm -D -t 10.96.9.9:81; ipvsadm -D -f 7")
 }
 
-// madeAgain: connections go on while their Service loses the port, and has it again, and nothing drains for ever then.
+// madeAgain checks that connections continue while their Service loses a port and gets it back, and that no server drains for ever after that.
 func (n *ipvsNode) madeAgain(t *testing.T) {
 	before := n.everything(t)
 	flow, err := n.lab.Client().Open(t.Context(), netlab.TCP, takeover.ClusterIP)

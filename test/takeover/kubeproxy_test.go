@@ -26,19 +26,19 @@ import (
 	"github.com/fairlead/fairlead/test/takeover"
 )
 
-// kubeProxy is upstream's program, which learns of the Service of these tests from an API in the node's namespace.
+// kubeProxy is upstream's program. It reads the Service of these tests from an API in the node's namespace.
 type kubeProxy struct {
 	bin, config string
 	node        *netlab.Host
 	proc        *netlab.Process
 }
 
-// kubeProxyProgram is the path where test/cluster/build.sh puts the program.
+// kubeProxyProgram returns the path where test/cluster/build.sh puts the program.
 func kubeProxyProgram() string {
 	return filepath.Join(cmp.Or(os.Getenv("FAIRLEAD_CACHE"), "../../.cache"), "bin", "kube-proxy")
 }
 
-// newKubeProxy serves the API.
+// newKubeProxy starts the API server.
 func newKubeProxy(t *testing.T, lab *netlab.Lab) *kubeProxy {
 	t.Helper()
 	k := &kubeProxy{bin: kubeProxyProgram(), node: lab.Node(), config: filepath.Join(t.TempDir(), "kubeconfig")}
@@ -53,7 +53,7 @@ func newKubeProxy(t *testing.T, lab *netlab.Lab) *kubeProxy {
 	if err := errors.Join(yaml.Unmarshal([]byte(texts[0]), service), yaml.Unmarshal([]byte(texts[1]), slice)); err != nil {
 		t.Fatal(err)
 	}
-	service.Spec.SessionAffinity = corev1.ServiceAffinityNone // what an API server fills in
+	service.Spec.SessionAffinity = corev1.ServiceAffinityNone // an API server sets this default
 	api.Put("services", service)
 	api.Put("endpointslices", slice)
 	lis, err := k.node.Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:7443"))
@@ -72,12 +72,12 @@ func newKubeProxy(t *testing.T, lab *netlab.Lab) *kubeProxy {
 	return k
 }
 
-// start runs it in a mode and returns when it has written its rules.
+// start runs kube-proxy in a mode and returns when it has written its rules.
 func (k *kubeProxy) start(t *testing.T, mode string) {
 	t.Helper()
 	mode, backend, some := strings.Cut(mode, "-")
 	if !some {
-		backend = "nft" // of its ipvs mode
+		backend = "nft" // the iptables backend of its ipvs mode
 	}
 	dir := t.TempDir()
 	for _, family := range []string{"iptables", "ip6tables"} {
@@ -103,7 +103,7 @@ func (k *kubeProxy) start(t *testing.T, mode string) {
 	})
 	cmd := exec.Command(k.bin, "--kubeconfig", k.config, "--proxy-mode", mode, "--hostname-override", "node-a", "--conntrack-max-per-core=0", "--conntrack-min=0",
 		"--cluster-cidr", netlab.ClusterCIDR4+","+netlab.ClusterCIDR6)
-	if mode == "ipvs" { // what drains shall not keep the test waiting for minutes
+	if mode == "ipvs" { // draining servers must not make the test wait for minutes
 		cmd.Args = append(cmd.Args, "--ipvs-udp-timeout=20s", "--ipvs-tcpfin-timeout=5s")
 	}
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
@@ -126,18 +126,19 @@ func (k *kubeProxy) start(t *testing.T, mode string) {
 	})
 }
 
-// stop ends it with all that it runs, as the end of its container does; its rules stay.
+// stop kills kube-proxy with all its child processes, as the end of its container does; its rules stay.
 func (k *kubeProxy) stop() {
 	k.proc.Terminate(patience.Of(30 * time.Second))
-	_ = syscall.Kill(-k.proc.Pid(), syscall.SIGKILL) // an iptables-restore of its own would go on; there may be none
+	_ = syscall.Kill(-k.proc.Pid(), syscall.SIGKILL) // an iptables-restore of its own would continue; there may be none
 }
 
-// TestTakeoverIPVS takes a node from upstream's kube-proxy, in ipvs mode to each of ours, and in each other mode to our ipvs mode, while
-// clients ask: nothing is lost, streams go on, nothing of the old is left. (test/cluster has the pairs without ipvs.) In an emulated machine
-// that takes ten minutes and more, so it runs when it is asked for: FAIRLEAD_VM_FULL=1 RUN=TestTakeoverIPVS make test-vm.
+// TestTakeoverIPVS takes a node over from upstream's kube-proxy, from ipvs mode to each mode of the agent and from each other mode to the agent's
+// ipvs mode, while clients send requests: no request is lost, streams continue, no rule of the old proxy is left. (test/cluster has the pairs without
+// ipvs.) In an emulated machine that takes ten minutes or more, so the test runs only on request: FAIRLEAD_VM_FULL=1 RUN=TestTakeoverIPVS make
+// test-vm.
 func TestTakeoverIPVS(t *testing.T) {
 	if os.Getenv("FAIRLEAD_VM_FULL") == "" {
-		t.Skip("takes minutes in an emulated machine: FAIRLEAD_VM_FULL=1 RUN=TestTakeoverIPVS make test-vm") // it would be a third of make test
+		t.Skip("takes minutes in an emulated machine: FAIRLEAD_VM_FULL=1 RUN=TestTakeoverIPVS make test-vm") // it would take a third of make test
 	}
 	needIPVS(t)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -154,14 +155,14 @@ func takeOver(t *testing.T, lab *netlab.Lab, theirs *kubeProxy, bin string, pair
 	node := lab.Node()
 	found := listing(t, node)
 	theirs.start(t, pair[0])
-	defer theirs.stop() // again, if the test ends early
+	defer theirs.stop() // once more, in case the test ends early
 	tr := takeover.Start(t, lab.Client())
 	tr.More(t, 10)
 	tr.Check(t, "under kube-proxy")
 	theirs.stop()
 	agent := start(t, bin, kit.Setup{Lab: lab, Mode: pair[1], Flags: []string{"--ipvs-udp-timeout", "20s", "--ipvs-tcpfin-timeout", "5s"},
 		Files: []kit.File{{Name: "web.yaml", Data: serving(1)}}})
-	defer agent.Kill() // so that the next one can start if this test ends early
+	defer agent.Kill() // so that the next agent can start if this test ends early
 	takeover.Eventually(t, "nothing of kube-proxy is left but what drains", func() error { return takeover.OnlyMode(t, node, pair[1]) })
 	tr.More(t, 20)
 	tr.Stop()

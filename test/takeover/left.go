@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// OnlyMode reports what is left of other modes, and of kube-proxy, beside a mode of the kit. Virtual servers of IPVS that only drain count
-// as gone: they stay until the last of their connections has ended.
+// OnlyMode returns an error if rules of other modes or of kube-proxy are left besides a mode of the kit. IPVS virtual servers that only drain are
+// ignored: they stay until the last of their connections has ended.
 func OnlyMode(t *testing.T, node *netlab.Host, mode string) error {
 	t.Helper()
 	tables := Shell(t, node, "nft list tables")
@@ -39,7 +39,7 @@ func OnlyMode(t *testing.T, node *netlab.Host, mode string) error {
 // theirs matches names that only kube-proxy uses, in its iptables mode or in its ipvs mode.
 var theirs = regexp.MustCompile("KUBE-(SEP-|FIREWALL|IPVS-|LOAD-BALANCER|NODE-PORT|SOURCE-RANGES)")
 
-// servers looks at what ipvs modes make.
+// servers checks the objects that ipvs modes create.
 func servers(t *testing.T, node *netlab.Host, mode string, table bool) error {
 	t.Helper()
 	list := Shell(t, node, "cat /proc/net/ip_vs 2>/dev/null || true")
@@ -56,7 +56,7 @@ func servers(t *testing.T, node *netlab.Host, mode string, table bool) error {
 	return nil
 }
 
-// serving matches a real server that has a weight, in the kernel's own list:
+// serving matches a real server with a weight in the kernel's own list:
 //
 //	-> 0AF4010B:1F90      Masq    1      0          0
 var serving = regexp.MustCompile(`(?m)^\s+->\s+\S+\s+\S+\s+[1-9]`)

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead/fairlead/test/takeover"
 )
 
-// TestLiveKubeProxy starts and restarts an agent while upstream's kube-proxy runs. Its rules stay, no request is lost, and status names it. Once it
-// has stopped nothing of its own is left. Where both write the same chains the agent takes them over, and repairs what kube-proxy writes.
+// TestLiveKubeProxy starts and restarts an agent while upstream's kube-proxy runs. kube-proxy's rules stay, no request is lost, and status names it.
+// After it has stopped, none of its rules is left. Where both write the same chains, the agent takes them over and repairs the changes of kube-proxy.
 func TestLiveKubeProxy(t *testing.T) {
 	if _, err := os.Stat(kubeProxyProgram()); err != nil || testing.Short() {
 		t.Skip("takes half a minute, and kube-proxy: bash test/cluster/build.sh kube-proxy; go test -run TestLiveKubeProxy ./test/takeover")
@@ -23,7 +23,7 @@ func TestLiveKubeProxy(t *testing.T) {
 		t.Run(pair[0]+" and "+pair[1], func(t *testing.T) {
 			node := lab.Node()
 			theirs.start(t, pair[0])
-			defer theirs.stop() // again, if the test ends early
+			defer theirs.stop() // once more, in case the test ends early
 			tr := takeover.Start(t, lab.Client())
 			tr.More(t, 10)
 			agent := start(t, bin, kit.Setup{Lab: lab, Mode: pair[1], Files: []kit.File{{Name: "web.yaml", Data: serving(1)}}})
@@ -71,12 +71,12 @@ func TestLiveKubeProxy(t *testing.T) {
 	}
 }
 
-// livePairs are modes of kube-proxy and of the agent.
+// livePairs returns pairs of modes: kube-proxy's and the agent's.
 func livePairs() [][2]string {
 	return [][2]string{{"iptables-legacy", "iptables-legacy"}, {"iptables-nft", "iptables-nft"}, {"iptables-legacy", "iptables-nft"}, {"nftables", "iptables-legacy"}}
 }
 
-// rulesOf prints the rules of kube-proxy in a mode.
+// rulesOf returns the command that prints the rules of kube-proxy in a mode.
 func rulesOf(mode string) string {
 	if backend, is := strings.CutPrefix(mode, "iptables-"); is {
 		return "for p in iptables ip6tables; do $p-" + backend + "-save | grep KUBE- || true; done"

@@ -19,9 +19,9 @@ var (
 	nodePortHere = netip.MustParseAddrPort("127.0.0.1:30080")
 )
 
-// TestNeighbourDoesNotReachLoopback is CVE-2020-8558 (kubernetes#90259): NodePorts on 127.0.0.1 need route_localnet, and with it a
-// neighbour on the link that routes 127.0.0.1 to the node reaches what listens there for the node alone. Userspace mode listens on
-// 127.0.0.1 instead and sets no sysctl.
+// TestNeighbourDoesNotReachLoopback covers CVE-2020-8558 (kubernetes#90259): NodePorts on 127.0.0.1 need route_localnet, and with it a neighbour on
+// the link that routes 127.0.0.1 to the node reaches programs that listen there for the node alone. Userspace mode listens on 127.0.0.1 instead and
+// sets no sysctl.
 func TestNeighbourDoesNotReachLoopback(t *testing.T) {
 	bin := binary(t)
 	for _, mode := range append(slices.Clone(modes), "userspace") {
@@ -30,7 +30,7 @@ func TestNeighbourDoesNotReachLoopback(t *testing.T) {
 			node, neighbour := lab.Node(), lab.Client()
 			listenLocally(t, node)
 			becomeNeighbour(t, neighbour, node)
-			if reply := ask(t, node, private); reply != netlab.Broken { // it answers with something that no echo server says
+			if reply := ask(t, node, private); reply != netlab.Broken { // the reply is one that no echo server sends
 				t.Fatalf("the node's own request to %s: %s", private, reply)
 			}
 			agent := start(t, bin, kit.Setup{Lab: lab, Mode: mode, Files: []kit.File{{Name: "web.yaml", Data: takeover.Manifests}},
@@ -38,7 +38,7 @@ func TestNeighbourDoesNotReachLoopback(t *testing.T) {
 			if reply := ask(t, node, nodePortHere); reply != netlab.Answered {
 				t.Errorf("the node's own request to NodePort %s: %s", nodePortHere, reply)
 			}
-			want := "1" // else nothing is proved
+			want := "1" // otherwise the test proves nothing
 			if mode == "userspace" {
 				want = "0"
 			}
@@ -66,7 +66,7 @@ func TestNeighbourDoesNotReachLoopback(t *testing.T) {
 	}
 }
 
-// TestTheAttackWorksWithoutTheRule proves that the reproduction can fail: route_localnet alone lets the neighbour in.
+// TestTheAttackWorksWithoutTheRule proves that the reproduction can fail: with route_localnet alone, the neighbour's requests are answered.
 func TestTheAttackWorksWithoutTheRule(t *testing.T) {
 	lab := newLab(t)
 	listenLocally(t, lab.Node())
@@ -80,7 +80,7 @@ func TestTheAttackWorksWithoutTheRule(t *testing.T) {
 	}
 }
 
-// listenLocally serves what is meant for the node alone.
+// listenLocally starts a server for the node alone.
 func listenLocally(t *testing.T, node *netlab.Host) {
 	t.Helper()
 	listener, err := node.Listen(t.Context(), private)
@@ -107,7 +107,7 @@ func becomeNeighbour(t *testing.T, h, node *netlab.Host) {
 		node.Addrs.V4.String()+" dev eth0 src "+h.Addrs.V4.String())
 }
 
-// ask makes one request. Two seconds are long for an answer on the same machine and short enough to wait for none.
+// ask sends one request. Two seconds are long for an answer on the same machine, and short enough where none comes.
 func ask(t *testing.T, h *netlab.Host, to netip.AddrPort) netlab.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

@@ -13,13 +13,13 @@ import (
 	"github.com/fairlead/fairlead/test/takeover"
 )
 
-// TestMigrate has a running agent change its mode while clients ask.
+// TestMigrate changes the mode of a running agent while clients send requests.
 func TestMigrate(t *testing.T) {
 	migrating(t, newLab(t), "nftables", []string{"iptables-nft", "iptables-legacy", "nftables", "iptables-legacy", "iptables-nft", "nftables"})
 }
 
-// migrating starts an agent in a mode and takes it from mode to mode: no request is lost, streams live until the end, nothing of the
-// old mode is left.
+// migrating starts an agent in a mode and migrates it from mode to mode: no request is lost, streams live until the end, no rule of the old mode is
+// left.
 func migrating(t *testing.T, lab *netlab.Lab, from string, walk []string) {
 	t.Setenv("TMPDIR", t.TempDir())
 	bin, node := binary(t), lab.Node()
@@ -27,7 +27,7 @@ func migrating(t *testing.T, lab *netlab.Lab, from string, walk []string) {
 	found := listing(t, node)
 	agent := start(t, bin, kit.Setup{Lab: lab, Mode: from, Flags: []string{"--ipvs-udp-timeout", "20s", "--ipvs-tcpfin-timeout", "5s"},
 		Files: []kit.File{{Name: "web.yaml", Data: serving(1)}}})
-	defer agent.Kill() // so that the next one can start if this test ends early
+	defer agent.Kill() // so that the next agent can start if this test ends early
 	tr := takeover.Start(t, lab.Client())
 	for i, mode := range walk {
 		step := fmt.Sprintf("step %d, to %s", i, mode)
@@ -53,7 +53,7 @@ func migrating(t *testing.T, lab *netlab.Lab, from string, walk []string) {
 	t.Logf("answered: %v", tr.Counts())
 }
 
-// migrate has the agent of a host change its mode.
+// migrate runs the command that changes the mode of a host's agent.
 func migrate(t *testing.T, node *netlab.Host, bin, mode string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Of(time.Minute))
@@ -63,7 +63,7 @@ func migrate(t *testing.T, node *netlab.Host, bin, mode string) {
 	}
 }
 
-// warmUp has the kernel load what the modes need, which in an emulated machine takes longer than an agent waits.
+// warmUp makes the kernel load the modules that the modes need. In an emulated machine this takes longer than an agent waits.
 func warmUp(t *testing.T, node *netlab.Host, bin string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Of(time.Minute))

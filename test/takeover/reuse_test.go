@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead/fairlead/test/takeover"
 )
 
-// onlyFirstSYN lets a client send each SYN once. What TCP repeats after a second is dropped, so that a lost one is seen as a connection
-// that never comes, however slow the machine is.
+// onlyFirstSYN lets a client send each SYN once. It drops TCP's retransmission after a second, so that a lost SYN shows as a connection that is never
+// established, however slow the machine is.
 const onlyFirstSYN = `nft -f - <<'END'
 table inet once {
   set seen { typeof tcp sport . tcp sequence; size 65536; flags dynamic; }
@@ -34,9 +34,9 @@ table inet once {
 END
 sysctl -qw net.ipv4.tcp_tw_reuse=1`
 
-// TestPortUsedAgain is kubernetes#81775: a client uses its source ports again while endpoints are replaced, and IPVS remembers its last
-// connections to those that are gone. With the agent's settings, whatever was left behind, the first SYN reaches an endpoint that is there.
-// The settings of kube-proxy 1.13 show that the test sees the fault. Those of 1.14 (expire_nodest_conn 1) no longer have it since Linux 5.16.
+// TestPortUsedAgain reproduces kubernetes#81775: a client reuses its source ports while endpoints are replaced, and IPVS still has its last
+// connections to the removed endpoints. With the agent's settings the first SYN reaches an existing endpoint, whatever state was left. The settings
+// of kube-proxy 1.13 show that the test detects the fault. Those of 1.14 (expire_nodest_conn 1) no longer have it since Linux 5.16.
 func TestPortUsedAgain(t *testing.T) {
 	needIPVS(t)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -67,15 +67,15 @@ func TestPortUsedAgain(t *testing.T) {
 	}
 }
 
-// reuse is an agent in ipvs mode, and its endpoint at present.
+// reuse is an agent in ipvs mode, with its current endpoint.
 type reuse struct {
 	lab   *netlab.Lab
 	agent *kit.Fairlead
 	now   int
-	port  uint16 // the last that was used
+	port  uint16 // the last port in use
 }
 
-// reuseClient is who asks, and in which family.
+// reuseClient is a client in one family.
 type reuseClient struct {
 	host *netlab.Host
 	to   netip.AddrPort
@@ -98,11 +98,11 @@ func newReuse(t *testing.T, lab *netlab.Lab, bin string) *reuse {
 	return r
 }
 
-// clients are one that is masqueraded and one that is not, in each family.
+// clients returns one client that is masqueraded and one that is not, in each family.
 func (r *reuse) clients() (out []reuseClient) {
 	pod, err := r.lab.Host("pod-a3")
 	if err != nil {
-		panic(err) // the lab always has it
+		panic(err) // the lab always has this host
 	}
 	for _, to := range []string{"10.96.0.10:80", "[fd00:10:96::10]:80"} {
 		for _, h := range []*netlab.Host{r.lab.Client(), pod} {
@@ -112,7 +112,7 @@ func (r *reuse) clients() (out []reuseClient) {
 	return out
 }
 
-// replace has a client ask from some ports, replaces the endpoint, and has it ask from the same ports. It gives what went wrong.
+// replace sends requests from several ports of a client, replaces the endpoint, and sends requests from the same ports. It returns what failed.
 func (r *reuse) replace(t *testing.T, c reuseClient) (wrong []string) {
 	t.Helper()
 	const ports = 4
@@ -136,7 +136,8 @@ func (r *reuse) replace(t *testing.T, c reuseClient) (wrong []string) {
 	return wrong
 }
 
-// ask makes one connection from a source port and tells who answered. It waits until the client's own kernel lets it have the port again.
+// ask makes one connection from a source port and returns the name of the endpoint that answered. It waits until the client's own kernel frees the
+// port.
 func (c reuseClient) ask(ctx context.Context, port uint16) (who string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience.Of(5*time.Second))
 	defer cancel()
@@ -145,7 +146,7 @@ func (c reuseClient) ask(ctx context.Context, port uint16) (who string, err erro
 		err := raw.Control(func(fd uintptr) { refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
 		return errors.Join(err, refused)
 	}}
-	d.SetMultipathTCP(false) // as the lab's servers
+	d.SetMultipathTCP(false) // as the lab's servers do
 	var conn net.Conn
 	for {
 		if err = c.host.Do(func() (err error) {
@@ -157,7 +158,7 @@ func (c reuseClient) ask(ctx context.Context, port uint16) (who string, err erro
 		select {
 		case <-ctx.Done():
 			return "", fmt.Errorf("port %d stays in use: %w", port, err)
-		case <-time.After(50 * time.Millisecond): // its kernel gives a port again a second after the last connection, and tells nobody
+		case <-time.After(50 * time.Millisecond): // the kernel frees a port a second after the last connection, without a notification
 		}
 	}
 	if err != nil {
@@ -165,7 +166,7 @@ func (c reuseClient) ask(ctx context.Context, port uint16) (who string, err erro
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline) // without it the read ends with the connection
+		_ = conn.SetDeadline(deadline) // without it the read ends only with the connection
 	}
 	if _, err := conn.Write([]byte("who\n")); err != nil {
 		return "", err
@@ -175,7 +176,7 @@ func (c reuseClient) ask(ctx context.Context, port uint16) (who string, err erro
 	return who, err
 }
 
-// twoFamilies is a Service in each family, with one endpoint.
+// twoFamilies returns a Service in each family, with one endpoint.
 func twoFamilies(pod int) string {
 	const service = `
 apiVersion: v1

@@ -55,8 +55,8 @@ ports: [{name: http, port: 8080, protocol: %[7]s}]
 endpoints: [%[6]s]
 `
 
-// TestServiceMetrics: what clients do is counted by Service, and by endpoint, exactly: connections, those that nobody answers, their bytes,
-// what is refused and what is dropped. A restart begins anew, and writes nothing.
+// TestServiceMetrics checks that the metrics by Service and by endpoint are exact: connections, those without an answer, their bytes, rejects and
+// drops. A restart resets them, and writes nothing.
 func TestServiceMetrics(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestServiceMetrics(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, n := range numbers(t, lab.Node(), "fairlead_service_") {
-				if n != 0 && !strings.Contains(name, `service="canary"`) { // whom the kit asks
+				if n != 0 && !strings.Contains(name, `service="canary"`) { // the kit sends requests to it
 					t.Errorf("after a restart %s is %v", name, n)
 				}
 			}
@@ -100,7 +100,7 @@ func TestServiceMetrics(t *testing.T) {
 	}
 }
 
-// counted has clients do what is counted, and gives the numbers that are due.
+// counted sends the requests that the metrics count, and returns the expected numbers.
 func counted(t *testing.T, lab *netlab.Lab) map[string]float64 {
 	t.Helper()
 	ask := func(to string, n int, want netlab.Outcome) {
@@ -119,7 +119,7 @@ func counted(t *testing.T, lab *netlab.Lab) map[string]float64 {
 	datagram(t, lab.Client(), "203.0.113.13:80")
 	datagram(t, lab.Client(), "203.0.113.12:80")
 	datagram(t, lab.Client(), "10.96.0.14:80")
-	if err := lab.FlushConntrack("node-a"); err != nil { // which ends them all
+	if err := lab.FlushConntrack("node-a"); err != nil { // which ends all connections
 		t.Error(err)
 	}
 	row := func(name, service, more string) string {
@@ -141,7 +141,7 @@ func counted(t *testing.T, lab *netlab.Lab) map[string]float64 {
 	}
 }
 
-// datagram sends one from a port of its own.
+// datagram sends one datagram from its own port.
 func datagram(t *testing.T, h *netlab.Host, to string) {
 	t.Helper()
 	c, err := h.Dial(t.Context(), "udp", to)
@@ -154,7 +154,7 @@ func datagram(t *testing.T, h *netlab.Host, to string) {
 	}
 }
 
-// differ reports which number is not as it should be.
+// differ returns an error that names the number that differs from the expected one.
 func differ(got, want map[string]float64) error {
 	for name, n := range want {
 		if got[name] != n {

@@ -13,31 +13,31 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// ClusterIP and NodePort are where the Service of Manifests answers, in TCP and UDP.
+// ClusterIP and NodePort are the addresses of the Service of Manifests, in TCP and UDP.
 var (
 	ClusterIP = netip.MustParseAddrPort("10.96.0.10:80")
 	NodePort  = netip.MustParseAddrPort("172.18.0.2:30080")
 )
 
-// requestLimit bounds a request. It is long, so that a busy machine loses none; a datagram is not sent again, so that a gap does.
+// requestLimit bounds a request. It is long, so that no request is lost on a busy machine. A datagram is not sent again, so a gap still loses it.
 const requestLimit = 20 * time.Second
 
-// Traffic is what runs while rules are taken over: a TCP stream, a UDP flow from one port, and 200 requests a second, each a flow of its
-// own, half of them TCP and half UDP, to a ClusterIP and a NodePort.
+// Traffic is the traffic during a takeover: a TCP stream, a UDP flow from one port, and 200 requests a second, each on its own flow, half of them TCP
+// and half UDP, to a ClusterIP and a NodePort.
 type Traffic struct {
 	client *netlab.Host
 	ctx    context.Context // ends with Stop
 	cancel context.CancelFunc
-	pause  time.Duration // between two requests
+	pause  time.Duration // the interval between two requests
 	done   sync.WaitGroup
 
 	mu       sync.Mutex
 	answered map[string]int
 	lost     []string
-	since    time.Time // what began before does not count as lost
+	since    time.Time // requests that began earlier do not count as lost
 }
 
-// Start begins it, from a client; it ends with the test.
+// Start starts the traffic, from a client; it ends with the test.
 func Start(t *testing.T, client *netlab.Host) *Traffic {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -48,7 +48,7 @@ func Start(t *testing.T, client *netlab.Host) *Traffic {
 	return tr
 }
 
-// Open begins another stream and another UDP flow, with this behind their names.
+// Open starts another stream and another UDP flow, with the suffix which in their names.
 func (tr *Traffic) Open(t *testing.T, which string) {
 	t.Helper()
 	for name, proto := range map[string]netlab.Protocol{"stream": netlab.TCP, "UDP flow": netlab.UDP} {
@@ -66,13 +66,13 @@ func (tr *Traffic) Open(t *testing.T, which string) {
 	}
 }
 
-// Stop ends it and waits for the requests that are under way.
+// Stop stops the traffic and waits for the pending requests.
 func (tr *Traffic) Stop() {
 	tr.cancel()
 	tr.done.Wait()
 }
 
-// requests begins one each 5 ms (on a slow machine more seldom), however long the others take.
+// requests starts one request every 5 ms (less often on a slow machine), without waiting for the others.
 func (tr *Traffic) requests(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -92,7 +92,7 @@ func (tr *Traffic) requests(ctx context.Context) {
 	}
 }
 
-// note makes one request, which is not cut short when the traffic ends, and counts it.
+// note sends one request and counts it. The end of the traffic does not interrupt it.
 func (tr *Traffic) note(ctx context.Context, name string, ask func(context.Context) netlab.Reply) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience.Of(requestLimit))
 	defer cancel()
@@ -110,7 +110,7 @@ func (tr *Traffic) note(ctx context.Context, name string, ask func(context.Conte
 	tr.lost = append(tr.lost, fmt.Sprintf("%s %s: %s (%v)", time.Now().UTC().Format("05.000"), name, reply, reply.Err))
 }
 
-// More waits until every kind of traffic was answered n times more.
+// More waits until every kind of traffic was answered n more times.
 func (tr *Traffic) More(t *testing.T, n int) {
 	t.Helper()
 	before := tr.Counts()
@@ -128,7 +128,7 @@ func (tr *Traffic) More(t *testing.T, n int) {
 	})
 }
 
-// Counts reports how many of each kind were answered.
+// Counts returns how many of each kind were answered.
 func (tr *Traffic) Counts() map[string]int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -139,7 +139,7 @@ func (tr *Traffic) Counts() map[string]int {
 	return out
 }
 
-// Check fails the test for what was lost since the last Check or Lost, and tells whether nothing was.
+// Check fails the test if anything was lost since the last Check or Lost. It reports whether nothing was lost.
 func (tr *Traffic) Check(t *testing.T, when string) bool {
 	t.Helper()
 	lost := tr.Lost()
@@ -149,7 +149,7 @@ func (tr *Traffic) Check(t *testing.T, when string) bool {
 	return len(lost) == 0
 }
 
-// Rules lists what is in a host's kernel, with the packets that each rule has seen, and the TCP connections: for the report of a loss.
+// Rules returns the contents of a host's kernel, with the packet counter of each rule, and the TCP connections, for the report of a loss.
 func Rules(t *testing.T, h *netlab.Host) string {
 	t.Helper()
 	return Shell(t, h, "nft list ruleset; for p in iptables ip6tables; do echo \"$p-legacy\"; $p-legacy-save -c; done; conntrack -L -p tcp 2>/dev/null | tail -300")
@@ -164,7 +164,7 @@ func (tr *Traffic) Lost() []string {
 	return lost
 }
 
-// Forget makes all requests that have begun so far count for nothing when they are lost: they began while something else was tried.
+// Forget excludes all requests that have begun so far from the count of losses: they began during another attempt.
 func (tr *Traffic) Forget() {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -178,7 +178,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Eventually waits until f succeeds, a minute at most on a usual machine. It looks often at first, and more seldom later.
+// Eventually retries f until it succeeds, for at most a minute on a usual machine. The retry interval grows.
 func Eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	limit, pause := patience.Of(time.Minute), 20*time.Millisecond
@@ -195,7 +195,7 @@ func Eventually(t *testing.T, what string, f func() error) {
 	}
 }
 
-// Shell runs a shell command inside a host and gives what it prints.
+// Shell runs a shell command inside a host and returns its output.
 func Shell(t *testing.T, h *netlab.Host, command string) string {
 	t.Helper()
 	out, err := h.Run(t.Context(), "sh", "-ec", command)
@@ -205,7 +205,7 @@ func Shell(t *testing.T, h *netlab.Host, command string) string {
 	return out
 }
 
-// Manifests are a Service with an endpoint on each node.
+// Manifests contain a Service with an endpoint on each node.
 const Manifests = `
 apiVersion: v1
 kind: Service

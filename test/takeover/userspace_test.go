@@ -9,7 +9,8 @@ import (
 	"github.com/fairlead/fairlead/test/takeover"
 )
 
-// TestUserspaceNamesWhatIsLeft: userspace mode removes nobody's rules, but says whose are in its way and how they go.
+// TestUserspaceNamesWhatIsLeft checks that userspace mode removes no rules of other programs, but names the owners of conflicting rules and the
+// command that removes them.
 func TestUserspaceNamesWhatIsLeft(t *testing.T) {
 	bin, lab := binary(t), newLab(t)
 	files := []kit.File{{Name: "web.yaml", Data: takeover.Manifests}}

@@ -13,11 +13,11 @@ import (
 	"github.com/fairlead/fairlead/test/takeover"
 )
 
-// walk passes from each mode to each other one and back.
+// walk is a sequence of modes that contains each change from one mode to another, and back.
 var walk = []string{"nftables", "iptables-nft", "iptables-legacy", "nftables", "iptables-legacy", "iptables-nft", "nftables"}
 
-// TestWalk takes the same node from mode to mode while clients ask: none of their requests is lost, nothing of the old mode is left, and
-// clean-up leaves what was there before the first agent came.
+// TestWalk changes the mode of the same node repeatedly while clients send requests: no request is lost, no rule of the old mode is left, and cleanup
+// restores the state before the first agent.
 func TestWalk(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	bin := binary(t)
@@ -52,8 +52,8 @@ func TestWalk(t *testing.T) {
 	t.Logf("answered: %v", tr.Counts())
 }
 
-// TestStaleRulesDoNotServe: endpoints change while no agent runs, and the next one runs in another mode. Rules of the old mode would go on
-// sending new connections to the endpoints that are gone (review-edges.md H1).
+// TestStaleRulesDoNotServe checks a change of endpoints while no agent runs, before an agent in another mode starts. Stale rules of the old mode
+// would still send new connections to the removed endpoints (review-edges.md H1).
 func TestStaleRulesDoNotServe(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	bin := binary(t)
@@ -75,13 +75,13 @@ func TestStaleRulesDoNotServe(t *testing.T) {
 	}
 }
 
-// serving has one pod of each node as endpoints.
+// serving returns manifests with one pod of each node as endpoints.
 func serving(n int) string {
 	s := strings.ReplaceAll(takeover.Manifests, "10.244.1.11", fmt.Sprintf("10.244.1.%d", 10+n))
 	return strings.ReplaceAll(s, "10.244.2.11", fmt.Sprintf("10.244.2.%d", 10+n))
 }
 
-// endsWithoutATrace stops an agent and cleans up: a listing then finds what one found before the agent came.
+// endsWithoutATrace stops an agent and cleans up. A listing must then equal the one from before the agent's start.
 func endsWithoutATrace(t *testing.T, agent *kit.Fairlead, node *netlab.Host, found string) {
 	t.Helper()
 	if err := agent.Stop(t.Context()); err != nil {
@@ -92,14 +92,14 @@ func endsWithoutATrace(t *testing.T, agent *kit.Fairlead, node *netlab.Host, fou
 	}
 }
 
-// listing is what a look at the node shows of everybody's rules.
+// listing returns all rules on the node, of the agent and of other programs.
 func listing(t *testing.T, node *netlab.Host) string {
 	t.Helper()
 	return takeover.Shell(t, node, "nft list ruleset; cat /proc/sys/net/ipv4/conf/all/route_localnet; ip -o addr show dev lo; ipset list -n; "+
 		"for b in legacy nft; do for p in iptables ip6tables; do $p-$b-save 2>&1 | grep KUBE- || true; done; done")
 }
 
-// answers asks until 40 answers came, and wants these pods only.
+// answers sends 40 requests and checks that each is answered, by one of these pods.
 func answers(t *testing.T, client *netlab.Host, pods []string) {
 	t.Helper()
 	for range 20 {
