@@ -21,19 +21,18 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// agent is the real engine and driver on some kernel.
+// agent is the real engine and driver on a fake or real kernel.
 type agent struct {
 	*engine.Engine
 	mail *mailbox.Mailbox
 	stop func()
-	good atomic.Bool // the last turn left nothing undone
+	good atomic.Bool // the last sync completed without an error and left nothing pending
 	held atomic.Int64
-	last atomic.Value // the last turn, for people
+	last atomic.Value // the result of the last sync, for failure messages
 }
 
-// poisoned makes the kernel refuse one Service for as long as it is on: ranges that
-// lie one inside the other are refused by a set of ranges. And while full is on it says
-// that both families must be made anew, until one is.
+// poisoned makes the kernel reject one Service while on is set: a set of ranges rejects ranges that contain each other. While full is set, each Apply
+// returns an error that requires a rebuild of both families, until one is rebuilt.
 type poisoned struct {
 	dataplane.Driver
 	on, full *atomic.Bool
@@ -50,7 +49,7 @@ func (p poisoned) Apply(ctx context.Context, b dataplane.Batch) (dataplane.Appli
 	return done, err
 }
 
-// poisonedKey is the Service that may be refused.
+// poisonedKey returns the key of the Service that the kernel may reject.
 func poisonedKey() model.ServiceKey { return key(keys - 1) }
 
 func (p poisoned) Render(f *model.Frontend, view *model.NodeView, emit func(dataplane.Object)) {
@@ -62,25 +61,25 @@ func (p poisoned) Render(f *model.Frontend, view *model.NodeView, emit func(data
 	p.Driver.Render(f, view, emit)
 }
 
-// settings are what an agent is told at start.
+// settings are the configuration of an agent at its start.
 type settings struct {
 	primary bool // NodePorts on the primary address
-	cluster bool // as from an API server: without a Node there is still a cluster
+	cluster bool // as with an API server: the cluster exists even without a Node
 	minSync time.Duration
 	poison  *atomic.Bool
 	full    *atomic.Bool
-	// surveyor reads beside the agent.
+	// surveyor reads concurrently with the agent.
 	surveyor nft.Reader
 }
 
 func startAgent(t *testing.T, k nft.Kernel, s settings) *agent {
 	t.Helper()
 	a := &agent{mail: mailbox.New()}
-	caps, err := nftables.New(nftables.Params{Kernel: nft.NewFake()}).Probe(t.Context()) // the real one may be faulty
+	caps, err := nftables.New(nftables.Params{Kernel: nft.NewFake()}).Probe(t.Context()) // the kernel of the test may be faulty
 	check(t, err)
 	e := engine.New(engine.Params{
 		Driver: poisoned{nftables.New(nftables.Params{Kernel: k, Surveyor: s.surveyor}), s.poison, s.full}, MinSync: s.minSync, Families: []model.Family{model.IPv4, model.IPv6},
-		Mailbox: a.mail, NodeName: "n", Sources: []string{"test"}, Inert: caps.Inert, ChunkOps: 40, // several chunks to a build
+		Mailbox: a.mail, NodeName: "n", Sources: []string{"test"}, Inert: caps.Inert, ChunkOps: 40, // several chunks per build
 		View: policy.ViewInputs{NodePortPrimary: s.primary, Cluster: s.cluster, MasqueradeBit: 14,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}},
 		OnTurn: func(tu *engine.Turn) {
@@ -113,7 +112,7 @@ func (a *agent) put(evs ...model.Event) {
 	a.mail.Put(evs...)
 }
 
-// end ends an agent that has come to rest.
+// end stops an agent that is in sync.
 func (a *agent) end(t *testing.T) {
 	t.Helper()
 	if err := a.sumTells(t.Context()); err != nil {
@@ -122,8 +121,8 @@ func (a *agent) end(t *testing.T) {
 	a.stop()
 }
 
-// sumTells: where nothing differs an audit looks nothing up, sooner or later: beside what the agent or the kernel still puts in order
-// it may have to. What a rebuild empties and cannot delete, because that commit fails, differs until the first audit.
+// sumTells checks that an audit of a kernel in sync reads no object one by one. It retries, because that may be necessary while the agent or the
+// kernel is still removing something. Objects that a rebuild empties but cannot delete, because that commit fails, differ until the first audit.
 func (a *agent) sumTells(ctx context.Context) error {
 	var at engine.Audited
 	for range 100 {
@@ -137,7 +136,7 @@ func (a *agent) sumTells(ctx context.Context) error {
 		if at.Objects > 0 && at.Compared+at.Missing+at.Different+at.Foreign == 0 {
 			return nil
 		}
-		time.Sleep(patience.Pause(50 * time.Millisecond)) // between two looks; nobody tells that all has come to rest
+		time.Sleep(patience.Pause(50 * time.Millisecond)) // between two polls: there is no notification that the agent is in sync
 	}
 	return fmt.Errorf("an audit looks up what one sum should tell: %+v", at)
 }

@@ -1,8 +1,8 @@
-// Package property holds the test behind "one diff": whatever happens (changes
-// in any order, restarts, commits that fail or whose answer is lost, foreign
-// edits), the kernel ends up holding exactly what an agent that starts from
-// scratch with the same inputs writes. It runs the real engine and driver on the
-// model of the kernel, in virtual time, and on the real kernel in a namespace of
-// its own. Besides, in every mode: what `fairlead trace` says of packets in such
-// worlds is what becomes of them.
+// Package property contains the tests of "one diff": after any sequence of events
+// (changes in any order, restarts, commits that fail or whose answer is lost, foreign
+// edits) the actual state of the kernel is exactly what an agent writes that starts from
+// scratch with the same inputs. The tests run the real engine and driver on the model of
+// the kernel, in virtual time, and on the real kernel in its own namespace. They also
+// check, in every mode, that the output of `fairlead trace` for packets in such worlds
+// matches what the kernel does with the packets.
 package property

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// vandal edits our tables as another program might. Refusals are fine: not every
-// edit is possible in every state.
+// vandal edits the agent's tables as another program might. The kernel may reject an
+// edit: not every one is possible in every state.
 func vandal(t *testing.T, k nft.Kernel, r *rand.Rand) {
 	t.Helper()
 	ctx := context.Background()

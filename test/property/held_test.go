@@ -13,9 +13,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// A Service that the kernel refuses right after a restart keeps the rules of before,
-// which this process never wrote. A rebuild cannot write them: it costs that Service,
-// and nobody else.
+// A Service that the kernel rejects right after a restart keeps its earlier rules, which
+// this process never wrote. A rebuild cannot write them: only that Service loses them,
+// and no other Service is affected.
 func TestRebuildWithRulesOfBeforeTheRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settle := func() {
@@ -50,7 +50,7 @@ func TestRebuildWithRulesOfBeforeTheRestart(t *testing.T) {
 		settle()
 		a.stop()
 		poison.Store(true)
-		endpoints(keys-1, 9) // other chains than before
+		endpoints(keys-1, 9) // other chains than before the restart
 		a = startAgent(t, kernel, told)
 		a.put(w.all()...)
 		settle()
@@ -78,7 +78,8 @@ func TestRebuildWithRulesOfBeforeTheRestart(t *testing.T) {
 	})
 }
 
-// rulesBehind counts the rules of the chain that a ClusterIP leads to.
+// rulesBehind returns the number of rules in the chain to which a ClusterIP's element
+// jumps.
 func rulesBehind(t *testing.T, k nft.Kernel, vip netip.Addr) (n int) {
 	t.Helper()
 	table, chain := nft.TableRef{Family: nft.IPv4, Name: "fairlead"}, ""

@@ -24,7 +24,7 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// paper renders as a driver does, into a map instead of a kernel.
+// paper renders as a driver does, but into a map instead of a kernel.
 type paper struct {
 	dataplane.Driver
 	holds map[dataplane.Key]string
@@ -58,7 +58,7 @@ func (p paper) Watch(ctx context.Context, _ func()) error { <-ctx.Done(); return
 
 func (p paper) Changed(context.Context) (bool, error) { return false, nil }
 
-// plain is what the map holds, with the slots of pools in order.
+// plain returns the contents of the map, with the slots of pools in order.
 func (p paper) plain() map[dataplane.Key]string {
 	out := maps.Clone(p.holds)
 	for k, v := range out {
@@ -95,10 +95,10 @@ func onPaper(t *testing.T, p paper, oneList bool, do func(a *engine.Engine, put 
 	check(t, <-done)
 }
 
-// byService are the keys of objects of each Service.
+// byService holds the keys of each Service's objects.
 type byService map[model.ServiceKey]map[dataplane.Key]bool
 
-// several reports whether a key is of several Services.
+// several reports whether a key belongs to several Services.
 func (b byService) several(k dataplane.Key) bool {
 	n := 0
 	for _, of := range b {
@@ -109,7 +109,7 @@ func (b byService) several(k dataplane.Key) bool {
 	return n > 1
 }
 
-// has reports whether a Service had an object of the family and ID of k, of any kind: one that forwards and one that refuses differ in it.
+// has reports whether a Service had an object with the family and ID of k, of any kind: an object that forwards and one that rejects differ in kind.
 func (b byService) has(s model.ServiceKey, k dataplane.Key) bool {
 	for o := range b[s] {
 		if o.Family == k.Family && o.ID == k.ID {
@@ -119,7 +119,7 @@ func (b byService) has(s model.ServiceKey, k dataplane.Key) bool {
 	return false
 }
 
-// wanted returns what an agent wants in the kernel.
+// wanted returns the desired objects of an agent, by Service.
 func wanted(t *testing.T, e *engine.Engine) byService {
 	out := byService{}
 	check(t, e.Inspect(t.Context(), func(v engine.View) {
@@ -134,7 +134,7 @@ func wanted(t *testing.T, e *engine.Engine) byService {
 	return out
 }
 
-// fresh is what an agent writes that knows these objects and no others, and starts on nothing.
+// fresh returns the objects that an agent writes from these events only, on an empty kernel, and their owners.
 func fresh(t *testing.T, d dataplane.Driver, oneList bool, evs []model.Event) (holds map[dataplane.Key]string, owned byService) {
 	p := paper{d, map[dataplane.Key]string{}}
 	onPaper(t, p, oneList, func(e *engine.Engine, put func(...model.Event)) {
@@ -144,8 +144,8 @@ func fresh(t *testing.T, d dataplane.Driver, oneList bool, evs []model.Event) (h
 	return p.plain(), owned
 }
 
-// A source that can read a part of its objects only: what an earlier run left of the others stays, and all that
-// can be read is followed, removals included. Once the rest can be read all is as after any start.
+// TestListedSource covers a source that can read only some of its objects. The kernel objects that an earlier run left for the unreadable ones stay.
+// The agent follows all that it can read, including removals. When the rest becomes readable, the state is the same as after any start.
 func TestListedSource(t *testing.T) {
 	for name, driver := range map[string]func() dataplane.Driver{
 		"nftables":  func() dataplane.Driver { return nftables.New(nftables.Params{}) },
@@ -164,7 +164,7 @@ func TestListedSource(t *testing.T) {
 	}
 }
 
-// listed is one history of a source that can read a part.
+// listed is one history of a source that can read only some of its objects.
 type listed struct {
 	t       *testing.T
 	d       dataplane.Driver
@@ -172,11 +172,11 @@ type listed struct {
 	w       *world
 
 	services, slices map[int]bool              // the objects that cannot be read
-	left             map[dataplane.Key]string  // what the earlier run left
-	owned            byService                 // of it
-	sliced           model.ServiceKey          // the Service of the slice that cannot be read, in the earlier run
-	doubtful         map[model.ServiceKey]bool // Services that may have endpoints, or keys, in what cannot be read
-	seen             map[dataplane.Key]bool    // what this run has wanted
+	left             map[dataplane.Key]string  // the objects that the earlier run left
+	owned            byService                 // the owners of left
+	sliced           model.ServiceKey          // the Service, in the earlier run, of the slice that cannot be read
+	doubtful         map[model.ServiceKey]bool // Services that may have endpoints, or keys, in the unreadable objects
+	seen             map[dataplane.Key]bool    // the keys that this run has desired so far
 }
 
 func (l *listed) check(seed uint64) {
@@ -204,7 +204,7 @@ func (l *listed) check(seed uint64) {
 		for step := range 12 {
 			node, host, cidrs := l.w.node, l.w.host, l.w.cidrs
 			ev := l.w.change()
-			l.w.node, l.w.host, l.w.cidrs = node, host, cidrs // a key of theirs is no Service's
+			l.w.node, l.w.host, l.w.cidrs = node, host, cidrs // the change of a Node or host affects keys that belong to no Service
 			if ev.Service == nil && ev.Slice == nil || l.unread(&ev) {
 				continue
 			}
@@ -212,7 +212,7 @@ func (l *listed) check(seed uint64) {
 			l.compare(p, e, step)
 		}
 		put(append(l.w.again(), model.Event{Synced: "test"})...)
-		time.Sleep(100 * time.Hour) // virtual time (synctest): what lingers
+		time.Sleep(100 * time.Hour) // virtual time (synctest): lingering objects expire
 		synctest.Wait()
 	})
 	if l.t.Failed() {
@@ -238,12 +238,12 @@ func (l *listed) unread(e *model.Event) bool {
 	return e.Service != nil && l.services[int(e.Service.Key.Name[1]-'0')] || e.Slice != nil && l.slices[int(e.Slice.Key.Name[1]-'0')]
 }
 
-// readable are the objects that can be read, as they are now.
+// readable returns the objects that can be read, in their current state.
 func (l *listed) readable() []model.Event {
 	return slices.DeleteFunc(l.w.all(), func(e model.Event) bool { return e.Synced != "" || l.unread(&e) })
 }
 
-// wasRead reports whether this run has wanted a key, or the one that it is a part of.
+// wasRead reports whether this run has desired a key, or the whole of which it is a part.
 func (l *listed) wasRead(k dataplane.Key) bool {
 	if d, has := l.d.(dataplane.Parter); has {
 		if whole, is := d.Part(k); is && l.seen[whole] {
@@ -253,7 +253,7 @@ func (l *listed) wasRead(k dataplane.Key) bool {
 	return l.seen[k]
 }
 
-// compare holds what is in the kernel against what can be read and what was left.
+// compare compares the kernel's contents with the readable objects and with what the earlier run left.
 func (l *listed) compare(p paper, e *engine.Engine, at any) {
 	l.t.Helper()
 	now := p.plain()
@@ -280,7 +280,7 @@ func (l *listed) compare(p paper, e *engine.Engine, at any) {
 			for i := range l.services {
 				l.doubtful[service] = l.doubtful[service] || l.owned.has(key(i), k) && !l.d.Shared(k)
 			}
-			// It took over a key of the Service whose endpoints cannot be read, and those may be what was left of the key.
+			// It took over a key of the Service whose endpoints cannot be read. These may still be the contents of the key.
 			l.doubtful[service] = l.doubtful[service] || l.owned.has(l.sliced, k) && !l.d.Shared(k)
 		}
 		for k := range of {
@@ -291,7 +291,7 @@ func (l *listed) compare(p paper, e *engine.Engine, at any) {
 	}
 }
 
-// seeds counts the histories of a test: short of them, or FAIRLEAD_PROPERTY_SEEDS, to look further by hand.
+// seeds returns the number of histories of a test: short, or FAIRLEAD_PROPERTY_SEEDS for a longer manual run.
 func seeds(short uint64) uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("FAIRLEAD_PROPERTY_SEEDS"), 10, 64); err == nil {
 		return n

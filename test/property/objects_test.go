@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/internal/policy"
 )
 
-// TestOneObjectHasOneValue: Frontends of one Service share objects of the kernel, and
-// must agree about them, because the last one rendered wins.
+// TestOneObjectHasOneValue checks that Frontends of one Service agree on the kernel
+// objects that they share, because the last one rendered overwrites the others.
 func TestOneObjectHasOneValue(t *testing.T) {
 	view := policy.View(policy.ViewInputs{MasqueradeBit: 14, Host: model.HostAddrs{Addrs: []model.HostAddr{{Prefix: netip.MustParsePrefix("192.168.0.1/24"), Link: "eth0"}}},
 		ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::1000/116")}})

@@ -24,17 +24,17 @@ import (
 	"github.com/fairlead/fairlead/internal/relay"
 )
 
-// TestMain returns all tests one network namespace, for the goroutines of userspace mode cannot be moved into one of a test's own.
+// TestMain runs all tests in one network namespace, because the goroutines of userspace mode cannot move into a test's own.
 func TestMain(m *testing.M) { os.Exit(netnstest.Main(m)) }
 
-// plane is a mode: its driver, in a network namespace where nothing is, and what else of an agent depends on it.
+// plane is a mode: its driver, in an empty network namespace, and the mode-specific parts of an agent.
 type plane struct {
 	driver    dataplane.Driver
-	relays    bool   // the agent carries the connections
-	scheduler string // chooses, and nothing does at random; "" where there is none
+	relays    bool   // the agent relays the connections
+	scheduler string // selects the endpoints, so that no choice is random; "" if there is none
 }
 
-// question is what an agent in this mode asks.
+// question returns the request that an agent in this mode sends.
 func (p *plane) question(to string, from netip.Addr, caps dataplane.Caps) inspect.Question {
 	q := inspect.Question{Text: to, From: from, Device: func(netip.Addr) string { return "" }, DropsStrays: caps.DropsStrays, OwnsAddresses: caps.OwnsAddresses, Scheduler: p.scheduler}
 	if p.relays {
@@ -84,7 +84,7 @@ func byUserspace(t *testing.T) plane {
 	check(t, err)
 	d := userspace.New(userspace.Params{Relay: r, Plan: addressplan.Plan{Own: true}, Routes: routes, Ports: ports, Returns: returns, Sources: []model.Family{model.IPv4, model.IPv6}})
 	t.Cleanup(func() {
-		if err := d.Cleanup(context.Background()); err != nil { // the next world is in the same namespace
+		if err := d.Cleanup(context.Background()); err != nil { // the next world uses the same namespace
 			t.Error(err)
 		}
 		r.Close()

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead/fairlead/test/proof"
 )
 
-// TestRandomHistoriesOnTheModel: many histories, in virtual time.
+// TestRandomHistoriesOnTheModel runs many histories in virtual time.
 func TestRandomHistoriesOnTheModel(t *testing.T) {
 	histories := uint64(60)
 	if testing.Short() {
@@ -24,7 +24,7 @@ func TestRandomHistoriesOnTheModel(t *testing.T) {
 	for seed := range histories {
 		synctest.Test(t, func(t *testing.T) {
 			settle := func(*agent) {
-				time.Sleep(10 * time.Second) // back-offs, in no time
+				time.Sleep(10 * time.Second) // virtual time: backoffs take no real time
 				synctest.Wait()
 			}
 			kernel := nft.NewFake()
@@ -37,7 +37,7 @@ func TestRandomHistoriesOnTheModel(t *testing.T) {
 	proof.Count(t, int(histories), "random histories on a model of nf_tables")
 }
 
-// TestRandomHistoriesOnTheKernel: a few, on the real one.
+// TestRandomHistoriesOnTheKernel runs a few histories on the real kernel.
 func TestRandomHistoriesOnTheKernel(t *testing.T) {
 	histories := uint64(6)
 	if testing.Short() {
@@ -45,13 +45,13 @@ func TestRandomHistoriesOnTheKernel(t *testing.T) {
 	}
 	for seed := range histories {
 		done := make(chan struct{})
-		go func() { // a thread of its own, thrown away with its namespaces
+		go func() { // on its own thread, which ends with its namespaces
 			defer close(done)
 			runtime.LockOSThread()
 			settle := func(a *agent) {
 				deadline := time.Now().Add(patience.Of(5 * time.Second))
 				for quiet := 0; quiet < 20 && time.Now().Before(deadline); quiet++ {
-					time.Sleep(10 * time.Millisecond) // no change for 200 ms: a hint that all is heard, which the callers verify
+					time.Sleep(10 * time.Millisecond) // no change for 200 ms suggests that all is in sync; the callers verify it
 					if !a.good.Load() || a.mail.Len() > 0 {
 						quiet = 0
 					}
@@ -83,8 +83,7 @@ func open(t *testing.T) nft.Kernel {
 // place is a kernel with two handles: the agent's, and another program's.
 type place struct{ ours, theirs nft.Kernel }
 
-// history runs one random history against kernel, then compares it with what an
-// agent that knows only the end writes into scratch.
+// history runs one random history against kernel, then compares it with what an agent writes into scratch that receives only the final state.
 func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle func(*agent)) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	w := newWorld(r)
@@ -100,30 +99,30 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 		case 14: // a set is full
 			full.Store(true)
 			a.put(w.change())
-		case 12: // the kernel refuses a Service from now on, or no more
+		case 12: // the kernel rejects a Service from now on, or no longer
 			poison.Store(!poison.Load())
 			w.services[keys-1] = w.randomService(keys - 1)
 			a.put(w.serviceEvent(keys - 1))
-		case 13: // the source is away, and lists again
+		case 13: // the source disconnects and lists again
 			for range 1 + r.IntN(4) {
 				w.change()
 			}
 			a.put(w.again()...)
 		case 0:
 			a.stop()
-			for range r.IntN(4) { // while nobody listens
+			for range r.IntN(4) { // while no agent runs
 				w.change()
 			}
 			a = startAgent(t, under, told)
 			a.put(w.all()...)
 		case 1:
 			if seed%2 == 0 {
-				settle(a) // let it be vandalised at rest at times
+				settle(a) // so that some edits happen while the agent is in sync
 			}
 			vandal(t, kernel.theirs, r)
 		case 2: // failing commits delay a change, but not for long
 			a.put(w.change())
-			for range looks { // what is refused is tried again at times, and that may fail just as we look
+			for range looks { // rejected objects are retried, and a retry may fail just before the check
 				if settle(a); a.good.Load() {
 					break
 				}
@@ -139,7 +138,7 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 	}
 	faults.Store(false)
 	full.Store(false)
-	if poison.Swap(false) { // what is refused is tried again when it changes
+	if poison.Swap(false) { // a change of a rejected Service makes the agent retry it
 		w.services[keys-1] = w.randomService(keys - 1)
 		a.put(w.serviceEvent(keys - 1))
 	}
@@ -151,7 +150,7 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 		got, want = snapshot(t, kernel.theirs), snapshot(t, scratch)
 		return a.held.Load() == 0 && len(want) >= 20 && slices.Equal(got, want)
 	}
-	for range looks { // quiet is no proof that all is heard, and a back-off may be long
+	for range looks { // quiet does not prove that all events were handled, and a backoff may be long
 		settle(a)
 		if settle(b); agree() {
 			break
@@ -166,7 +165,7 @@ func history(t *testing.T, seed uint64, kernel place, scratch nft.Kernel, settle
 	}
 }
 
-// losesItsNode has both agents hear of the Node, b of everything else, too, and then takes the Node from a: what it said stays known.
+// losesItsNode sends the Node to both agents, and everything else to b, and then removes the Node from a, which must keep using its data.
 func losesItsNode(w *world, a, b *agent, settle func(*agent)) {
 	w.node = w.randomNode()
 	a.put(w.nodeEvent())
@@ -180,5 +179,5 @@ func losesItsNode(w *world, a, b *agent, settle func(*agent)) {
 	a.put(w.nodeEvent())
 }
 
-// looks is how often the kernel is looked at before a history counts as lost.
+// looks is the number of polls before a history counts as failed.
 const looks = 60

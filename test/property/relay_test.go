@@ -11,9 +11,9 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// relayed goes on where a proxy on the node answers by itself, and gives what becomes of a connection's first packet there. A client that
-// was let in says that it has heard it, and what the proxy then sends to an endpoint counts. A datagram is waited for if it ought to go on,
-// and each carries a number, so that one that ought not is noticed later.
+// relayed handles a proxy on the node that answers by itself, and returns the result of a connection's first packet. It acknowledges the answer of an
+// accepted client; what counts is the packet that the proxy then sends to an endpoint. It waits for a datagram that should be forwarded. Each
+// datagram carries a number, so that a forwarded one that should not be is detected later.
 func (w *wires) relayed(t *testing.T, s segment, seen []segment, said *inspect.Trace) []segment {
 	t.Helper()
 	switch {
@@ -34,8 +34,8 @@ func (w *wires) relayed(t *testing.T, s segment, seen []segment, said *inspect.T
 	return seen
 }
 
-// tries refuses what a proxy asks of endpoints until it refuses its client, so that nothing of the connection is left, and gives the first
-// that it asked, or else what the client got.
+// tries rejects the proxy's connections to endpoints until the proxy rejects its client, so that no state of the connection is left. It returns the
+// first packet to an endpoint, or else the answer to the client.
 func (w *wires) tries(t *testing.T, client netip.AddrPort, said *inspect.Trace) (first []segment) {
 	t.Helper()
 	for {
@@ -45,7 +45,7 @@ func (w *wires) tries(t *testing.T, client netip.AddrPort, said *inspect.Trace) 
 		}
 		w.remember(seen)
 		p := seen[0]
-		p.refusal = false // the client was let in before
+		p.refusal = false // the client was accepted before
 		if len(first) == 0 {
 			first = []segment{p}
 		}
@@ -59,7 +59,7 @@ func (w *wires) tries(t *testing.T, client netip.AddrPort, said *inspect.Trace) 
 	}
 }
 
-// remember has packets of TCP passed over from now on: a proxy sends them once more where it has waited for a second.
+// remember makes later reads ignore these TCP packets: a proxy retransmits them after a second without an answer.
 func (w *wires) remember(seen []segment) {
 	if w.known == nil {
 		w.known = map[segment]bool{}

@@ -15,10 +15,10 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// snapshot reads our tables raw, not through the driver's Load, into comparable
-// lines. Slots of a Frontend's pool are compared as a multiset (which slot holds
-// which endpoint means nothing), but must be numbered from 0 without a gap.
-// Shared chains that nothing leads to are left out: they linger.
+// snapshot reads the agent's tables directly, not through the driver's Load, into
+// comparable lines. Slots of a Frontend's pool are compared as a multiset (the slot of an
+// endpoint has no meaning), but must be numbered from 0 without a gap. Shared chains
+// without a jump to them are omitted: they linger.
 func snapshot(t *testing.T, k nft.Kernel) (out []string) {
 	t.Helper()
 	whileStill(t, k, func(k nft.Kernel) { out = lines(t, k) })
@@ -52,7 +52,7 @@ func lines(t *testing.T, k nft.Kernel) (out []string) {
 	return out
 }
 
-// hashBase is where the places of a consistent-hash table begin.
+// hashBase is the first place of a consistent-hash table.
 const hashBase = 1 << 16
 
 func elements(t *testing.T, k nft.Kernel, s nft.Set) (out []string) {
@@ -71,28 +71,28 @@ func elements(t *testing.T, k nft.Kernel, s nft.Set) (out []string) {
 		of[string(e.Key[:n])] = append(of[string(e.Key[:n])], place32{slot, fmt.Sprintf("%x", e.Data)})
 		return nil
 	}))
-	for group, list := range pools { // a multiset: which slot holds which endpoint means nothing
+	for group, list := range pools { // a multiset: the slot of an endpoint has no meaning
 		out = append(out, numbered(s, group, list)...)
 		slices.SortFunc(list, func(a, b place32) int { return strings.Compare(a.value, b.value) })
 		out = append(out, fmt.Sprintf("%v: pool %x = %v", s.Ref, group, values(list)))
 	}
-	for group, list := range tables { // each place means something
+	for group, list := range tables { // here the place has a meaning
 		out = append(out, numbered(s, group, list)...)
 		out = append(out, fmt.Sprintf("%v: table %x = %d places, digest %x", s.Ref, group, len(list), sha256.Sum256([]byte(strings.Join(values(list), " ")))))
 	}
 	return out
 }
 
-// place32 is one place of a pool or a table, with what is there.
+// place32 is one place of a pool or a table, with its value.
 type place32 struct {
 	at    uint32
 	value string
 }
 
-// holes is in the line of a list whose places do not go from 0 without a gap.
+// holes is part of the line of a list whose places have gaps or do not start at 0.
 const holes = "holes among places"
 
-// numbered sorts a list by place, and gives a line if it has holes.
+// numbered sorts a list by place, and returns a line if it has gaps.
 func numbered(s nft.Set, group string, list []place32) []string {
 	slices.SortFunc(list, func(a, b place32) int { return cmp.Compare(a.at, b.at) })
 	for i := range list {
@@ -110,8 +110,8 @@ func values(list []place32) (out []string) {
 	return out
 }
 
-// chains returns the rules of each chain that packets can reach: from a hook, or
-// from the verdict of an element.
+// chains returns the rules of each chain that packets can reach: from a hook, or from the
+// verdict of an element.
 func chains(t *testing.T, k nft.Kernel, table nft.TableRef) (out []string) {
 	ctx := context.Background()
 	rows, err := k.Chains(ctx, table)
@@ -124,7 +124,7 @@ func chains(t *testing.T, k nft.Kernel, table nft.TableRef) (out []string) {
 			reached[c.Ref.Name] = true
 		}
 	}
-	for n := -1; n != len(reached); { // each round follows one more jump
+	for n := -1; n != len(reached); { // each iteration follows one more jump
 		n = len(reached)
 		for _, r := range rules {
 			for _, c := range rows {
@@ -149,7 +149,7 @@ func chains(t *testing.T, k nft.Kernel, table nft.TableRef) (out []string) {
 	return out
 }
 
-// verdicts returns the chains that elements lead to.
+// verdicts returns the chains to which elements jump.
 func verdicts(t *testing.T, k nft.Kernel, table nft.TableRef) map[string]bool {
 	reached := map[string]bool{}
 	sets, err := k.Sets(context.Background(), table)
@@ -165,7 +165,8 @@ func verdicts(t *testing.T, k nft.Kernel, table nft.TableRef) map[string]bool {
 	return reached
 }
 
-// leadsTo looks for the attribute NFTA_VERDICT_CHAIN (2) of that name.
+// leadsTo reports whether the expressions contain the attribute NFTA_VERDICT_CHAIN (2)
+// with that name.
 func leadsTo(exprs []byte, chain string) bool {
 	attr := binary.NativeEndian.AppendUint16(nil, uint16(4+len(chain)+1))
 	attr = append(binary.NativeEndian.AppendUint16(attr, 2), chain...)
@@ -186,7 +187,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// difference lists what stands in one only.
+// difference lists the lines that only one of the two contains.
 func difference(a, b []string) string {
 	var sb strings.Builder
 	in := map[string]int{}

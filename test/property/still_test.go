@@ -11,18 +11,18 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// still reads a kernel beside an agent that may write: a read that a commit breaks into
-// gives what there is, and is noted.
+// still reads a kernel while an agent may write. A read that a commit interrupts returns
+// what it has read so far and sets broken.
 type still struct {
 	nft.Kernel
 	broken *bool
 }
 
-// stillLooks is how often one snapshot is tried.
+// stillLooks is how often one snapshot is retried.
 const stillLooks = 500
 
-// whileStill repeats a look until nobody has written meanwhile: half of a change is no
-// state that anybody wants.
+// whileStill repeats a read until no commit happened during it: a half-applied change is
+// never a desired state.
 func whileStill(t *testing.T, k nft.Kernel, look func(nft.Kernel)) {
 	t.Helper()
 	for range stillLooks {
@@ -35,12 +35,12 @@ func whileStill(t *testing.T, k nft.Kernel, look func(nft.Kernel)) {
 		if before == after && !broken {
 			return
 		}
-		time.Sleep(patience.Pause(10 * time.Millisecond)) // no condition to wait for: the agent is to come to rest
+		time.Sleep(patience.Pause(10 * time.Millisecond)) // no condition to wait for: the agent must become idle
 	}
 	t.Fatalf("somebody writes all the time, %d looks long", stillLooks)
 }
 
-// pass notes an error that a commit beside us explains.
+// pass records an error that a concurrent commit explains.
 func (s still) pass(err error) error {
 	if errors.Is(err, nft.ErrInterrupted) || errors.Is(err, syscall.ENOENT) {
 		*s.broken = true

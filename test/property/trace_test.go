@@ -28,11 +28,11 @@ import (
 
 var pairs = flag.Int("trace.pairs", 1750, "how many pairs of a source and a destination are traced and sent, in all modes together")
 
-// pairsOfWorld is how many pairs one random world has.
+// pairsOfWorld is the number of pairs in one random world.
 const pairsOfWorld = 50
 
-// TestTraceAgreesWithPackets: of random sources and destinations in random worlds, what trace says without a packet is what
-// becomes of the packet.
+// TestTraceAgreesWithPackets checks, for random sources and destinations in random worlds, that the result of trace, which sends no packet, matches
+// what the kernel does with a packet.
 func TestTraceAgreesWithPackets(t *testing.T) {
 	opens := map[string]func(*testing.T) plane{
 		nftables.Name:     byNFTables,
@@ -75,7 +75,7 @@ func traced(t *testing.T, seed uint64, p plane, outcomes map[string]int) {
 	}
 	for i := range keys {
 		w.services[i], w.slices[i] = w.randomService(i), w.randomSlice(i)
-		w.slices[keys+i] = w.randomSlice(keys + i) // each Service has one at least, in either family
+		w.slices[keys+i] = w.randomSlice(keys + i) // each Service has at least one, in either family
 		w.slices[keys+i].Service = key(i)
 		w.services[i].Extras.Relay.KeepSource = p.relays && i%3 == 0
 	}
@@ -105,7 +105,7 @@ func traced(t *testing.T, seed uint64, p plane, outcomes map[string]int) {
 	}
 }
 
-// settled returns an engine that has brought everything into the kernel.
+// settled returns an engine that has applied everything to the kernel.
 func settled(t *testing.T, p *plane, all []model.Event) (*engine.Engine, dataplane.Caps) {
 	t.Helper()
 	caps, err := p.driver.Probe(t.Context())
@@ -149,7 +149,7 @@ type target struct {
 
 func (d target) text() string { return d.at.String() + "/" + d.protocol.String() }
 
-// pair draws somebody who connects, and what to: mostly something that a Service asks for.
+// pair returns a random client and a destination, in most cases one that a Service claims.
 func (w *world) pair(port uint16) (netip.AddrPort, target) {
 	v6too := w.r.IntN(3) == 0
 	s := w.services[w.r.IntN(keys)]
@@ -174,7 +174,7 @@ func (w *world) pair(port uint16) (netip.AddrPort, target) {
 	return netip.AddrPortFrom(from[w.r.IntN(len(from))], port), to
 }
 
-// disagrees says how what was seen is another thing than what was said; "" if it is not.
+// disagrees returns the difference between the observed packets and the trace; "" if there is none.
 func disagrees(said *inspect.Trace, from netip.Addr, to netip.AddrPort, seen []segment) string {
 	node := to.Addr() == netip.MustParseAddr(nodeV4) || to.Addr() == netip.MustParseAddr(nodeV6)
 	switch {
@@ -185,7 +185,7 @@ func disagrees(said *inspect.Trace, from netip.Addr, to netip.AddrPort, seen []s
 	case len(seen) == 0:
 		return "nothing came out"
 	case seen[0].refusal && seen[0].to.Addr() == from && (said.Outcome == "reject" || said.Outcome == "none" && node):
-		return "" // nothing listens at the node's own address
+		return "" // no program listens at the node's own address
 	case seen[0].refusal:
 		return "it was refused"
 	}

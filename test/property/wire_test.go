@@ -15,13 +15,13 @@ import (
 	"github.com/fairlead/fairlead/test/patience"
 )
 
-// wires are two devices of a network namespace: what the test writes into one comes to the node, and what the node sends
-// out of either the test reads. So a packet may come from anybody, and needs nobody who answers.
+// wires are two devices of a network namespace. The test writes packets into one, which the node receives, and reads all that the node sends out of
+// either. So a packet may come from any source, and no peer has to answer.
 type wires struct {
 	in, out int
 	seq     uint16
 	buf     []byte
-	known   map[segment]bool // what a proxy on the node has sent: it may send that once more
+	known   map[segment]bool // packets that a proxy on the node has sent: it may retransmit them
 }
 
 const (
@@ -76,18 +76,18 @@ const (
 	ack = 0x10
 )
 
-// segment is what is seen of a packet.
+// segment holds the observed fields of a packet.
 type segment struct {
 	protocol         byte
 	from, to         netip.AddrPort
 	refusal, fromOut bool // a reset, or an ICMP error
 	flags            byte // of TCP
 	seq, ack         uint32
-	number           uint16 // of UDP, which is its payload; 0: it has none
+	number           uint16 // of a UDP datagram: its payload; 0: it has none
 }
 
-// send has a packet that begins a connection come in, then one that nobody acts on, and gives what the node sent until that
-// one came out: the node works through packets one after the other.
+// send writes a packet that begins a connection, then a marker that no program acts on. It returns what the node sent before the marker came out: the
+// node handles packets one after the other.
 func (w *wires) send(t *testing.T, s segment) []segment {
 	t.Helper()
 	w.seq++
@@ -108,7 +108,8 @@ func (w *wires) write(t *testing.T, s segment) {
 	check(t, err)
 }
 
-// until returns what the node sends, up to and with the packet that is waited for. A proxy repeats its answer to a client that is silent for a second.
+// until returns what the node sends, up to and including the awaited packet. It skips repeated answers: a proxy repeats its answer to a client that
+// is silent for a second.
 func (w *wires) until(awaited func(segment) bool) (seen []segment, ok bool) {
 	for end := time.Now().Add(patience.Of(20 * time.Second)); time.Now().Before(end); {
 		for _, fd := range []int{w.in, w.out} {
@@ -134,7 +135,7 @@ func (w *wires) until(awaited func(segment) bool) (seen []segment, ok bool) {
 	return seen, false
 }
 
-// bytes is the packet.
+// bytes returns the packet.
 func (s *segment) bytes() []byte {
 	payload := make([]byte, 8, 20) // UDP: ports, length, checksum
 	if s.number > 0 {
@@ -180,12 +181,12 @@ func checksum(b []byte) uint16 {
 		sum = sum&0xffff + sum>>16
 	}
 	if sum == 0xffff {
-		return 0xffff // UDP has no checksum that is zero
+		return 0xffff // a UDP checksum is never zero
 	}
 	return ^uint16(sum)
 }
 
-// parse reads a packet of TCP or UDP, or an ICMP error; others, such as what IPv6 does by itself, it does not know.
+// parse parses a packet of TCP or UDP, or an ICMP error. It reports false for others, such as those that IPv6 sends by itself.
 func parse(b []byte) (s segment, ok bool) {
 	var src, dst netip.Addr
 	switch {

@@ -9,12 +9,12 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// world is the outside: what the sources would deliver.
+// world is the state of the cluster that the sources would deliver.
 type world struct {
 	r        *rand.Rand
 	services map[int]*model.Service
 	slices   map[int]*model.Slice
-	node     *model.Node // nil: there is none
+	node     *model.Node // nil: there is no Node
 	host     *model.HostAddrs
 	cidrs    *model.ServiceCIDRs
 }
@@ -32,7 +32,7 @@ func v4(a, b, c, d int) netip.Addr {
 }
 func v6(n int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00::%x", n)) }
 
-// all returns every object, in random order: a start.
+// all returns events for every object, in random order, as at a start.
 func (w *world) all() []model.Event {
 	evs := []model.Event{w.nodeEvent(), {Host: w.host}, {CIDRs: w.cidrs}}
 	for i := range w.services {
@@ -45,8 +45,7 @@ func (w *world) all() []model.Event {
 	return append(evs, model.Event{Synced: "test"})
 }
 
-// again returns everything as a source does that lost its watch and lists again: what
-// went meanwhile is told as gone.
+// again returns all events of a source that lost its watch and lists again. Objects that disappeared in between are reported as deleted.
 func (w *world) again() []model.Event {
 	evs := w.all()
 	for i := range keys {
@@ -60,10 +59,10 @@ func (w *world) again() []model.Event {
 	return evs
 }
 
-// keys is how many Services and slices there may be.
+// keys is the number of possible Services and slices.
 const keys = 8
 
-// change alters one thing and gives its event.
+// change makes one random change and returns its event.
 func (w *world) change() model.Event {
 	i := w.r.IntN(keys)
 	switch w.r.IntN(12) {
@@ -82,7 +81,7 @@ func (w *world) change() model.Event {
 			w.loseNode()
 		}
 		return w.nodeEvent()
-	case 6: // an address that is an external IP at times, one as a starting pod brings it, or none
+	case 6: // an address that is sometimes an external IP, one that a starting pod may bring, or none
 		more := [][]netip.Addr{nil, {v4(198, 51, 100, 1)}, {netip.MustParseAddr("fe80::1")}}[w.r.IntN(3)]
 		w.host = &model.HostAddrs{Addrs: []model.HostAddr{{Prefix: netip.PrefixFrom(v4(192, 168, 0, 1+w.r.IntN(2)), 24), Link: "eth0"}}}
 		for _, a := range more {
@@ -103,7 +102,7 @@ func (w *world) randomNode() *model.Node {
 	return &model.Node{Name: "n", Zone: fmt.Sprintf("z%d", w.r.IntN(2)), Addrs: []netip.Addr{v4(192, 168, 0, 1+w.r.IntN(2)), v6(1)}}
 }
 
-// loseNode deletes or renames the Node of this machine, or makes one without addresses of it, as kubelet registers it.
+// loseNode deletes or renames this machine's Node, or replaces it by one without its addresses, as kubelet registers it.
 func (w *world) loseNode() {
 	if w.r.IntN(2) == 0 {
 		w.node = nil
@@ -119,7 +118,7 @@ func key(i int) model.ServiceKey {
 func (w *world) randomService(i int) *model.Service {
 	flip := func() bool { return w.r.IntN(2) == 0 }
 	s := &model.Service{Key: key(i), Created: int64(w.r.IntN(3)), Proxied: w.r.IntN(8) > 0,
-		ClusterIPs:    []netip.Addr{v4(10, 96, 0, 1+w.r.IntN(10)), v6(0x100 + w.r.IntN(10))}, // claims collide at times
+		ClusterIPs:    []netip.Addr{v4(10, 96, 0, 1+w.r.IntN(10)), v6(0x100 + w.r.IntN(10))}, // claims sometimes collide
 		Ports:         []model.ServicePort{{Name: "a", Protocol: model.TCP, Port: 80, NodePort: uint16(30000 + w.r.IntN(6))}},
 		InternalLocal: w.r.IntN(4) == 0, ExternalLocal: flip()}
 	if flip() {
@@ -129,7 +128,7 @@ func (w *world) randomService(i int) *model.Service {
 		s.LoadBalancerIPs = []netip.Addr{v4(203, 0, 113, 1+i), v4(203, 0, 113, 101+i)}[:1+i%2]
 		if flip() {
 			s.SourceGuarded = true
-			s.SourceRanges = []netip.Prefix{netip.PrefixFrom(v4(10, 0, 0, 0), 8), netip.PrefixFrom(v4(10, w.r.IntN(2), 0, 0), 16), netip.PrefixFrom(v4(192, 168, i/2%2, 0), 24)} // with this node at times
+			s.SourceRanges = []netip.Prefix{netip.PrefixFrom(v4(10, 0, 0, 0), 8), netip.PrefixFrom(v4(10, w.r.IntN(2), 0, 0), 16), netip.PrefixFrom(v4(192, 168, i/2%2, 0), 24)} // sometimes with this node
 		}
 	}
 	if flip() {
@@ -150,8 +149,8 @@ func (w *world) randomService(i int) *model.Service {
 	return s
 }
 
-// guard returns the Service that may be refused what the kernel can refuse. Its other
-// addresses it may take from others, and lose to them.
+// guard adds source ranges to the Service that the kernel may reject, so that the kernel can reject it. It may preempt other Services on its other
+// addresses, and be preempted.
 func guard(s *model.Service) {
 	s.LoadBalancerIPs = []netip.Addr{v4(203, 0, 113, 200)}
 	s.SourceGuarded, s.SourceRanges = true, []netip.Prefix{netip.PrefixFrom(v4(10, 0, 0, 0), 8)}
@@ -178,7 +177,7 @@ func (w *world) randomSlice(i int) *model.Slice {
 	return sl
 }
 
-// settleDown has each endpoint on one node, whichever Services name it.
+// settleDown assigns each endpoint to one node, independent of the Services that name it.
 func (w *world) settleDown() {
 	for _, sl := range w.slices {
 		for i := range sl.Endpoints {
