@@ -29,7 +29,7 @@ type Host struct {
 	home   netns.NsHandle
 	handle netns.NsHandle
 	links  *netlink.Handle
-	sctp   sync.Map // netip.Addr to *sync.Mutex: see askSCTP
+	sctp   sync.Map // netip.Addr to *sync.Mutex: see sctpFlow.ask
 	ports  atomic.Uint32
 }
 
