@@ -128,7 +128,7 @@ func (w *world) randomService(i int) *model.Service {
 		s.LoadBalancerIPs = []netip.Addr{v4(203, 0, 113, 1+i), v4(203, 0, 113, 101+i)}[:1+i%2]
 		if flip() {
 			s.SourceGuarded = true
-			s.SourceRanges = []netip.Prefix{netip.PrefixFrom(v4(10, 0, 0, 0), 8), netip.PrefixFrom(v4(10, w.r.IntN(2), 0, 0), 16), netip.PrefixFrom(v4(192, 168, i/2%2, 0), 24)} // sometimes with this node
+			s.SourceRanges = []netip.Prefix{netip.PrefixFrom(v4(10, 0, 0, 0), 8), netip.PrefixFrom(v4(10, w.r.IntN(2), 0, 0), 16), netip.PrefixFrom(v4(192, 168, i/2%2, 0), 24)} // sometimes includes this node
 		}
 	}
 	if flip() {
@@ -149,8 +149,8 @@ func (w *world) randomService(i int) *model.Service {
 	return s
 }
 
-// guard adds source ranges to the Service that the kernel may reject, so that the kernel can reject it. It may preempt other Services on its other
-// addresses, and be preempted.
+// guard adds the load balancer address and source ranges that let the kernel reject the Service. On its other addresses the Service may preempt
+// others, and be preempted.
 func guard(s *model.Service) {
 	s.LoadBalancerIPs = []netip.Addr{v4(203, 0, 113, 200)}
 	s.SourceGuarded, s.SourceRanges = true, []netip.Prefix{netip.PrefixFrom(v4(10, 0, 0, 0), 8)}

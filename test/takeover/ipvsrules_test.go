@@ -10,7 +10,7 @@ import (
 )
 
 // TestRulesOfKubeProxysIPVSMode checks that the iptables chains, the ipsets and the device that kube-proxy 1.36's ipvs mode leaves are removed when
-// an agent serves, on either backend. Its virtual servers need a kernel with IPVS: see TestTakeoverIPVS.
+// an agent serves, on either backend. kube-proxy's virtual servers need a kernel with IPVS: see TestTakeoverIPVS.
 func TestRulesOfKubeProxysIPVSMode(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	bin := binary(t)
