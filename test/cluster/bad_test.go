@@ -9,8 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testBadObjectsStopNobody creates what the API server accepts and a proxy cannot do, or not twice, and then expects
-// everything else to go on working, from before, after, and across a restart.
+// testBadObjectsStopNobody creates objects that the API server accepts and that a proxy cannot implement, or cannot
+// implement twice. It then checks that all other Services keep working: those created before, those created after,
+// and both across a restart.
 func testBadObjectsStopNobody(t *testing.T, e *env) {
 	before := clusterIPs(e.createService("before"))
 	e.setBackends("before", 8080, "pod-a1")
@@ -51,7 +52,7 @@ var badServices = []struct {
 	{"bad-external-1", func(s *corev1.ServiceSpec) {
 		s.ExternalIPs, s.Type = []string{"192.0.2.7", "192.0.2.8"}, corev1.ServiceTypeLoadBalancer
 	}},
-	{"bad-external-2", external("192.0.2.7", "192.0.2.7")},          // the address and port of another Service, and its own twice
+	{"bad-external-2", external("192.0.2.7", "192.0.2.7")},          // the address and port of another Service, and its own address twice
 	{"bad-external-node", external("172.18.0.2", "fd00:172:18::2")}, // the node's own addresses
 	{"bad-external-all", external("0.0.0.1", "255.255.255.255", "240.0.0.1")},
 	{"bad-ingress", func(s *corev1.ServiceSpec) {
@@ -70,7 +71,7 @@ var badServices = []struct {
 	}},
 }
 
-// createBadSlices adds slices to good and to missing Services; they carry labels of their own names.
+// createBadSlices adds slices to existing and to missing Services. The slices carry labels with their own names.
 func (e *env) createBadSlices() {
 	add := func(name string, change func(*discoveryv1.EndpointSlice)) {
 		e.t.Helper()

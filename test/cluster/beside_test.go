@@ -20,15 +20,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// metricsPage says which names of kube-proxy are not served, and why.
+// metricsPage is the page that lists the kube-proxy metrics that Fairlead does not serve, with the reasons.
 const metricsPage = "../../docs/metrics.md"
 
-// testMetricsBesideKubeProxy runs the same changes under kube-proxy and under Fairlead and holds their /metrics side by
-// side: every name of kube-proxy's is served with the same type and labels, or docs/metrics.md says why not.
+// testMetricsBesideKubeProxy runs the same changes under kube-proxy and under Fairlead and compares their /metrics
+// pages. Every metric name of kube-proxy must be served with the same type and labels, or docs/metrics.md must explain
+// why not.
 func testMetricsBesideKubeProxy(t *testing.T, e *env) {
 	bin := filepath.Join(cacheBin(t), "kube-proxy")
 	if _, err := os.Stat(bin); err != nil || e.subject.name != "fairlead" {
-		t.Skip("needs kube-proxy (test/cluster/build.sh kube-proxy), and Fairlead as the subject") // it compares the two
+		t.Skip("needs kube-proxy (test/cluster/build.sh kube-proxy), and Fairlead as the subject") // it compares the two programs
 	}
 	doc, err := os.ReadFile(metricsPage)
 	must(t, err)
@@ -41,7 +42,7 @@ func testMetricsBesideKubeProxy(t *testing.T, e *env) {
 	for _, name := range slices.Sorted(maps.Keys(theirs)) {
 		their := theirs[name]
 		if prefix, _, _ := strings.Cut(name, "_"); prefix != "kubeproxy" && prefix != "kubernetes" && prefix != "rest" {
-			continue // Go's, or what a library of kube-proxy's registers
+			continue // a metric of the Go runtime, or of a library that kube-proxy registers
 		}
 		compared++
 		our, served := ours[name]
@@ -65,12 +66,12 @@ func testMetricsBesideKubeProxy(t *testing.T, e *env) {
 		t.Errorf("only %d names were compared", compared)
 	}
 	const noLocal = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
-	if ours[noLocal].sum != 2 || theirs[noLocal].sum != 4 { // one Service of two ports, in two families
+	if ours[noLocal].sum != 2 || theirs[noLocal].sum != 4 { // one Service with two ports, in two families
 		t.Errorf("%s: %g, kube-proxy has %g", noLocal, ours[noLocal].sum, theirs[noLocal].sum)
 	}
 }
 
-// life runs a program through the same changes and gives its metrics at the end.
+// life runs a program through the same changes and returns its metrics at the end.
 func (e *env) life(args []string) map[string]family {
 	e.t.Helper()
 	e.deleteObjects()
@@ -98,14 +99,15 @@ func (e *env) life(args []string) map[string]family {
 	return parse(page)
 }
 
-// changesBeside is how many more changes each of the two sees: scripts/metrics-beside.sh asks for five minutes of them.
+// changesBeside returns the number of further changes that each of the two programs handles. scripts/metrics-beside.sh
+// sets it, by default to five minutes of changes.
 func changesBeside(t *testing.T) int {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("FAIRLEAD_BESIDE_CHANGES"), "0"))
 	must(t, err)
 	return n
 }
 
-// churn makes so many changes, four a second: endpoints come and go, and now and then a Service does.
+// churn makes the given number of changes, four a second: it adds and removes endpoints, and now and then a Service.
 func (e *env) churn(changes int) {
 	e.t.Helper()
 	pods := []string{"pod-a1", "pod-a2", "pod-b1", "pod-b2"}
@@ -128,7 +130,7 @@ func (e *env) churn(changes int) {
 	}
 }
 
-// fetch asks a server of the node, from inside.
+// fetch sends a request to a server of the node, from inside the node.
 func (e *env) fetch(ctx context.Context, url string) (string, error) {
 	client := http.Client{Transport: &http.Transport{DialContext: e.lab.Node().Dial, DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

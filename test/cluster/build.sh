@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # build.sh [etcd] [kube-apiserver] [kube-proxy] : builds the pinned upstream programs (tools/go.mod) into the cache folder.
-# No argument: etcd and kube-apiserver, which is what the tests need. A binary that is there for the same go.mod is kept.
-# FAIRLEAD_CACHE (default <repo>/.cache) says where; the binaries are in its folder bin/.
+# No argument: etcd and kube-apiserver, which the tests need. A binary that was built for the same go.mod is kept.
+# FAIRLEAD_CACHE (default <repo>/.cache) is the cache folder; the binaries are in its folder bin/.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=${FAIRLEAD_CACHE:-$here/../../.cache}/bin
@@ -16,7 +16,7 @@ minor=${kube#v1.}; minor=${minor%%.*}
 v=k8s.io/component-base/version
 ldflags="-s -w -X $v.gitVersion=$kube -X $v.gitMajor=1 -X $v.gitMinor=$minor -X $v.gitTreeState=clean -X $v.gitCommit=module"
 
-# progress: errors in full, compiled packages (one bare path a line) as a count.
+# progress: prints errors in full, and compiled packages (one bare path a line) as a count.
 progress() { awk -v what="$1" '/^[a-zA-Z0-9._\/-]+$/ { if (++n % 150 == 0) { printf "  %s: %d packages compiled\n", what, n; fflush() } next } { print; fflush() }'; }
 
 build() { # NAME PACKAGE VERSION MINUTES
@@ -29,7 +29,7 @@ build() { # NAME PACKAGE VERSION MINUTES
   echo "$1 $3: built in $((SECONDS - t)) s"
 }
 
-exec 9> "$bin/.lock" # two callers at once: the second waits, then finds the work done
+exec 9> "$bin/.lock" # of two concurrent callers the second waits, then finds the binaries built
 flock -w 3600 9 || { echo "build.sh: another build has held $bin/.lock for an hour" >&2; exit 1; }
 for name in "${@:-etcd kube-apiserver}"; do
   for n in $name; do

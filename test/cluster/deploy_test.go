@@ -19,23 +19,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// deployFile is what a user applies; the whole suite's service account comes from it.
+// deployFile is the manifest that a user applies. It also defines the service account of the whole suite.
 const deployFile = "../../deploy/fairlead.yaml"
 
 const healthPort = 31999
 
-// inPod gives a program the files of its pod, by mounts that nobody else sees: its service account, its ConfigMap, and
-// no name server.
+// inPod provides a program with the files of its pod: its service account, its ConfigMap, and no name server. The mounts are
+// private to the program.
 const inPod = `mount -t tmpfs pod /run && mkdir -p /run/secrets/kubernetes.io/serviceaccount &&
 cp "$1"/token "$1"/ca.crt /run/secrets/kubernetes.io/serviceaccount/ &&
 mount -t overlay -o lowerdir="$1"/etc:/etc etc /etc && shift && exec "$@"`
 
-// confined makes of a container what a container runtime does without "privileged": kernel settings and the root file
-// system are read-only.
+// confined restricts a container as a container runtime does without "privileged": kernel settings and the root file system
+// are read-only.
 const confined = `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys &&
 mount --rbind /sys /sys && mount -o remount,bind,ro /sys && mount -o remount,bind,ro / && exec "$@"`
 
-// deployed is the DaemonSet of deploy/, as the API server took it.
+// deployed returns the DaemonSet of deploy/ as the API server stored it.
 func (e *env) deployed() *appsv1.DaemonSet {
 	e.t.Helper()
 	ds, err := e.cluster.Admin.AppsV1().DaemonSets("kube-system").Get(e.t.Context(), "fairlead", metav1.GetOptions{})
@@ -43,8 +43,8 @@ func (e *env) deployed() *appsv1.DaemonSet {
 	return ds
 }
 
-// container is the command line that runs c as the kubelet would, in a pod whose files are in the folder pod. edit is what
-// a user changes in the environment.
+// container returns the command line that runs c as the kubelet would, in a pod whose files are in the folder pod. edit holds
+// the environment variables that a user changes.
 func (e *env) container(c *corev1.Container, pod string, edit map[string]string) []string {
 	args := []string{"unshare", "--mount", "--propagation", "private", "sh", "-ec", inPod, "sh", pod}
 	if s := c.SecurityContext; s.Privileged == nil || !*s.Privileged {
@@ -72,7 +72,7 @@ func (e *env) container(c *corev1.Container, pod string, edit map[string]string)
 	return args
 }
 
-// apiServer is what a user writes in place of the manifest's example.
+// apiServer returns the environment that a user sets in place of the manifest's example.
 func (e *env) apiServer() map[string]string {
 	e.t.Helper()
 	host, err := e.lab.Host("client2")
@@ -80,8 +80,9 @@ func (e *env) apiServer() map[string]string {
 	return map[string]string{"API-SERVER-ADDRESS": host.Addrs.V4.String()}
 }
 
-// testDeployed runs the agent as the DaemonSet of deploy/ says: its arguments, environment and capabilities, the
-// ConfigMap's file, a file system that it cannot write, the in-cluster way to the API server with no rights but its own.
+// testDeployed runs the agent as the DaemonSet of deploy/ specifies: its arguments, environment and capabilities, the file of
+// the ConfigMap, a read-only root file system, and in-cluster access to the API server with the rights of its own service
+// account only.
 func testDeployed(t *testing.T, e *env) {
 	if e.subject.name != "fairlead" {
 		t.Skip("deploy/ is Fairlead's") // with SUBJECT=kube-proxy there is nothing to deploy
@@ -125,7 +126,7 @@ func testDeployed(t *testing.T, e *env) {
 	e.agent.terminate()
 }
 
-// checkPod holds the pod against what deploy/ promises.
+// checkPod checks the pod against the documented properties of deploy/.
 func (e *env) checkPod(p *corev1.PodSpec) {
 	c := p.Containers[0]
 	if s := c.SecurityContext; s.Privileged != nil || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || fmt.Sprint(s.Capabilities.Drop) != "[ALL]" {
@@ -148,7 +149,7 @@ func (e *env) checkPod(p *corev1.PodSpec) {
 	}
 }
 
-// podFiles writes what the kubelet would mount, with the pods' ranges that a user writes, and gives the folder.
+// podFiles writes the files that the kubelet would mount, with the pod CIDRs that a user writes, and returns the folder.
 func (e *env) podFiles(ds *appsv1.DaemonSet) string {
 	e.t.Helper()
 	pod := e.t.TempDir()
@@ -176,7 +177,7 @@ func (e *env) podFiles(ds *appsv1.DaemonSet) string {
 	return pod
 }
 
-// probe does what the kubelet does, in the node's network.
+// probe runs a probe as the kubelet does, in the node's network namespace.
 func (e *env) probe(p *corev1.Probe) func(context.Context) error {
 	get := p.HTTPGet
 	client := http.Client{Transport: &http.Transport{DialContext: e.lab.Node().Dial, DisableKeepAlives: true}, Timeout: time.Second}
@@ -198,7 +199,8 @@ func (e *env) probe(p *corev1.Probe) func(context.Context) error {
 	}
 }
 
-// warned: the agent may write Events, and may count Nodes for those that it shares with others; it wrote one for this reason.
+// warned checks that the agent wrote an Event for this reason. The agent may write Events, and may count Nodes for the Events
+// that it shares with other agents.
 func (e *env) warned(reason, service string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		list, err := e.cluster.Admin.EventsV1().Events(e.namespace).List(ctx, metav1.ListOptions{})

@@ -15,12 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// neverReady is how long an agent that must not become Ready is watched; one of them past the minute after which the
-// agent of 7e23309 took an empty cluster for the truth.
+// neverReady is how long the test watches an agent that must not become Ready. pastTheMinute is used for one such agent: it
+// is longer than the minute after which the agent of 7e23309 accepted an empty cluster as the desired state.
 const neverReady, pastTheMinute = 3 * time.Second, 65 * time.Second
 
-// testDeployedWrong runs deploy/ with what goes wrong most: the address left as it is or mistyped, no role, half a role, an
-// expired token. The agent must say why at once, live on, and never be Ready: a rollout would march on over it.
+// testDeployedWrong runs deploy/ with the most common mistakes: the address left as in the example or mistyped, no role,
+// half a role, an expired token. The agent must report the cause at once, keep running, and never be Ready: otherwise a
+// rollout would continue over it.
 func testDeployedWrong(t *testing.T, e *env) {
 	if e.subject.name != "fairlead" {
 		t.Skip("deploy/ is Fairlead's") // with SUBJECT=kube-proxy there is nothing to deploy
@@ -79,7 +80,7 @@ func testDeployedWrong(t *testing.T, e *env) {
 	}
 }
 
-// staysUnready asks the probe again and again.
+// staysUnready repeats the probe until the limit and fails the test if one answer is not 503.
 func (e *env) staysUnready(p *corev1.Probe, limit time.Duration) {
 	e.t.Helper()
 	ask := e.probe(p)
@@ -94,7 +95,7 @@ func (e *env) staysUnready(p *corev1.Probe, limit time.Duration) {
 	}
 }
 
-// withoutRole takes the account's role away.
+// withoutRole removes the account's role and returns a function that restores it.
 func (e *env) withoutRole() (mend func()) {
 	e.t.Helper()
 	api := e.cluster.Admin.RbacV1().ClusterRoleBindings()
@@ -110,7 +111,7 @@ func (e *env) withoutRole() (mend func()) {
 	}
 }
 
-// withHalfARole takes the right to read EndpointSlices away.
+// withHalfARole removes the right to read EndpointSlices and returns a function that restores it.
 func (e *env) withHalfARole() (mend func()) {
 	e.t.Helper()
 	whole := e.changeRole(func(r *rbacv1.ClusterRole) {
@@ -141,7 +142,8 @@ func (e *env) changeRole(change func(*rbacv1.ClusterRole)) (before []rbacv1.Poli
 	return before
 }
 
-// may reports whether the server's rights are up to date: whether the account may list the resource.
+// may returns an error unless the account's right to list the resource is as wanted, that is, until the server's rights are
+// up to date.
 func (e *env) may(resource string, want bool) func(context.Context) error {
 	group := map[string]string{"endpointslices": "discovery.k8s.io"}[resource]
 	return func(ctx context.Context) error {

@@ -1,5 +1,5 @@
-// Package cluster tests the built agent from outside: a real kube-apiserver tells it what to do, and real packets tell
-// whether it did. The agent is a program (FAIRLEAD_BIN); SUBJECT=kube-proxy runs upstream kube-proxy instead, which
-// shows that the tests ask for nothing that a Service proxy cannot do. Everything happens in the namespaces of one
-// netlab.Lab: the agent in node-a, the control plane in client2.
+// Package cluster tests the built agent from outside. A real kube-apiserver holds the desired state, and real packets
+// show whether the agent implements it. The agent is a program (FAIRLEAD_BIN); SUBJECT=kube-proxy runs upstream
+// kube-proxy instead, which shows that the tests require only what a Service proxy can do. Everything runs in the
+// namespaces of one netlab.Lab: the agent in node-a, the control plane in client2.
 package cluster

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// untilTold bounds the wait for an Event about an empty Service: the agent waits for a minute, and asks for requests once a minute.
+// untilTold bounds the wait for an Event about an empty Service: the agent waits for a minute, and reads the request counts once a
+// minute.
 const untilTold = 5 * time.Minute
 
-// testEmptyServiceIsTold: where requests are counted, a Service without endpoints gets an Event if clients ask for it, also if it was
-// empty when the agent started. One that nobody asks for gets none.
+// testEmptyServiceIsTold: where requests are counted, a Service without endpoints gets an Event if clients send requests to it, even
+// if it was already empty when the agent started. A Service without requests gets no Event.
 func testEmptyServiceIsTold(t *testing.T, e *env) {
 	if e.subject.name != "fairlead" {
 		t.Skip("the flag is Fairlead's") // kube-proxy as the subject has no such flag

@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// env is one test: a Kubernetes namespace of its own, a clean node, and the subject, not yet started.
+// env is the environment of one test: a Kubernetes namespace of its own, a clean node, and the subject, not yet
+// started.
 type env struct {
 	*suite
 	t         *testing.T
@@ -34,7 +35,7 @@ func (s *suite) newEnv(t *testing.T) *env {
 	return e
 }
 
-// useAccess says how the subject reaches the API server from its next start on.
+// useAccess sets how the subject reaches the API server from its next start on.
 func (e *env) useAccess(a testcluster.Access) {
 	e.t.Helper()
 	path := filepath.Join(e.t.TempDir(), "kubeconfig")
@@ -42,7 +43,8 @@ func (e *env) useAccess(a testcluster.Access) {
 	e.agent.args = append(append([]string{}, e.subject.args...), "--kubeconfig="+path)
 }
 
-// deleteObjects keeps one test's Services out of the next; there is no controller that would empty the namespace.
+// deleteObjects removes the test's Services, so that the next test does not see them. No controller runs that
+// would empty the namespace.
 func (e *env) deleteObjects() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -62,7 +64,8 @@ func (e *env) deleteObjects() {
 	}
 }
 
-// eventually waits until fn succeeds, for as long as one change may take, and fails the test with its last error.
+// eventually waits until fn succeeds, for at most the limit of one change, and fails the test with fn's last
+// error.
 func (e *env) eventually(what string, fn func(context.Context) error) {
 	e.t.Helper()
 	e.within(seen, what, fn)
@@ -80,7 +83,7 @@ func (e *env) within(limit time.Duration, what string, fn func(context.Context) 
 		if err == nil {
 			return
 		}
-		if last == nil || ctx.Err() == nil { // what the end of the time itself causes says nothing
+		if last == nil || ctx.Err() == nil { // an error caused by the end of the time limit itself carries no information
 			last = err
 		}
 		select {

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// forbiddenFor is how long the server refuses to list slices: longer than the minute after which the first release
-// wrote what it knew, Services without endpoints. FAIRLEAD_FORBIDDEN_FOR=5m makes it longer.
+// forbiddenFor returns how long the server refuses to list slices: longer than the minute after which the first release
+// wrote its partial state, Services without endpoints. FAIRLEAD_FORBIDDEN_FOR=5m makes it longer.
 func forbiddenFor(t *testing.T) time.Duration {
 	text := os.Getenv("FAIRLEAD_FORBIDDEN_FOR")
 	if text == "" {
@@ -24,8 +24,8 @@ func forbiddenFor(t *testing.T) time.Duration {
 	return d
 }
 
-// testSlicesForbidden restarts the agent while the API server lists Services to it, but forbids EndpointSlices: what is
-// in the kernel goes on serving, however long that lasts.
+// testSlicesForbidden restarts the agent while the API server lets it list Services but forbids EndpointSlices. The
+// rules in the kernel must keep serving, however long that lasts.
 func testSlicesForbidden(t *testing.T, e *env) {
 	web := clusterIPs(e.createService("web"))
 	e.setBackends("web", 8080, "pod-a1", "pod-b1")
@@ -36,7 +36,7 @@ func testSlicesForbidden(t *testing.T, e *env) {
 	e.eventually("the other answers", e.reach(other, 8080, "pod-a2"))
 
 	tr := e.startTraffic(web)
-	// A UDP flow that nobody uses for so long is forgotten by conntrack, and draws anew.
+	// conntrack drops a UDP flow that is unused for so long, and the next packet selects an endpoint again.
 	tr.flows = slices.DeleteFunc(tr.flows, func(k *keptFlow) bool { return k.to.proto != netlab.TCP })
 	e.agent.kill()
 	allow := e.forbidSlices()
@@ -57,7 +57,8 @@ func testSlicesForbidden(t *testing.T, e *env) {
 	tr.stop()
 }
 
-// forbidSlices takes the right to read slices from the role that the agent's user has, and gives what undoes that.
+// forbidSlices removes the right to read slices from the role of the agent's user, and returns the function that
+// restores it.
 func (e *env) forbidSlices() (allow func()) {
 	e.t.Helper()
 	roles := e.cluster.Admin.RbacV1().ClusterRoles()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// serverMetric adds up the series of the API server's metric whose labels contain the given text.
+// serverMetric returns the sum over the series of the API server's metric whose labels contain the given text.
 func (e *env) serverMetric(name, labels string) float64 {
 	e.t.Helper()
 	page, err := e.cluster.Admin.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(e.t.Context())
@@ -19,7 +19,7 @@ func (e *env) serverMetric(name, labels string) float64 {
 	return sum(string(page), name, labels)
 }
 
-// subjectMetric reads the subject's page, from inside its node.
+// subjectMetric reads a metric from the subject's page, from inside its node.
 func (e *env) subjectMetric(ctx context.Context, name string) (float64, error) {
 	client := http.Client{Transport: &http.Transport{DialContext: e.lab.Node().Dial, DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10249/metrics", nil)
@@ -55,7 +55,8 @@ func sum(page, name, labels string) (total float64) {
 	return total
 }
 
-// testRestartWritesNothing: after kill -9 with nothing changed the new process finds the kernel right and writes no object.
+// testRestartWritesNothing: after kill -9 with no change in between, the new process finds the kernel in sync and writes no
+// object.
 func testRestartWritesNothing(t *testing.T, e *env) {
 	if e.subject.name != "fairlead" {
 		t.Skipf("%s does not count the objects it writes", e.subject.name)

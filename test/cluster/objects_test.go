@@ -17,7 +17,7 @@ type frontend struct {
 	addr  netip.AddrPort
 }
 
-// createService makes a dual-stack Service with port 80 in TCP and UDP; change may alter it before it is sent.
+// createService creates a dual-stack Service with port 80 in TCP and UDP. change may modify it before it is sent.
 func (e *env) createService(name string, change ...func(*corev1.ServiceSpec)) *corev1.Service {
 	e.t.Helper()
 	dual := corev1.IPFamilyPolicyRequireDualStack
@@ -50,7 +50,8 @@ func (e *env) deleteService(name string) {
 	must(e.t, e.cluster.Admin.CoreV1().Services(e.namespace).Delete(e.t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// setBackends writes the Service's two EndpointSlices, one for each family, so that they name exactly these pods.
+// setBackends writes the Service's two EndpointSlices, one for each family, so that they contain exactly these
+// pods.
 func (e *env) setBackends(service string, port int32, pods ...string) {
 	e.t.Helper()
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
@@ -93,7 +94,7 @@ func (e *env) slice(service string, family discoveryv1.AddressType, port int32, 
 	return s
 }
 
-// clusterIPs are the ways to reach a Service on its cluster addresses: each family and port.
+// clusterIPs returns the ways to reach a Service on its cluster addresses: each family and port.
 func clusterIPs(svc *corev1.Service) (all []frontend) {
 	for _, ip := range svc.Spec.ClusterIPs {
 		for _, p := range svc.Spec.Ports {
@@ -103,7 +104,7 @@ func clusterIPs(svc *corev1.Service) (all []frontend) {
 	return all
 }
 
-// nodePorts are the ways to reach a Service on the node.
+// nodePorts returns the ways to reach a Service on the node.
 func (e *env) nodePorts(svc *corev1.Service) (all []frontend) {
 	for _, ip := range []netip.Addr{e.lab.Node().Addrs.V4, e.lab.Node().Addrs.V6} {
 		for _, p := range svc.Spec.Ports {

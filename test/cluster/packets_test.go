@@ -12,21 +12,21 @@ import (
 
 const (
 	answerTimeout = time.Second
-	// A TCP client on a veth ignores an ICMP error that arrives inside its own connect(), and takes the one for the
+	// A TCP client on a veth ignores an ICMP error that arrives inside its own connect(), and handles the one for the
 	// retransmitted SYN a second later.
 	refusalTimeout = 3 * time.Second
 	silence        = 400 * time.Millisecond
 )
 
-// ask makes one request from the outside client.
+// ask sends one request from the outside client.
 func (e *env) ask(ctx context.Context, f frontend, limit time.Duration) netlab.Reply {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return e.lab.Client().Ask(ctx, f.proto, f.addr)
 }
 
-// reach says: through each frontend all of these pods answer, on this port, and nobody else does. With 12 requests for
-// each pod one of three stays unseen once in a million times; then the caller's eventually asks again.
+// reach checks that all of these pods answer through each frontend, on this port, and that no other pod does. With 12
+// requests for each pod one of three stays unseen once in a million times; then the caller's eventually retries.
 func (e *env) reach(all []frontend, port uint16, pods ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, f := range all {
@@ -49,7 +49,7 @@ func (e *env) reach(all []frontend, port uint16, pods ...string) func(context.Co
 	}
 }
 
-// refused says: each frontend turns clients away at once, in place of letting them wait.
+// refused checks that each frontend rejects clients at once, instead of letting them wait.
 func (e *env) refused(all []frontend) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, f := range all {
@@ -61,7 +61,7 @@ func (e *env) refused(all []frontend) func(context.Context) error {
 	}
 }
 
-// silent says: nobody answers any more.
+// silent checks that no answer arrives any more.
 func (e *env) silent(all []frontend) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, f := range all {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// reconnect bounds the wait for a change after the API server was away: client-go backs off up to 30 s.
+// reconnect bounds the wait for a change after the API server was unavailable: client-go backs off up to 30 s.
 const reconnect = 60 * time.Second
 
 func testKillAgent(t *testing.T, e *env) {
@@ -35,8 +35,9 @@ func testKillAgent(t *testing.T, e *env) {
 	e.agent.mustLive()
 }
 
-// testKillAgentInBurst kills the agent in the middle of its work, several times: whatever it left half done, the next
-// life ends with what the API server says, and Services that nobody touched never notice.
+// testKillAgentInBurst kills the agent in the middle of a burst of changes, several times. Whatever state it left
+// half done, the next process must end in sync with the API server, and Services that did not change must lose no
+// request.
 func testKillAgentInBurst(t *testing.T, e *env) {
 	const burst, lives = 30, 5
 	steady := clusterIPs(e.createService("steady"))
@@ -52,7 +53,7 @@ func testKillAgentInBurst(t *testing.T, e *env) {
 	for life, pod := range pods {
 		for i := range services {
 			e.setBackends(fmt.Sprint("burst-", i), 8080, pod)
-			if i == burst*(life+1)/(lives+1) { // another place each time
+			if i == burst*(life+1)/(lives+1) { // at a different point each time
 				e.agent.kill()
 				e.agent.start()
 			}
@@ -65,7 +66,7 @@ func testKillAgentInBurst(t *testing.T, e *env) {
 	e.agent.mustLive()
 }
 
-// testTerminateAgent: an upgrade stops the agent in good order, and Services keep working meanwhile.
+// testTerminateAgent: an upgrade stops the agent with SIGTERM, and Services keep working throughout.
 func testTerminateAgent(t *testing.T, e *env) {
 	web := clusterIPs(e.createService("web"))
 	e.setBackends("web", 8080, "pod-a1", "pod-b1")
@@ -102,7 +103,7 @@ func testKillAPIServer(t *testing.T, e *env) {
 	e.agent.mustLive()
 }
 
-// testKillBoth: a node that boots while the control plane is down.
+// testKillBoth: a node boots while the control plane is down.
 func testKillBoth(t *testing.T, e *env) {
 	web := clusterIPs(e.createService("web"))
 	e.setBackends("web", 8080, "pod-a1", "pod-b1")
@@ -115,7 +116,7 @@ func testKillBoth(t *testing.T, e *env) {
 	e.cluster.KillAPIServer()
 	e.agent.kill()
 	e.agent.start()
-	tr.goOn() // an agent that takes "no answer" for "no Services" would lose some here
+	tr.goOn() // an agent that handles "no answer" as "no Services" would lose some here
 	e.agent.mustLive()
 	must(t, e.cluster.StartAPIServer(t.Context()))
 	e.setBackends("other", 8080, "pod-b2")

@@ -16,7 +16,7 @@ import (
 type subject struct {
 	name string
 	args []string
-	bye  bool // it handles SIGTERM; kube-proxy lets itself be killed
+	bye  bool // it handles SIGTERM; kube-proxy does not and is ended by it
 }
 
 func newSubject(t *testing.T) subject {
@@ -48,7 +48,7 @@ func newProgram(t *testing.T, name, bin string, args []string) subject {
 	return subject{name: name, args: append([]string{abs}, args...), bye: name == "fairlead"}
 }
 
-// agent is one life after the other of the subject, all with the same arguments.
+// agent runs the subject, one process after the other, all with the same arguments.
 type agent struct {
 	t    *testing.T
 	bye  bool
@@ -58,7 +58,7 @@ type agent struct {
 	proc *netlab.Process
 }
 
-// start runs the subject in the node. It is killed with the test at the latest.
+// start runs the subject in the node. The end of the test kills it at the latest.
 func (a *agent) start() {
 	a.t.Helper()
 	log, err := os.OpenFile(a.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -70,10 +70,10 @@ func (a *agent) start() {
 	must(a.t, err)
 }
 
-// kill is SIGKILL: no goodbye, no cleanup.
+// kill sends SIGKILL: the subject can do no cleanup.
 func (a *agent) kill() { a.proc.Kill() }
 
-// terminate is SIGTERM, and a failure of the test if the subject does not go in time or reports an error.
+// terminate sends SIGTERM. It fails the test if the subject does not exit in time or reports an error.
 func (a *agent) terminate() {
 	a.t.Helper()
 	if !a.proc.Terminate(15 * time.Second) {
@@ -83,7 +83,7 @@ func (a *agent) terminate() {
 	}
 }
 
-// mustLive fails the test if the subject has ended by itself.
+// mustLive fails the test if the subject has exited by itself.
 func (a *agent) mustLive() {
 	a.t.Helper()
 	select {
@@ -93,7 +93,7 @@ func (a *agent) mustLive() {
 	}
 }
 
-// said is the subject's log so far.
+// said returns the subject's log so far.
 func (a *agent) said() string {
 	a.t.Helper()
 	b, err := os.ReadFile(a.log)
@@ -101,7 +101,7 @@ func (a *agent) said() string {
 	return string(b)
 }
 
-// finish ends the subject and, when the test failed, shows what it said.
+// finish ends the subject and, if the test failed, prints its log.
 func (a *agent) finish() {
 	if a.proc != nil {
 		a.kill()

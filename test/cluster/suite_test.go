@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// suite is what all tests share: one lab and one control plane.
+// suite is the state that all tests share: one lab and one control plane.
 type suite struct {
 	lab     *netlab.Lab
 	cluster *testcluster.Cluster
@@ -60,7 +60,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 }
 
-// onlyInTestAll holds the reason for each test that is left out with -short.
+// onlyInTestAll holds, for each test that is skipped with -short, the reason.
 var onlyInTestAll = map[string]string{
 	"SlicesForbidden":        "waits for the back-off of a watch, 90 s",
 	"EmptyServiceIsTold":     "waits until a Service has had no endpoints for a minute",
@@ -84,10 +84,10 @@ func newSuite(t *testing.T) *suite {
 	})
 	control, err := s.lab.Host("client2")
 	must(t, err)
-	// The kernel sends one ICMP error a second to each client; refusals would get lost, and that is not what is tested.
+	// The kernel sends one ICMP error a second to each client. Refusals would get lost, and that limit is not under test.
 	must(t, s.lab.Node().Sysctl("net/ipv4/icmp_ratelimit", "0"))
 	must(t, s.lab.Node().Sysctl("net/ipv6/icmp/ratelimit", "0"))
-	// A UDP flow that is idle for 30 s is forgotten, and on a busy machine a test that keeps one takes longer.
+	// conntrack drops a UDP flow that is idle for 30 s, and on a busy machine a test that keeps a flow takes longer.
 	must(t, s.lab.Node().Sysctl("net/netfilter/nf_conntrack_udp_timeout", "600"))
 	must(t, s.lab.Node().Sysctl("net/netfilter/nf_conntrack_udp_timeout_stream", "600"))
 	start := time.Now()
@@ -110,7 +110,7 @@ func (s *suite) createNode(t *testing.T) {
 	must(t, err)
 }
 
-// cacheBin is where build.sh puts etcd, kube-apiserver and kube-proxy.
+// cacheBin returns the folder where build.sh puts etcd, kube-apiserver and kube-proxy.
 func cacheBin(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("FAIRLEAD_CACHE")
@@ -122,7 +122,7 @@ func cacheBin(t *testing.T) string {
 	return abs
 }
 
-// cleanNode removes what the last subject left in the node, and fails the test if nft cannot print it first.
+// cleanNode removes what the last subject left in the node. It fails the test if nft cannot print that state first.
 func (s *suite) cleanNode(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -17,8 +17,8 @@ import (
 
 const startupTaint = "fairlead.dev/agent-not-ready"
 
-// testStartupTaint: an agent without the right to change Nodes says so and serves; once it has the role of deploy/kustomize/startup-taint its
-// taint goes, and no other. An agent that was not told of it leaves it.
+// testStartupTaint: an agent without the right to change Nodes reports that and serves. Once it has the role of
+// deploy/kustomize/startup-taint it removes its own taint, and no other. An agent without the flag leaves the taint in place.
 func testStartupTaint(t *testing.T, e *env) {
 	if e.subject.name != "fairlead" {
 		t.Skip("the flag is Fairlead's") // kube-proxy as the subject has no such flag
@@ -61,7 +61,7 @@ func (e *env) taints(ctx context.Context) []corev1.Taint {
 func (e *env) taint(list ...corev1.Taint) {
 	e.t.Helper()
 	nodes := e.cluster.Admin.CoreV1().Nodes()
-	for { // the agent may write at the same time
+	for { // retried on a conflict: the agent may update the Node concurrently
 		node, err := nodes.Get(context.Background(), nodeName, metav1.GetOptions{})
 		must(e.t, err)
 		node.Spec.Taints = list
@@ -72,7 +72,7 @@ func (e *env) taint(list ...corev1.Taint) {
 	}
 }
 
-// mayPatchNodes returns the agent's user the role that the component has.
+// mayPatchNodes grants the agent's user the role that the component has.
 func (e *env) mayPatchNodes() {
 	e.t.Helper()
 	text, err := os.ReadFile("../../deploy/kustomize/startup-taint/rbac.yaml")

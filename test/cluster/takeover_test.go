@@ -18,12 +18,12 @@ import (
 	"github.com/fairlead/fairlead/test/takeover"
 )
 
-// TestTakeover takes one node from upstream kube-proxy to Fairlead and back, in each pair of modes, while clients ask: on the way to
-// Fairlead no request is lost, and nothing of the old is left either way.
+// TestTakeover takes one node from upstream kube-proxy to Fairlead and back, in each pair of modes, while clients send requests. On
+// the way to Fairlead no request may be lost, and in either direction no state of the previous proxy may be left.
 func TestTakeover(t *testing.T) {
 	bin := filepath.Join(cacheBin(t), "kube-proxy")
 	if _, err := os.Stat(bin); err != nil {
-		t.Skipf("SKIPPED, not run: no kube-proxy (bash test/cluster/build.sh kube-proxy): %v", err) // upstream's program is what it takes over from
+		t.Skipf("SKIPPED, not run: no kube-proxy (bash test/cluster/build.sh kube-proxy): %v", err) // the takeover starts from upstream's program
 	}
 	s := newSuite(t)
 	file := filepath.Join(s.dir, "web.yaml")
@@ -49,11 +49,11 @@ func TestTakeover(t *testing.T) {
 	s.cleanNode(t)
 }
 
-// takeOver goes back to kube-proxy and then to Fairlead, and gives the requests that the way to Fairlead lost.
+// takeOver goes back to kube-proxy and then to Fairlead. It returns the requests that were lost on the way to Fairlead.
 func (w *walker) takeOver(traffic *takeover.Traffic, theirs, ours string) []string {
 	w.t.Helper()
 	w.run(w.theirs(theirs))
-	must(w.t, w.program("cleanup", w.fairlead(), "cleanup")) // of ours, from the round before: the way back
+	must(w.t, w.program("cleanup", w.fairlead(), "cleanup")) // removes Fairlead's rules of the previous round: the way back
 	takeover.Eventually(w.t, "only kube-proxy's rules of "+theirs, func() error { return onlyTheirs(w.t, w.s.lab.Node(), theirs) })
 	takeover.Eventually(w.t, "kube-proxy in "+theirs+" serves without a loss", func() error {
 		traffic.More(w.t, 20)
@@ -61,8 +61,8 @@ func (w *walker) takeOver(traffic *takeover.Traffic, theirs, ours string) []stri
 		if len(lost) == 0 {
 			return nil
 		}
-		// It removes what it takes for rules of its own other mode before the new ones are in. The connections that are tried meanwhile
-		// leave flows in the kernel that are not translated, for two minutes; they must not hurt after the way to Fairlead.
+		// kube-proxy removes what it classifies as rules of its own other mode before its new rules are in place. Connection attempts in
+		// between leave untranslated flows in the kernel for two minutes. These flows must do no harm after the switch to Fairlead.
 		w.t.Logf("on the way back to kube-proxy in %s %d were lost, the first: %s", theirs, len(lost), lost[0])
 		return errors.New(lost[0])
 	})
@@ -108,7 +108,7 @@ func (w *walker) ours(mode string) *exec.Cmd {
 	return exec.Command(w.fairlead(), args...)
 }
 
-// theirs is kube-proxy with the programs of one backend in its path.
+// theirs returns the command of kube-proxy, with the programs of one backend in its PATH.
 func (w *walker) theirs(mode string) *exec.Cmd {
 	mode, backend, some := strings.Cut(mode, "-")
 	cmd := exec.Command(w.kubeProxy, append(w.args(mode), "--conntrack-min=0")...)
@@ -128,7 +128,7 @@ func (w *walker) theirs(mode string) *exec.Cmd {
 	return cmd
 }
 
-// run ends what runs, whose rules stay, and starts another; it returns when that is in sync.
+// run ends the running proxy, whose rules stay, and starts another one. It returns when the new proxy is in sync.
 func (w *walker) run(cmd *exec.Cmd) {
 	w.t.Helper()
 	w.stop()
@@ -160,13 +160,14 @@ func (w *walker) run(cmd *exec.Cmd) {
 func (w *walker) stop() {
 	if w.now != nil {
 		w.now.Terminate(30 * time.Second)
-		// A container takes all its processes with it; here an iptables-restore of kube-proxy would go on and write after us.
-		_ = syscall.Kill(-w.now.Pid(), syscall.SIGKILL) // our agent leads no group: then there is none of that number
+		// A container runtime ends all processes of the container. Here an iptables-restore of kube-proxy would otherwise continue and
+		// write after Fairlead.
+		_ = syscall.Kill(-w.now.Pid(), syscall.SIGKILL) // the agent leads no process group: then no group has that number
 		w.now = nil
 	}
 }
 
-// program runs a program inside the node to its end.
+// program runs a program inside the node and waits for its end.
 func (w *walker) program(name, path string, args ...string) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -176,7 +177,7 @@ func (w *walker) program(name, path string, args ...string) error {
 	return nil
 }
 
-// onlyTheirs reports what is left of Fairlead beside kube-proxy's rules.
+// onlyTheirs returns an error that lists what is left of Fairlead next to kube-proxy's rules.
 func onlyTheirs(t *testing.T, node *netlab.Host, mode string) error {
 	t.Helper()
 	out := takeover.Shell(t, node, "nft list tables | grep fairlead || true; for b in nft legacy; do for p in iptables ip6tables; do "+

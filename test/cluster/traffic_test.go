@@ -11,7 +11,8 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// traffic is clients that make new connections all the time, from outside and from the node itself, and count losses.
+// traffic is a set of clients that make new connections all the time, from outside and from the node itself, and
+// count losses.
 type traffic struct {
 	t        *testing.T
 	cancel   context.CancelFunc
@@ -24,7 +25,7 @@ type traffic struct {
 	first []string // the first losses
 }
 
-// keptFlow is a connection from before the trouble that must live through it.
+// keptFlow is a connection that was opened before the disruption and must survive it.
 type keptFlow struct {
 	flow    *netlab.Flow
 	to      frontend
@@ -36,7 +37,7 @@ const (
 	requestTimeout = 3 * time.Second
 )
 
-// startTraffic runs until stop. Every frontend must work already.
+// startTraffic runs until stop is called. Every frontend must work already.
 func (e *env) startTraffic(all []frontend) *traffic {
 	e.t.Helper()
 	ctx, cancel := context.WithCancel(e.t.Context())
@@ -56,7 +57,7 @@ func (tr *traffic) run(ctx context.Context, from *netlab.Host, to frontend) {
 	tick := time.NewTicker(requestPause)
 	defer tick.Stop()
 	for {
-		// Not derived from ctx: a request in flight when the traffic stops is let finish, and counts.
+		// Not derived from ctx: a request in flight when the traffic stops is allowed to finish, and counts.
 		one, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		r := from.Ask(one, to.proto, to.addr)
 		cancel()
@@ -96,7 +97,8 @@ func (tr *traffic) keep(from *netlab.Host, to frontend) {
 	tr.flows = append(tr.flows, &keptFlow{flow: flow, to: to, backend: r.Backend})
 }
 
-// goOn waits until 300 more requests were answered: proof that traffic really ran in the state the test is in.
+// goOn waits until 300 more requests were answered. This proves that traffic really ran in the current state of the
+// test.
 func (tr *traffic) goOn() {
 	tr.t.Helper()
 	want, limit := tr.answered.Load()+300, time.After(2*time.Minute)

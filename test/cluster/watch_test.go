@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// testWatchGone: the agent was cut off for longer than the server remembers. Its watch gets 410 Gone, and it must list
-// again and find out by itself what was deleted.
+// testWatchGone: the agent was disconnected for longer than the server's watch history. Its watch gets 410 Gone, and it must
+// list again and detect the deletions by itself.
 func testWatchGone(t *testing.T, e *env) {
 	gate, err := e.cluster.NewGate()
 	must(t, err)
@@ -52,7 +52,7 @@ func testWatchGone(t *testing.T, e *env) {
 	e.agent.mustLive()
 }
 
-// revision is the newest that a watcher of EndpointSlices can have seen.
+// revision returns the newest revision that a watcher of EndpointSlices can have seen.
 func (e *env) revision() string {
 	e.t.Helper()
 	list, err := e.cluster.Admin.DiscoveryV1().EndpointSlices(e.namespace).List(e.t.Context(), metav1.ListOptions{})
@@ -60,7 +60,7 @@ func (e *env) revision() string {
 	return list.ResourceVersion
 }
 
-// mustBeGone proves that the server no longer serves a watch from the revision, and so none from an older one.
+// mustBeGone proves that the server no longer serves a watch from the revision, and thus none from an older one.
 func (e *env) mustBeGone(revision string) {
 	e.t.Helper()
 	w, err := e.cluster.Admin.DiscoveryV1().EndpointSlices("").Watch(e.t.Context(), metav1.ListOptions{ResourceVersion: revision})
@@ -77,10 +77,12 @@ func (e *env) mustBeGone(revision string) {
 	}
 }
 
-// renewed bounds the wait for a renewed token file: client-go reads it again after 50 s, at its next try, 30 s to 60 s apart.
+// renewed bounds the wait for a renewed token file: client-go reads it again after 50 s, at its next retry, 30 s to 60 s
+// apart.
 const renewed = 150 * time.Second
 
-// testTokenExpires: the token file is renewed late. Meanwhile the server says 401; then the new file must be read.
+// testTokenExpires: the token file is renewed late. Until then the server answers 401; afterwards the agent must read the new
+// file.
 func testTokenExpires(t *testing.T, e *env) {
 	token := filepath.Join(t.TempDir(), "token")
 	e.useAccess(testcluster.Access{TokenFile: token})
@@ -91,7 +93,7 @@ func testTokenExpires(t *testing.T, e *env) {
 	e.eventually("the Service answers", e.reach(web, 8080, "pod-a1"))
 
 	tr := e.startTraffic(web)
-	e.within(reconnect, "the token expires", e.tokenRefused(token)) // the server caches a good token for 10 s
+	e.within(reconnect, "the token expires", e.tokenRefused(token)) // the server caches a valid token for 10 s
 	e.cluster.KillAPIServer()
 	must(t, e.cluster.StartAPIServer(t.Context()))
 	other := clusterIPs(e.createService("other"))

@@ -19,10 +19,12 @@ import (
 
 const chartDir = deployDir + "/helm/fairlead"
 
-// plainValues make of the chart what the base is, whose image and address are placeholders.
+// plainValues are the values with which the chart renders the same objects as the base, whose image and address are
+// placeholders.
 const plainValues = "image: {tag: dev}\napiServer: {host: API-SERVER-ADDRESS}\n"
 
-// helm renders the chart as "helm template" does: each text is one of values, a later one wins. The error is a user's.
+// helm renders the chart as "helm template" does: each text is one of values, and a later one takes precedence. It
+// returns the error that a user would get.
 func helm(t *testing.T, values ...string) ([]byte, error) {
 	t.Helper()
 	chart, err := loader.Load(chartDir)
@@ -35,7 +37,7 @@ func helm(t *testing.T, values ...string) ([]byte, error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = chartutil.MergeTables(some, all) // the first of the two wins
+		all = chartutil.MergeTables(some, all) // the first of the two takes precedence
 	}
 	release := chartutil.ReleaseOptions{Name: "fairlead", Namespace: "kube-system", IsInstall: true, Revision: 1}
 	input, err := chartutil.ToRenderValues(chart, all, release, chartutil.DefaultCapabilities)
@@ -56,7 +58,7 @@ func helm(t *testing.T, values ...string) ([]byte, error) {
 	return bytes.Join(docs, []byte("\n---\n")), nil
 }
 
-// chart is a rendering that must succeed, read as strictly as an API server can.
+// chart returns a rendering that must succeed. It is decoded as strictly as an API server can.
 func chart(t *testing.T, values ...string) *rendered {
 	t.Helper()
 	text, err := helm(t, values...)
@@ -66,7 +68,7 @@ func chart(t *testing.T, values ...string) *rendered {
 	return read(t, text)
 }
 
-// plain takes away what a chart has and an overlay has not, and the names that only tie mounts to volumes.
+// plain removes what a chart has and an overlay has not, and the names that only connect mounts to volumes.
 func plain(t *testing.T, r *rendered) string {
 	t.Helper()
 	r.daemonSet.Labels = nil
@@ -103,7 +105,7 @@ func plain(t *testing.T, r *rendered) string {
 	return asYAML(t, map[string]any{"kinds": r.kinds, "configs": configs, "daemonSet": r.daemonSet, "rules": r.role.Rules, "subjects": r.binding.Subjects})
 }
 
-// TestChartIsTheOverlays: the chart, with the values for a platform, means what the overlay for it does.
+// TestChartIsTheOverlays: the chart, with the values for a platform, renders the same objects as the overlay for it.
 func TestChartIsTheOverlays(t *testing.T) {
 	for _, c := range []struct {
 		overlay, components string
@@ -141,7 +143,7 @@ func TestChartIsTheOverlays(t *testing.T) {
 	}
 }
 
-// TestChartMonitor: the PodMonitor selects the agent's pods and is the one of the overlay.
+// TestChartMonitor: the PodMonitor selects the agent's pods and equals the one of the overlay.
 func TestChartMonitor(t *testing.T) {
 	text, err := helm(t, plainValues, "podMonitor: {enabled: true}\nconfig: {metricsBindAddress: '0.0.0.0:10249'}")
 	if err != nil {
@@ -167,7 +169,7 @@ func TestChartMonitor(t *testing.T) {
 	}
 }
 
-// TestChartValues: what values change.
+// TestChartValues tests the effect of each value.
 func TestChartValues(t *testing.T) {
 	r := chart(t, plainValues, `
 fullnameOverride: proxy
@@ -213,7 +215,8 @@ priorityClassName: ""
 	}
 }
 
-// TestChartFollowsTheConfig: probes and ports are where the agent listens, and DNS has its capabilities.
+// TestChartFollowsTheConfig: probes and ports match the addresses on which the agent listens, and DNS has its
+// capabilities.
 func TestChartFollowsTheConfig(t *testing.T) {
 	for _, c := range []struct {
 		values, host          string
@@ -243,7 +246,7 @@ func TestChartFollowsTheConfig(t *testing.T) {
 	}
 }
 
-// TestStartupTaint: the chart and the overlay give the agent the flag and the right, and only when asked.
+// TestStartupTaint: the chart and the overlay add the agent's flag and right, and only on request.
 func TestStartupTaint(t *testing.T) {
 	patches := func(rules []rbacv1.PolicyRule) bool {
 		return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, "patch") })
@@ -268,7 +271,7 @@ func TestStartupTaint(t *testing.T) {
 	}
 }
 
-// TestChartRefuses: a mistake ends the rendering with words that name it.
+// TestChartRefuses: a mistake ends the rendering with an error that names it.
 func TestChartRefuses(t *testing.T) {
 	for _, c := range []struct{ values, want string }{
 		{"", "apiServer.host or kubeProxy.configMap"},

@@ -44,7 +44,8 @@ func TestListening(t *testing.T) {
 	}
 }
 
-// listening lists what waits for connections or datagrams in the node's network namespace: "tcp 127.0.0.1:80", "unix @name".
+// listening returns the sockets that accept connections or datagrams in the node's network namespace: "tcp 127.0.0.1:80",
+// "unix @name".
 func (m *machine) listening(t *testing.T) (all []string) {
 	t.Helper()
 	for _, network := range []string{"tcp", "tcp6", "udp", "udp6", "unix"} {
@@ -72,7 +73,7 @@ func (m *machine) listening(t *testing.T) (all []string) {
 	return all
 }
 
-// procAddr reads an address of /proc/net: words of four bytes in the order of the machine, which is little-endian.
+// procAddr reads an address of /proc/net: words of four bytes in the byte order of the machine, which is little-endian.
 func procAddr(t *testing.T, text string) netip.AddrPort {
 	t.Helper()
 	addr, port, _ := strings.Cut(text, ":")

@@ -20,7 +20,7 @@ import (
 // limit bounds each wait; on an idle machine all of them together take a few seconds.
 func limit() time.Duration { return patience.Of(90 * time.Second) }
 
-// agentBinary is the agent that `make build` made.
+// agentBinary returns the path of the agent that `make build` built.
 func agentBinary(t *testing.T) string {
 	t.Helper()
 	name := os.Getenv("FAIRLEAD_BIN")
@@ -37,7 +37,7 @@ func agentBinary(t *testing.T) string {
 	return abs
 }
 
-// cached is a program that prometheus.sh has put into the cache.
+// cached returns the path of a program that prometheus.sh has put into the cache.
 func cached(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("FAIRLEAD_CACHE")
@@ -65,24 +65,25 @@ func eventually(t *testing.T, what string, f func(context.Context) error) {
 		if err == nil {
 			return
 		}
-		if last == nil || ctx.Err() == nil { // what the end of the time itself causes says nothing
+		if last == nil || ctx.Err() == nil { // an error caused by the end of the time limit itself carries no information
 			last = err
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("%s: not within %s: %v", what, limit(), last)
 		}
-		time.Sleep(50 * time.Millisecond) // bounded poll: another process tells nobody
+		time.Sleep(50 * time.Millisecond) // bounded poll: another process cannot notify the test
 	}
 }
 
 // machine is a node of a lab with the agent that the systemd unit describes.
 type machine struct {
 	lab  *netlab.Lab
-	bin  string // a folder for PATH, which has fairlead in it
+	bin  string // a folder for PATH that contains fairlead
 	http http.Client
 }
 
-// newMachine builds a lab, for the agent programs the kernel of the network namespace that it is in, and that must not be ours.
+// newMachine builds a lab: the agent programs the kernel of the network namespace in which it runs, and that must not be the
+// one of the test.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -105,7 +106,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// start runs a program in the node's namespace, for as long as the test lasts, and gives its log.
+// start runs a program in the node's namespace for the duration of the test, and returns the path of its log.
 func (m *machine) start(t *testing.T, name string, args ...string) (log string) {
 	t.Helper()
 	log = filepath.Join(t.TempDir(), filepath.Base(name)+".log")
@@ -130,7 +131,7 @@ func (m *machine) start(t *testing.T, name string, args ...string) (log string) 
 	return log
 }
 
-// get asks a server on the node's loopback address.
+// get sends a request to a server on the node's loopback address.
 func (m *machine) get(ctx context.Context, port int, path string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort("127.0.0.1", fmt.Sprint(port))+path, nil)
 	if err != nil {
@@ -155,7 +156,7 @@ func (m *machine) ready(t *testing.T, port int, path string) {
 	})
 }
 
-// startAgent starts the agent as the systemd unit does, on the examples.
+// startAgent starts the agent as the systemd unit does, with the examples.
 func (m *machine) startAgent(t *testing.T) {
 	t.Helper()
 	examples, err := filepath.Abs("../../examples")
@@ -166,13 +167,13 @@ func (m *machine) startAgent(t *testing.T) {
 	for i, a := range command {
 		command[i] = strings.NewReplacer("/etc/fairlead/manifests", examples, "%H", "node-a").Replace(a)
 	}
-	// The machine's conntrack limits are not the lab's to change.
+	// The conntrack limits belong to the machine, not to the lab.
 	m.start(t, filepath.Join(m.bin, "fairlead"), append(command[1:], "--conntrack-max-per-core=0", "--conntrack-min=0",
 		"--cluster-cidr="+netlab.ClusterCIDR4+","+netlab.ClusterCIDR6)...)
 	m.ready(t, 10256, "/readyz")
 }
 
-// unitCommand is the command line of the systemd unit.
+// unitCommand returns the command line of the systemd unit.
 func unitCommand(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(deployDir + "/systemd/fairlead.service")

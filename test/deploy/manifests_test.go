@@ -25,7 +25,7 @@ const deployDir = "../../deploy"
 // operators are kinds that are not Kubernetes' own.
 var operators = []string{"PodMonitor", "PrometheusRule"}
 
-// rendered is what an overlay makes.
+// rendered is the output of an overlay.
 type rendered struct {
 	daemonSet  *appsv1.DaemonSet
 	configMaps map[string]*corev1.ConfigMap
@@ -36,7 +36,7 @@ type rendered struct {
 
 func (r *rendered) pod() *corev1.PodSpec { return &r.daemonSet.Spec.Template.Spec }
 
-// build runs kustomize over a folder and reads each object as strictly as an API server can.
+// build runs kustomize over a folder and decodes each object as strictly as an API server can.
 func build(t *testing.T, fs filesys.FileSystem, dir string) []byte {
 	t.Helper()
 	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fs, dir)
@@ -84,7 +84,7 @@ func read(t *testing.T, text []byte) *rendered {
 	return r
 }
 
-// TestManifestIsTheBase: the file for those without kustomize is made of the base, and means the same.
+// TestManifestIsTheBase: the file for users without kustomize is generated from the base and means the same.
 func TestManifestIsTheBase(t *testing.T) {
 	file, err := os.ReadFile(filepath.Join(deployDir, "fairlead.yaml"))
 	if err != nil {
@@ -111,12 +111,12 @@ func TestManifestIsTheBase(t *testing.T) {
 	}
 }
 
-// TestOverlays: each overlay is whole, has no placeholder left, and its config is one that the agent takes.
+// TestOverlays: each overlay is complete, has no placeholder left, and its config is accepted by the agent.
 func TestOverlays(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		server string            // of the API, from the environment; empty: from a kubeconfig
-		theirs map[string]string // ConfigMaps of the cluster that the pod mounts: name to the file that the agent is given
+		theirs map[string]string // ConfigMaps of the cluster that the pod mounts: name to the file that the agent reads
 	}{
 		{name: "kubeadm", theirs: map[string]string{"kube-proxy": "/var/lib/kube-proxy/config.conf"}},
 		{name: "k3s", server: "127.0.0.1"},
@@ -152,7 +152,8 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
-// checkVolumes: every mount has its volume, and every ConfigMap is in the overlay or one of the cluster's.
+// checkVolumes checks that every mount has its volume, and that every ConfigMap is in the overlay or is one
+// of the cluster's.
 func checkVolumes(t *testing.T, r *rendered, theirs map[string]string) {
 	t.Helper()
 	volumes := map[string]corev1.Volume{}
@@ -182,7 +183,7 @@ func checkVolumes(t *testing.T, r *rendered, theirs map[string]string) {
 	}
 }
 
-// accepted: the agent takes the config file. It ends before it touches the kernel.
+// accepted checks that the agent accepts the config file. The agent ends before it writes to the kernel.
 func accepted(t *testing.T, config string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -195,7 +196,7 @@ func accepted(t *testing.T, config string) {
 	}
 }
 
-// TestComponents: what is added to an overlay.
+// TestComponents tests the components that can be added to an overlay.
 func TestComponents(t *testing.T) {
 	fs := filesys.MakeFsInMemory()
 	copyInto(t, fs, deployDir+"/kustomize")
@@ -247,7 +248,8 @@ func fileText(t *testing.T, name string) string {
 	return string(text)
 }
 
-// asYAML is how two objects are compared: fields that are empty in one and absent in the other mean the same.
+// asYAML returns the form in which two objects are compared: a field that is empty in one and absent in the
+// other means the same.
 func asYAML(t *testing.T, v any) string {
 	t.Helper()
 	text, err := yaml.Marshal(v)

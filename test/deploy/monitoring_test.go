@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// promPort is one that nothing else in a lab's node listens on.
+// promPort is a port on which nothing else in a lab's node listens.
 const promPort = 19090
 
-// ruleFile is the part of a rule file that is looked at here.
+// ruleFile is the part of a rule file that the tests read.
 type ruleFile struct {
 	Groups []struct {
 		Name  string `json:"name"`
@@ -53,7 +53,7 @@ func readYAML(t *testing.T, name string, into any) {
 	}
 }
 
-// TestRules: Prometheus takes the alerts, and each fires when it should.
+// TestRules: Prometheus accepts the alerts, and each fires when it should.
 func TestRules(t *testing.T) {
 	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
 		cmd := exec.Command(cached(t, "promtool"), args...)
@@ -95,7 +95,7 @@ func TestOperatorsRules(t *testing.T) {
 	}
 }
 
-// TestRunbooks: every alert leads to a section that there is.
+// TestRunbooks: every alert points to a section that exists.
 func TestRunbooks(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operate/alerts.md")
 	if err != nil {
@@ -109,7 +109,7 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// queries are those of the board and of the alerts, whatever the alert compares with.
+// queries returns the queries of the board and of the alerts, without the comparison of an alert.
 func queries(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(deployDir + "/monitoring/board.json")
@@ -142,13 +142,13 @@ func queries(t *testing.T) []string {
 	return all
 }
 
-// notHere are metrics that an agent with a folder of manifests and without --service-metrics has no row of, or that are not the agent's: node_exporter's, and those of
-// watches of an API server. TestNames holds the names of the latter, and promtool's test has values for them.
+// notHere are metrics that an agent with a folder of manifests and without --service-metrics has no row of, or that are not the agent's: those of
+// node_exporter, and those of watches of an API server. TestNames checks the names of the latter, and promtool's test has values for them.
 func notHere() []string {
 	return []string{"node_nf_conntrack", "fairlead_service_", "fairlead_watch_staleness_seconds", "min by (instance, resource) (fairlead_watch_connected)"}
 }
 
-// TestNames: the board and the alerts ask for metrics that the agent has.
+// TestNames: the board and the alerts query metrics that the agent has.
 func TestNames(t *testing.T) {
 	var table []byte
 	for _, name := range []string{"table", "service"} {
@@ -172,7 +172,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestBoardOnRealMetrics: Prometheus scrapes a real agent, and every query of the board and the alerts finds something.
+// TestBoardOnRealMetrics: Prometheus scrapes a real agent, and every query of the board and the alerts returns a result.
 func TestBoardOnRealMetrics(t *testing.T) {
 	m := newMachine(t)
 	m.startAgent(t)
@@ -194,7 +194,7 @@ func TestBoardOnRealMetrics(t *testing.T) {
 	}
 }
 
-// finds reports whether Prometheus has an answer to a query.
+// finds returns an error unless Prometheus has a result for the query.
 func (m *machine) finds(ctx context.Context, query string) error {
 	a, err := m.get(ctx, promPort, "/api/v1/query?query="+url.QueryEscape(query))
 	if err != nil {

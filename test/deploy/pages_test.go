@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// kubectl stands in for the real one: it runs on the node what a pod is asked to, and knows of the other commands of the pages only
-// whether the files are there.
+// kubectl replaces the real one: it runs on the node the commands that are meant for a pod. For the other commands of the pages it
+// only checks whether the files exist.
 const kubectl = `#!/bin/sh
 set -eu
 case "$*" in
@@ -24,7 +24,7 @@ case "$*" in
 esac
 `
 
-// helmProgram stands in for Helm, as kubectl does: the chart itself is rendered by the tests of chart_test.go.
+// helmProgram replaces Helm, as kubectl replaces kubectl: the chart itself is rendered by the tests of chart_test.go.
 const helmProgram = `#!/bin/sh
 set -eu
 case "$*" in
@@ -41,7 +41,7 @@ type block struct {
 
 var fence = regexp.MustCompile("(?ms)^```([^\n]*)\n(.*?)^```$")
 
-// blocks are those of docs/operate, in order.
+// blocks returns the blocks of docs/operate, in order.
 func blocks(t *testing.T) (all []block) {
 	t.Helper()
 	pages, err := filepath.Glob("../../docs/operate/*.md")
@@ -93,7 +93,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// script runs a block as somebody would type it, in the repository.
+// script runs a block as a user would type it, in the repository.
 func (m *machine) script(ctx context.Context, host, text string) (string, error) {
 	h, err := m.lab.Host(host)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestUnit: systemd takes the unit. That its command works is seen by the tests that start the agent with it.
+// TestUnit: systemd accepts the unit. The tests that start the agent with its command check that the command
+// works.
 func TestUnit(t *testing.T) {
 	text, err := os.ReadFile(deployDir + "/systemd/fairlead.service")
 	if err != nil {
@@ -21,10 +22,10 @@ func TestUnit(t *testing.T) {
 	}
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		return // a machine without systemd, as CI's may be: the lines above are all that can be checked
+		return // a machine without systemd, as CI's may be: only the lines above can be checked
 	}
 	unit := filepath.Join(t.TempDir(), "fairlead.service")
-	here := strings.ReplaceAll(string(text), "/usr/local/bin/fairlead", agentBinary(t)) // systemd wants the program to be there
+	here := strings.ReplaceAll(string(text), "/usr/local/bin/fairlead", agentBinary(t)) // systemd requires the program to exist
 	if err := os.WriteFile(unit, []byte(here), 0o644); err != nil {
 		t.Fatal(err)
 	}

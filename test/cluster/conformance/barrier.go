@@ -15,7 +15,7 @@ import (
 )
 
 // barrier is the kit's canary for a subject with two watches. The canary's slices change with each generation, which proves that the slices
-// written before have arrived; Services come by a watch of their own, so that here a port of the canary's Service changes too.
+// written before have arrived. Services arrive over a watch of their own, so that here a port of the canary's Service changes too.
 type barrier struct {
 	canary     kit.Canary
 	generation int

@@ -18,7 +18,7 @@ import (
 
 const subjectName = "kube-proxy"
 
-// Limits for kube-proxy on a busy machine: to be in sync after its start, to end after SIGTERM, to bring one change into the kernel.
+// Limits for kube-proxy on a busy machine: to be in sync after its start, to end after SIGTERM, to apply one change to the kernel.
 const (
 	startLimit  = 40 * time.Second
 	endLimit    = 10 * time.Second
@@ -95,7 +95,8 @@ func (k *kubeProxy) launch(ctx context.Context) error {
 		return err
 	}
 	defer log.Close() // the child has its own descriptor
-	// A change is brought to the kernel at once: the kit waits for thousands of them. nftables mode takes the two flags too.
+	// A change is applied to the kernel at once, because the kit waits for thousands of changes. nftables mode accepts the two flags
+	// too.
 	args := append([]string{"--kubeconfig", k.path("kubeconfig"), "--proxy-mode", k.setup.Mode, "--hostname-override", "node-a",
 		"--cluster-cidr", netlab.ClusterCIDR4 + "," + netlab.ClusterCIDR6, "--iptables-min-sync-period", "0s",
 		"--conntrack-max-per-core=0", "--conntrack-min=0"}, k.setup.Flags...)
@@ -181,7 +182,7 @@ func (k *kubeProxy) Delete(ctx context.Context, names []string) error {
 	return k.settle(ctx)
 }
 
-// settle passes the barrier: what was written before it is in the kernel.
+// settle passes the barrier: everything written before it is in the kernel.
 func (k *kubeProxy) settle(ctx context.Context) error {
 	objs, err := k.barrier.next()
 	if err != nil {
@@ -191,7 +192,7 @@ func (k *kubeProxy) settle(ctx context.Context) error {
 		return fmt.Errorf("write the barrier: %w", err)
 	}
 	if k.halted {
-		return nil // it will see it when it starts
+		return nil // the subject will read it when it starts
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
@@ -210,7 +211,7 @@ func (k *kubeProxy) Cleanup(ctx context.Context) error {
 	return err
 }
 
-// Stop implements kit.Subject. The node is swept whatever --cleanup leaves: it is not what is judged here.
+// Stop implements kit.Subject. It cleans the node whatever --cleanup leaves, because the cleanup is not under test here.
 func (k *kubeProxy) Stop(ctx context.Context) error {
 	if k.proc != nil {
 		k.proc.Kill()

@@ -58,7 +58,7 @@ func run(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(dir, "kube-proxy")); err != nil {
 		return fmt.Errorf("find kube-proxy (test/cluster/build.sh makes it): %w", err)
 	}
-	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // deprecations of externalIPs, one for each write
+	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // suppresses the deprecation of externalIPs, one warning for each write
 	cfg.NewSubject = func() kit.Subject { return &kubeProxy{bin: dir} }
 	start := time.Now()
 	results, err := kit.Run(ctx, cfg)
@@ -70,7 +70,8 @@ func run(ctx context.Context) error {
 	return explained(results, *page)
 }
 
-// explained wants each scenario that differs to be named on the page. So the page cannot fall behind.
+// explained returns an error if a scenario that differs is not listed on the page. So the page cannot
+// become stale.
 func explained(results []kit.Result, page string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {

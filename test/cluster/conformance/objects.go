@@ -21,14 +21,14 @@ import (
 	"github.com/fairlead/fairlead/test/scenarios/kit"
 )
 
-// objects keeps the API server equal to a folder of manifests.
+// objects keeps the API server in sync with a folder of manifests.
 type objects struct {
 	api   kubernetes.Interface
 	files map[string][]key
-	made  []key // all there is, oldest first
+	made  []key // all created objects, oldest first
 }
 
-// key names an object; kind is node, service or slice.
+// key identifies an object; kind is node, service or slice.
 type key struct{ kind, namespace, name string }
 
 func (k key) String() string { return k.kind + " " + k.namespace + "/" + k.name }
@@ -37,7 +37,7 @@ func newObjects(api kubernetes.Interface) *objects {
 	return &objects{api: api, files: map[string][]key{}}
 }
 
-// apply makes the objects of one file, and removes those that an earlier content of the file had.
+// apply creates or updates the objects of one file, and deletes those that only an earlier content of the file had.
 func (o *objects) apply(ctx context.Context, f kit.File) error {
 	objs, err := decode(f)
 	if err != nil {
@@ -58,7 +58,7 @@ func (o *objects) apply(ctx context.Context, f kit.File) error {
 	return o.drop(ctx, old)
 }
 
-// remove takes one file away.
+// remove deletes the objects of one file.
 func (o *objects) remove(ctx context.Context, name string) error {
 	old, ok := o.files[name]
 	if !ok {
@@ -68,7 +68,7 @@ func (o *objects) remove(ctx context.Context, name string) error {
 	return o.drop(ctx, old)
 }
 
-// drop deletes those of the objects that no file holds any more.
+// drop deletes those of the objects that no file contains any more.
 func (o *objects) drop(ctx context.Context, old []key) error {
 	for _, k := range old {
 		held := false
@@ -84,7 +84,7 @@ func (o *objects) drop(ctx context.Context, old []key) error {
 	return nil
 }
 
-// clear deletes everything that was made.
+// clear deletes all objects that were created.
 func (o *objects) clear(ctx context.Context) error {
 	var errs []error
 	for _, k := range slices.Backward(slices.Clone(o.made)) {
@@ -107,8 +107,8 @@ func (o *objects) put(ctx context.Context, objs []runtime.Object) error {
 	return nil
 }
 
-// write updates or creates one object (in this order: creating a Service that exists fails because its address is taken). Where a field
-// cannot be changed in place the object is made anew, as a user would have to.
+// write updates or creates one object (in this order: creating a Service that exists fails because its address is allocated). If a
+// field cannot be changed in place, it deletes and recreates the object, as a user would have to.
 func (o *objects) write(ctx context.Context, k key, obj runtime.Object) error {
 	err := o.update(ctx, k, obj)
 	if apierrors.IsNotFound(err) {
@@ -181,7 +181,7 @@ func (o *objects) update(ctx context.Context, k key, obj runtime.Object) error {
 	return nil
 }
 
-// nodeStatus and serviceStatus write what only the status endpoint takes.
+// nodeStatus and serviceStatus write the fields that only the status endpoint accepts.
 func (o *objects) nodeStatus(ctx context.Context, want *corev1.Node) error {
 	live, err := o.api.CoreV1().Nodes().Get(ctx, want.Name, metav1.GetOptions{})
 	if err != nil {
@@ -216,13 +216,13 @@ func (o *objects) delete(ctx context.Context, k key) error {
 	case "slice":
 		err = o.api.DiscoveryV1().EndpointSlices(k.namespace).Delete(ctx, k.name, metav1.DeleteOptions{})
 	}
-	if err != nil && !apierrors.IsNotFound(err) { // not there: it was refused
+	if err != nil && !apierrors.IsNotFound(err) { // does not exist: the server rejected it
 		return fmt.Errorf("delete %s: %w", k, err)
 	}
 	return nil
 }
 
-// namespace makes a namespace; it stays for the life of the API server.
+// namespace creates a namespace, which stays for the life of the API server.
 func (o *objects) namespace(ctx context.Context, name string) error {
 	_, err := o.api.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
@@ -245,7 +245,7 @@ func keyOf(obj runtime.Object) key {
 	return key{}
 }
 
-// decode reads the documents of a file. Objects without a namespace get "default", as kubectl would do.
+// decode reads the documents of a file. Objects without a namespace get "default", as with kubectl.
 func decode(f kit.File) ([]runtime.Object, error) {
 	docs := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(f.Data)))
 	var out []runtime.Object

@@ -7,7 +7,7 @@ import (
 	api "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Access is how a kubeconfig reaches the cluster: by a client certificate, or by a token file where TokenFile is set.
+// Access is how a kubeconfig reaches the cluster: by a client certificate, or by a token file if TokenFile is set.
 type Access struct {
 	Gate      *Gate  // nil: straight to the server
 	TokenFile string // of the service account, see WriteToken

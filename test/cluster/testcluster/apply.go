@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Create makes the objects of a file of manifests, as kubectl create --validate=strict does: a field that the server
-// does not know is an error.
+// Create creates the objects of a file of manifests, as kubectl create --validate=strict does: a field that is
+// unknown to the server is an error.
 func (c *Cluster) Create(ctx context.Context, path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *Cluster) Create(ctx context.Context, path string) error {
 			return fmt.Errorf("%s: %s %s: %w", path, kind.Kind, o.GetName(), err)
 		}
 		to := client.Resource(m.Resource).Namespace(o.GetNamespace())
-		// The namespace kube-system appears a moment after the server says that it is ready.
+		// The namespace kube-system appears a moment after the server reports that it is ready.
 		err = poll(ctx, func() error {
 			_, err := to.Create(ctx, o, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 			if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {

@@ -15,16 +15,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Config says where the cluster runs.
+// Config configures where and how the cluster runs.
 type Config struct {
 	Host         *netlab.Host
-	Addr         netip.Addr // of the host; on it the node reaches the API server
-	Dir          string     // scratch folder, made by the caller
+	Addr         netip.Addr // of the host; the node reaches the API server on it
+	Dir          string     // scratch folder, created by the caller
 	Bin          string     // folder with etcd and kube-apiserver
 	ServiceCIDRs string
 	Wrap         []string // put before each command line, to place it in a cgroup
 	ExtraArgs    []string // of kube-apiserver
-	Deploy       string   // file of manifests that make the agent's account; "" for one with kube-proxy's rights
+	Deploy       string   // file of manifests that define the agent's account; "" for an account with kube-proxy's rights
 }
 
 // Cluster is a running control plane.
@@ -42,7 +42,7 @@ type Cluster struct {
 const (
 	apiPort  = 6443
 	etcdURL  = "http://127.0.0.1:2379"
-	deadline = 3 * time.Minute // 3 s on a quiet machine; 23 s were seen on one with a load of 40
+	deadline = 3 * time.Minute // 3 s on an idle machine; 23 s were measured on one with a load of 40
 )
 
 // Start runs etcd and kube-apiserver and returns when the server is ready and the agent's account exists.
@@ -99,7 +99,8 @@ func (c *Cluster) issueAll() (err error) {
 	return err
 }
 
-// StartAPIServer starts the server, again after KillAPIServer, on the data that is there; it returns when it is ready.
+// StartAPIServer starts the server, also after KillAPIServer, on the existing data. It returns when the server is
+// ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -125,10 +126,10 @@ func (c *Cluster) StartAPIServer(ctx context.Context) (err error) {
 	return nil
 }
 
-// KillAPIServer ends the server with SIGKILL: no goodbye to its watchers.
+// KillAPIServer ends the server with SIGKILL: its watchers are not notified.
 func (c *Cluster) KillAPIServer() { c.api.Kill() }
 
-// Stop ends both processes. Whoever made the scratch folder and the namespace removes them.
+// Stop ends both processes. The caller that created the scratch folder and the namespace removes them.
 func (c *Cluster) Stop() {
 	for _, p := range []*program{c.api, c.etcd} { // the server first: without etcd it would wait for a long time
 		if p != nil {
@@ -137,7 +138,7 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// URL is where the API server listens.
+// URL returns the address on which the API server listens.
 func (c *Cluster) URL() string { return c.urlAt(apiPort) }
 
 func (c *Cluster) urlAt(port int) string {

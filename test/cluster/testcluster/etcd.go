@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Compact throws away the history of etcd up to now. A watcher that was away longer gets 410 Gone.
+// Compact discards the history of etcd up to now. A watcher that was disconnected longer gets 410 Gone.
 func (c *Cluster) Compact(ctx context.Context) error {
 	var got struct {
 		Header struct {
@@ -26,18 +26,18 @@ func (c *Cluster) Compact(ctx context.Context) error {
 	return c.etcdCall(ctx, "/v3/kv/compaction", map[string]any{"revision": got.Header.Revision, "physical": true}, nil)
 }
 
-// Stored is an object and where the API server keeps it, as in /registry/services/specs/default/web.
+// Stored is an object and the key under which the API server stores it, as in /registry/services/specs/default/web.
 type Stored struct {
 	Key    string
 	Object runtime.Object // with its kind set
 }
 
-// StoreLimit is how many objects one Store can take: etcd's bound on the operations of a transaction.
+// StoreLimit is the maximum number of objects of one Store call: etcd's bound on the operations of a transaction.
 const StoreLimit = 128
 
-// Store writes objects straight into etcd, in the encoding of the API server, which then serves them as if it had taken
-// them itself. It is for loads of many Services: the server's allocator counts all addresses for each new one, so that
-// 44 000 would take it half an hour. Nothing is checked, and nothing defaulted.
+// Store writes objects straight into etcd, in the encoding of the API server, which then serves them like objects that
+// it created itself. It is for loads of many Services: the server's allocator counts all addresses for each new
+// Service, so that 44 000 would take it half an hour. Objects are neither validated nor defaulted.
 func (c *Cluster) Store(ctx context.Context, objects []Stored) error {
 	encoder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	var puts []map[string]any

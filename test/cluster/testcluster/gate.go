@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Gate is a TCP relay in front of the API server that can be shut: a partition between one agent and the server while
-// the test itself goes on talking to it.
+// Gate is a TCP relay in front of the API server that can be shut. It simulates a partition between one agent and the
+// server while the test itself keeps its connection to the server.
 type Gate struct {
 	port     int
 	target   string

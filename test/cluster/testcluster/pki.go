@@ -16,14 +16,15 @@ import (
 	"time"
 )
 
-// pki is the authority of one cluster; it lives as long as the scratch folder.
+// pki is the certificate authority of one cluster; it exists as long as the scratch
+// folder.
 type pki struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// subject is what a certificate says about its holder.
+// subject is what a certificate states about its holder.
 type subject struct {
 	user, group string
 	addrs       []netip.Addr // server certificates only

@@ -11,7 +11,7 @@ import (
 // fatal ends a poll at once.
 type fatal struct{ error }
 
-// poll calls fn until it succeeds, for as long as ctx lives, and reports the last failure.
+// poll retries fn until it succeeds or ctx ends, and returns the last error of fn.
 func poll(ctx context.Context, fn func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -21,8 +21,8 @@ const issuer = "https://kubernetes.default.svc"
 
 const accountNamespace, accountName = "kube-system", "fairlead"
 
-// createAccount makes the service account of the agent: with all that Deploy says, or with the rights that every
-// cluster gives to kube-proxy.
+// createAccount creates the service account of the agent: with the objects of Deploy, or with the rights that every
+// cluster grants to kube-proxy.
 func (c *Cluster) createAccount(ctx context.Context) error {
 	create := c.bindToNodeProxier
 	if c.cfg.Deploy != "" {
@@ -41,7 +41,7 @@ func (c *Cluster) createAccount(ctx context.Context) error {
 
 func (c *Cluster) bindToNodeProxier(ctx context.Context) error {
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: accountNamespace, Name: accountName}}
-	// The namespace kube-system appears a moment after the server says that it is ready.
+	// The namespace kube-system appears a moment after the server reports that it is ready.
 	err := poll(ctx, func() error {
 		_, err := c.Admin.CoreV1().ServiceAccounts(accountNamespace).Create(ctx, sa, metav1.CreateOptions{})
 		return err
@@ -61,8 +61,9 @@ func (c *Cluster) bindToNodeProxier(ctx context.Context) error {
 // leeway is what the API server adds to the expiry of a token (the default of go-jose).
 const leeway = time.Minute
 
-// WriteToken replaces the file with a token of the agent's service account that the server takes for the given time, the
-// way a kubelet does: a new file, then a rename. The TokenRequest API refuses less than ten minutes, so it is signed here.
+// WriteToken replaces the file with a token of the agent's service account that the server accepts for the given time, the
+// way a kubelet does: a new file, then a rename. The TokenRequest API rejects less than ten minutes, so the token is
+// signed here.
 func (c *Cluster) WriteToken(path string, valid time.Duration) error {
 	now := time.Now()
 	claims := map[string]any{"iss": issuer, "aud": []string{issuer}, "sub": "system:serviceaccount:" + accountNamespace + ":" + accountName,
