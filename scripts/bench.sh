@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # bench.sh MODE: runs bench/sync for each size, each in a network namespace of its own, prints a table and keeps the JSON lines.
-# SIZES="1000 10000", or "5000x50" for E endpoints. In an iptables mode it goes on with the form of KEP-3453 beside ours, and with
-# upstream kube-proxy on the same backend and API server (PEER_SIZES, default 10000; "" for neither). MODE=ipvs: single changes and a
-# restart beside kube-proxy's ipvs mode, in an emulated machine (CHANGES, FLAGS: bench/modes/run.sh).
+# SIZES="1000 10000", or "5000x50" for E endpoints. In an iptables mode it continues with the form of KEP-3453 next to Fairlead's,
+# and with upstream kube-proxy on the same backend and API server (PEER_SIZES, default 10000; "" for neither). MODE=ipvs: single
+# changes and a restart next to kube-proxy's ipvs mode, in an emulated machine (CHANGES, FLAGS: bench/modes/run.sh).
 set -euo pipefail
 mode=${1:-nftables}
 case $mode in
 nftables) sizes=${SIZES:-1000 10000 50000 5000x50} ;;
 iptables-legacy | iptables-nft) sizes=${SIZES:-1000 10000} ;;
-ipvs) # this kernel may have none: under a stock kernel that counts instructions, beside kube-proxy in the same machine
+ipvs) # this kernel may lack IPVS: under a stock kernel that counts instructions, next to kube-proxy in the same machine
 	if [ -n "${COMMANDS-10000}" ]; then
 		echo "== the answers of status, explain and audit, in a machine that counts instructions for a clock"
 		bash test/vm/fetch.sh 6.1

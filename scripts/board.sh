@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Draws docs/operate/pictures/board.svg: Debian's Prometheus scrapes a real agent whose Services are asked, changed and vandalised for a
-# while, and board.py draws what the queries of deploy/monitoring/board.json answer. All of it in a network namespace made for it.
+# Draws docs/operate/pictures/board.svg: Debian's Prometheus scrapes a real agent. For a while its Services get requests and updates,
+# and another program changes the rules. Then board.py draws the results of the queries of deploy/monitoring/board.json. Everything runs
+# in a network namespace that the script creates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "make pictures needs root: it makes a network namespace" >&2; exit 1; }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# conformance.sh MODE [SUBJECT] [RUN]: the scenario kit against Fairlead (SUBJECT empty) or upstream kube-proxy (SUBJECT=kube-proxy), both
-# of them built first. MODE is one mode or several with commas; userspace alone runs as an unprivileged user. Environment: LABS (how many labs at once), ARGS (more flags),
-# KERNEL (6.1 or 6.12: under that stock kernel, in emulated machines; see test/vm/conformance.sh).
+# conformance.sh MODE [SUBJECT] [RUN]: the scenario kit against Fairlead (SUBJECT empty) or upstream kube-proxy (SUBJECT=kube-proxy), both built
+# first. MODE is one mode or several with commas; userspace alone runs as an unprivileged user. Environment: LABS (how many labs at once), ARGS
+# (more flags), KERNEL (6.1 or 6.12: under that stock kernel, in emulated machines; see test/vm/conformance.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-nftables} subject=${2:-fairlead} run=${3:-}
 if [ "$mode" = userspace ] && [ "$subject" = fairlead ]; then
-  # This mode needs no privilege, so it is given none: root becomes nobody first, and the lab lives in a user namespace.
+  # This mode needs no privilege, so it runs without any: root becomes the user "nobody" first, and the lab runs in a user namespace.
   dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
   cp bin/fairlead bin/fairlead-lab "$dir" && chmod -R a+rX "$dir"
   rootless=$PWD/scripts/rootless.sh

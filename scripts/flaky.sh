@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# flaky.sh PACKAGE [RUN]: runs a package's tests TIMES times (20) beside BUSY busy processes (8), and prints how often
-# each test failed. It exits with 1 if any did.
+# flaky.sh PACKAGE [RUN]: runs a package's tests TIMES times (20) concurrently with BUSY busy processes (8), and
+# prints how often each test failed. It exits with 1 if a test failed.
 set -euo pipefail
 package=${1:?flaky.sh: which package? make test-flaky PKG=./internal/relay} run=${2:-.}
 root=$PWD out=$PWD/bin/flaky

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# lint.sh [short|all]: the gates that need no kernel. Everything it runs is pinned in go.mod. short is gofmt and vet: on a
-# machine with cold caches the rest takes minutes, because it compiles what no test of `make test` needs.
+# lint.sh [short|all]: the checks that need no kernel. Every tool that it runs is pinned in go.mod. short is gofmt and
+# vet: on a machine with cold caches the rest takes minutes, because it compiles packages that no test of `make test`
+# needs.
 set -euo pipefail
 unformatted=$(git ls-files '*.go' | xargs gofmt -l)
 [ -z "$unformatted" ] || { echo "not gofmt-ed:"; echo "$unformatted"; exit 1; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # metrics-beside.sh [MINUTES]: runs kube-proxy and Fairlead, one after the other, through the same changes of a real API server, four
-# a second for so many minutes (default 5), and prints each metric of kube-proxy's with both values, sorted. It fails for a name that
-# Fairlead does not serve, or serves with another type or other labels, and that docs/metrics.md does not explain.
+# a second for MINUTES minutes (default 5), and prints each metric of kube-proxy's with both values, sorted. It fails for a metric
+# that Fairlead does not serve, or serves with another type or other labels, unless docs/metrics.md explains why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 minutes=${1:-5}

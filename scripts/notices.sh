@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# notices.sh: prints the licence texts and notices of everything that is linked into bin/fairlead, from the modules that go.mod pins.
-# A module without a licence file is an error. scripts/release-check.sh holds THIRD_PARTY_NOTICES against it.
+# notices.sh: prints the licence texts and notices of all modules that are linked into bin/fairlead, in the versions that go.mod
+# pins. A module without a licence file is an error. scripts/release-check.sh compares THIRD_PARTY_NOTICES with the output.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 own=$(go list -m)

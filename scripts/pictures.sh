@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Takes the pictures of docs/operate/pictures: the page /status of a real agent, at few and at 10 000 Services, light and dark, wide and
-# narrow. The browser and the agent are in a network namespace made for it. No part of make test: it needs Debian's chromium.
+# Takes the pictures of docs/operate/pictures: the page /status of a real agent, with few and with 10 000 Services, light and dark, wide
+# and narrow. The browser and the agent run in a network namespace that the script creates. It is not part of make test: it needs
+# Debian's chromium.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "make pictures needs root: it makes a network namespace" >&2; exit 1; }
@@ -16,7 +17,7 @@ ip addr add 192.0.2.10/24 dev eth0
 ip link set eth0 up
 ip link set peer0 up
 
-services() { # how many: each hundredth has no ready endpoint, one wants the address of another, one has a hint too few
+services() { # number of Services: every hundredth has no ready endpoint; in all, one claims the address of another and one has a hint too few
 	awk -v n="$1" 'BEGIN { for (i = 1; i <= n; i++) {
 		ip = sprintf("10.96.%d.%d", int(i / 250), i % 250 + 1); name = sprintf("web-%05d", i)
 		printf "apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: shop, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}\n", name, i % 60

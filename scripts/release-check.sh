@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# release-check.sh: what must hold before a release and needs the network or changes with time, so that it is no part of make test:
+# release-check.sh: the conditions of a release that need the network or change with time, so that they are not part of make test:
 # no known vulnerability is reachable from the code, and THIRD_PARTY_NOTICES is that of go.mod. With "write" it writes that file.
 set -uo pipefail
 cd "$(dirname "$0")/.."

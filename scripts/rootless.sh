@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# rootless.sh COMMAND...: run it without any privilege, root as nobody, in a user namespace with a network of its own.
+# rootless.sh COMMAND...: runs the command without any privilege, root as the user "nobody", in a user namespace with
+# a network of its own.
 set -euo pipefail
 as=()
 [ "$(id -u)" != 0 ] || as=(setpriv --reuid 65534 --regid 65534 --clear-groups)

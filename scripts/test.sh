@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh short|all: runs the tests in parts that overlap, because most tests wait, and prints a line of progress every
 # 10 seconds and a summary. `make test` is short: `go test -short`, one stock kernel, no browser, no kube-proxy. `make
-# test-all` is all. A part that fails does not hide the others. bin/test/PART.log has all that a part printed.
+# test-all` is all. A part that fails does not hide the others. bin/test/PART.log has the complete output of a part.
 # Environment: SKIP_VM=1 leaves the stock kernels out.
 set -uo pipefail
 scope=${1:-short}
@@ -9,13 +9,13 @@ case $scope in short | all) ;; *) echo "test.sh: unknown scope '$scope': want sh
 [ "$(id -u)" = 0 ] || { echo "make test needs root: it makes network namespaces" >&2; exit 1; }
 root=$PWD out=$PWD/bin/test
 rm -rf "$out" && mkdir -p "$out"
-# Every build but that of the race detector has the agent's own settings, so that each package is compiled once.
+# Every build except that of the race detector uses the agent's own settings, so that each package is compiled once.
 export CGO_ENABLED=0 GOFLAGS="$(go env GOFLAGS) -trimpath" GOROOT="$(go env GOROOT)" # a trimmed test does not know its GOROOT
-export GOGC=300 # compilers use 15 % less of the processor, and more memory; tests run without it
+export GOGC=300 # compilers use 15 % less processor time, and more memory; tests run without it
 go build -o bin/summary ./test/summary || exit 1
 if [ "$scope" = short ]; then
 	flags=(-short) kernels=(6.1) upstream=(etcd kube-apiserver)
-	# Lines of test/vm/tests.txt: IPVS and flowtables, which many machines' own kernels do not have.
+	# Lines of test/vm/tests.txt: IPVS and flowtables, which the kernels of many machines do not have.
 	lines='kernel/nft|kernel/ipvs|dataplane/ipvs|dataplane/offload.*(kernel|nftables)|PortUsedAgain|TestTrace'
 else
 	flags=() kernels=(6.1 6.12) upstream=(etcd kube-apiserver kube-proxy) lines=.
@@ -35,13 +35,13 @@ race() {
 }
 apiserver() {
 	bash test/cluster/build.sh "${upstream[@]}" || return
-	until [ -e "$out/ready" ]; do sleep 1; done # the agent is built, and the programs that it calls are installed
+	until [ -e "$out/ready" ]; do sleep 1; done # waits until the agent is built, and the programs that it calls are installed
 	cd test/cluster && tests apiserver -mod=mod ./...
 }
 machines() {
 	RUN=$lines bash test/vm/tests.sh "${kernels[@]}"
 }
-deploy() { # modules of their own: what they need is no part of the product's go.mod
+deploy() { # modules of their own: their dependencies are not part of the product's go.mod
 	bash test/deploy/prometheus.sh && (cd scripts/image && tests image -mod=mod ./...) && cd test/deploy && tests deploy -mod=mod ./...
 }
 lint() {
@@ -67,14 +67,14 @@ set -m
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-# kube-apiserver takes longest to build, and its build needs no other program. It begins first, so that the waits of its
-# tests are filled by the rest.
+# kube-apiserver takes longest to build, and its build needs no other program. It begins first, so that other parts run
+# while its tests wait.
 part apiserver 0
 make --no-print-directory deps build || exit 1
 touch "$out/ready"
 
 # Packages in which the product starts goroutines or shares memory between them run under the race detector. Those with
-# Kubernetes' libraries, which would be compiled once more for it, do so in `make test-all` only.
+# Kubernetes' libraries, which would be compiled again for it, do so in `make test-all` only.
 concurrent() {
 	local dir deps files
 	go list -f '{{.Dir}}|{{join .Deps " "}}|{{join .GoFiles " "}}' "$@" | while IFS='|' read -r dir deps files; do
@@ -104,7 +104,7 @@ part lint 10
 finished() { # PART: how many packages, or lines of test/vm/tests.txt, have ended
 	case $1 in machines) cat bin/vm/*.log 2>/dev/null ;; *) cat "$out/$1.log" ;; esac | grep -cE '^ok |: [0-9]+ s$'
 }
-unfinished() { # sets running; a part that was killed has ended too
+unfinished() { # sets running; a part that was killed counts as ended
 	running=()
 	local i p
 	for i in "${!parts[@]}"; do
@@ -124,7 +124,7 @@ for p in "${parts[@]}"; do
 	read -r code took <"$out/$p.end"
 	[ "$code" = 0 ] || { failed=1; echo; echo "== $p FAILED (exit code $code)"; cat "$out/$p.log"; }
 done
-if [ "$scope" = all ] && [ -z "${SKIP_VM:-}" ]; then # each of the other kernels runs what this one cannot
+if [ "$scope" = all ] && [ -z "${SKIP_VM:-}" ]; then # each of the other kernels runs the tests that this one cannot
 	cat "$out"/*.owed | sort -u >"$out/owed"
 	for kernel in "${kernels[@]}"; do
 		while read -r name; do

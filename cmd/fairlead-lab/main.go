@@ -1,5 +1,5 @@
-// Command fairlead-lab shows and proves what the agent does, in network namespaces of its own: `demo` for people, `conformance` for every
-// Service semantic in every mode. `make demo` and `make conformance` call it. It needs root, but for `demo-rootless`.
+// Command fairlead-lab demonstrates and tests what the agent does, in network namespaces of its own: `demo` for people, `conformance` for
+// every Service semantic in every mode. `make demo` and `make conformance` call it. It needs root, except for `demo-rootless`.
 package main
 
 import (

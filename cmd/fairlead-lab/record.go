@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/test/scenarios/kit"
 )
 
-// record is what the flags of conformance say about a run in pieces.
+// record holds the flags of conformance that are for a run in parts.
 type record struct {
 	dir, commit, only string
 	also              []string
@@ -28,7 +28,7 @@ func (r *record) flags(f *pflag.FlagSet) {
 	f.BoolVar(&r.report, "report", false, "print the matrix of the record, and exit")
 }
 
-// apply opens the record; ended means that no variant is to run.
+// apply opens the record; ended means that no variant is left to run.
 func (r *record) apply(w io.Writer, cfg *kit.Config) (ended bool, err error) {
 	if r.only != "" {
 		names, err := os.ReadFile(r.only)

@@ -7,21 +7,22 @@ import (
 	"path/filepath"
 )
 
-// binary is the program for one kind of processor.
+// binary is the program for one processor architecture.
 type binary struct {
 	arch string
 	name string // of the file in the result
 	data []byte
 }
 
-// compile builds the program with nothing in it of the machine it was built on.
+// compile builds the program without anything specific to the machine on which it is built.
 func (r request) compile(arch string) (binary, error) {
 	out, err := filepath.Abs(r.out)
 	if err != nil {
 		return binary{}, err
 	}
 	b := binary{arch: arch, name: "fairlead-linux-" + arch}
-	// The commit is told by -version: what git says of a working tree may differ for the same sources.
+	// -version reports the commit. The version control state is left out, because git may report a
+	// different state of the working tree for the same sources.
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+r.version,
 		"-o", filepath.Join(out, b.name), "./cmd/fairlead")
 	cmd.Dir = r.root

@@ -58,7 +58,7 @@ func addFile(w *tar.Writer, path string, h tar.Header) error {
 }
 
 // writeChecksums writes SHA256SUMS over the files of dir, in the form of sha256sum. The
-// layout is covered by its archive, and by the digests inside.
+// checksum of its archive covers the layout, as do the digests inside.
 func writeChecksums(dir string) error {
 	files, err := os.ReadDir(dir) // in the order of names
 	if err != nil {

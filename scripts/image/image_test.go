@@ -24,8 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// building is a request for this machine's processor: the program is compiled already,
-// so that a build is little more than linking.
+// building returns a request for this machine's architecture: the program is compiled already, so that a build is little more than linking.
 func building(t *testing.T) request {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -36,7 +35,7 @@ func building(t *testing.T) request {
 		created: time.Unix(1_700_000_000, 0).UTC(), archs: []string{runtime.GOARCH}}
 }
 
-// TestSameBytes builds all of it twice, into other folders.
+// TestSameBytes builds everything twice, into different folders.
 func TestSameBytes(t *testing.T) {
 	var all []map[string]string
 	for range 2 {
@@ -54,7 +53,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestResult runs what a user has: the binary, checksums, the list of contents.
+// TestResult runs the files that a user gets: the binary, checksums, the list of contents.
 func TestResult(t *testing.T) {
 	r := building(t)
 	if err := r.build(); err != nil {
@@ -105,7 +104,7 @@ func checkSBOM(t *testing.T, d spdxDocument) {
 	}
 }
 
-// tagged is what a layout has under its one tag.
+// tagged returns the contents of a layout under its one tag.
 func tagged(t *testing.T, dir, tag string) (v1.ImageIndex, *v1.IndexManifest) {
 	t.Helper()
 	top, err := layout.ImageIndexFromPath(dir)
@@ -191,8 +190,8 @@ func checkImage(t *testing.T, img v1.Image, arch, program string) {
 	}
 }
 
-// TestKubeProxysName: the program does what kubeadm's, kops' and EKS' manifests ask of
-// kube-proxy, under the name that they call it by.
+// TestKubeProxysName: the program accepts the command lines that the manifests of kubeadm, kops and EKS use for kube-proxy, under the name by which
+// they call it.
 func TestKubeProxysName(t *testing.T) {
 	r := building(t)
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
@@ -207,7 +206,7 @@ func TestKubeProxysName(t *testing.T) {
 		t.Fatal(err)
 	}
 	written := filepath.Join(r.out, "config.conf")
-	// --write-config-to reads and checks everything, and ends before it touches the kernel.
+	// With --write-config-to the agent reads and checks everything, and ends before it writes to the kernel.
 	cmd := exec.Command(name, "--config="+filepath.Join(r.root, "internal/config/testdata/kubeadm.yaml"), "--hostname-override=node-a",
 		"--v=2", "--write-config-to="+written)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -251,7 +250,7 @@ func digests(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// unpacked is the file system of the one image of a layout, and where it looks for programs ("PATH=...").
+// unpacked returns the file system of the one image of a layout, and the path on which it looks up programs ("PATH=...").
 func unpacked(t *testing.T, dir, tag string) (root, path string) {
 	t.Helper()
 	index, m := tagged(t, dir, tag)
@@ -272,7 +271,7 @@ func unpacked(t *testing.T, dir, tag string) (root, path string) {
 	return root, c.Config.Env[0]
 }
 
-// downloaded is where programs.sh has put its packages, of this run or of an earlier one.
+// downloaded returns the folder of the packages that programs.sh downloaded, in this run or in an earlier one.
 func downloaded(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(cmp.Or(os.Getenv("FAIRLEAD_CACHE"), filepath.Join("..", "..", ".cache")), "image-debs")
@@ -312,8 +311,8 @@ func TestALibraryIsMissing(t *testing.T) {
 	}
 }
 
-// TestIPTablesImage runs the agent from the second image, with nothing else there, in both iptables modes: it writes rules, and
-// the programs of the image show them.
+// TestIPTablesImage runs the agent from the second image alone, without other files, in both iptables modes: it writes rules, and the programs of
+// the image print them.
 func TestIPTablesImage(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED, not run: needs root, for chroot and a network namespace")
@@ -370,7 +369,8 @@ ports: [{name: http, port: 8080, protocol: TCP}]
 endpoints: [{addresses: [10.244.1.5]}]
 `
 
-// runInside starts the agent in the image, $1, with $3 for its environment, and shows the rules of backend $2 once there are some. The namespaces end all of it.
+// runInside starts the agent in the image, $1, with $3 for its environment, and prints the rules of backend $2 as soon as some exist. The end of
+// the namespaces ends all processes.
 const runInside = `
 ip link set lo up
 mount -t proc proc "$1/proc"

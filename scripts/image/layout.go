@@ -16,8 +16,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// kubeProxy is where the manifests of kubeadm and kops look for kube-proxy; those of EKS
-// look for it in PATH. With this second name `kubectl set image` is the whole migration.
+// kubeProxy is the path at which the manifests of kubeadm and kops expect kube-proxy;
+// those of EKS search it in PATH. With this second name `kubectl set image` is the whole
+// migration.
 const kubeProxy = "usr/local/bin/kube-proxy"
 
 // writeLayout writes the image for all platforms as one OCI layout.
@@ -40,7 +41,8 @@ func (r request) writeLayout(f flavour, binaries []binary) error {
 	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version + f.suffix}))
 }
 
-// image holds the program, and what the flavour has with it: no shell, no user database.
+// image returns an image of the program and the files of the flavour: no shell, no user
+// database.
 func (r request) image(f flavour, b binary) (v1.Image, error) {
 	files, err := rootFS(b.data, r.created)
 	if err != nil {
@@ -89,7 +91,7 @@ func (r request) labels() map[string]string {
 	return l
 }
 
-// rootFS is the image's file system as a tar file.
+// rootFS returns the image's file system as a tar file.
 func rootFS(program []byte, date time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

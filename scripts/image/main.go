@@ -1,7 +1,7 @@
-// Command image builds Fairlead's container image without a container daemon: an OCI
-// image layout for amd64 and arm64 with one static binary, and beside it the binaries,
-// a list of what is linked into them (SPDX) and checksums. The same sources give the
-// same bytes, wherever and whenever it runs.
+// Command image builds Fairlead's container image without a container daemon: an OCI image
+// layout for amd64 and arm64 with one static binary, and next to it the binaries, a list
+// of what is linked into them (SPDX) and checksums. The same sources result in the same
+// bytes, wherever and whenever it runs.
 //
 //	make image VERSION=v0.5.0
 //
@@ -10,7 +10,7 @@
 //
 //	make image-iptables VERSION=v0.5.0
 //
-// The result is copied to a registry by any tool that reads an OCI layout.
+// Any tool that reads an OCI layout can copy the result to a registry.
 package main
 
 import (
@@ -26,11 +26,11 @@ import (
 // request is what to build.
 type request struct {
 	root     string // the repository
-	out      string // the folder for the result; what an earlier run left there is replaced
+	out      string // the folder for the result; the output of an earlier run in it is replaced
 	version  string
 	revision string
 	created  time.Time // the date of everything inside
-	archs    []string  // the kinds of processor, all on linux
+	archs    []string  // the processor architectures, all on linux
 	programs string    // the folder of packages for the second image; "": there is none
 }
 
@@ -54,8 +54,8 @@ func main() {
 	}
 }
 
-// sourceDate reads the seconds since 1970 that stand for "when the sources were last
-// changed"; none means 1970 itself, which is at least the same everywhere.
+// sourceDate parses the seconds since 1970 of the last change of the sources. An empty
+// text means 1970 itself, which is at least the same everywhere.
 func sourceDate(seconds string) (time.Time, error) {
 	if seconds == "" {
 		seconds = "0"
@@ -67,7 +67,7 @@ func sourceDate(seconds string) (time.Time, error) {
 	return time.Unix(n, 0).UTC(), nil
 }
 
-// build writes everything anew.
+// build deletes the earlier result and builds everything again.
 func (r request) build() error {
 	if err := os.RemoveAll(r.out); err != nil {
 		return fmt.Errorf("remove the earlier result: %w", err)
@@ -111,7 +111,7 @@ func (r request) build() error {
 // flavour is one of the images.
 type flavour struct {
 	name, dir    string // of the archive, and of the folder of the layout
-	suffix, path string // of the tag, and where programs are looked for
+	suffix, path string // of the tag, and where programs are looked up
 	with         map[string]programs
 }
 

@@ -22,13 +22,13 @@ import (
 // deb is one of Debian's packages in the image.
 type deb struct{ name, version, arch, sum string }
 
-// programs is iptables and nftables with all that they need, for one kind of processor.
+// programs is iptables and nftables with their dependencies, for one processor architecture.
 type programs struct {
 	debs  []deb
 	files []byte // a tar file
 }
 
-// collect unpacks what programs.sh has downloaded into a folder.
+// collect unpacks the packages that programs.sh has downloaded into a folder.
 func collect(dir string, date time.Time) (p programs, err error) {
 	list, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err == nil && len(list) == 0 {
@@ -60,7 +60,7 @@ type entry struct {
 	data []byte
 }
 
-// unpack adds what is kept of a package.
+// unpack adds the files of a package that kept selects.
 func (t tree) unpack(file string) (deb, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -96,8 +96,8 @@ func (t tree) unpack(file string) (deb, error) {
 	}
 }
 
-// kept reports what of a package goes into the image: programs, libraries, names of protocols, and licences. Folders that would be
-// empty are made by nobody.
+// kept reports whether a file of a package goes into the image: programs, libraries, names of protocols, and licences do. Folders
+// that would be empty are not created.
 func kept(name string, kind byte) bool {
 	if kind == tar.TypeDir {
 		return false
@@ -113,7 +113,7 @@ func kept(name string, kind byte) bool {
 	return true
 }
 
-// whole reports an error if a library that something needs is not there.
+// whole returns an error if a required library is missing.
 func (t tree) whole() error {
 	there := map[string]bool{}
 	for name := range t {
@@ -122,7 +122,7 @@ func (t tree) whole() error {
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		f, err := elf.NewFile(bytes.NewReader(t[name].data))
 		if err != nil {
-			continue // no program
+			continue // not a program
 		}
 		need, err := f.ImportedLibraries()
 		if err != nil {
@@ -137,7 +137,7 @@ func (t tree) whole() error {
 	return nil
 }
 
-// tar writes all files in the order of their names, each after the folders that it is in.
+// tar returns all files in the order of their names, each after its folders.
 func (t tree) tar(date time.Time) ([]byte, error) {
 	for _, name := range slices.Collect(maps.Keys(t)) {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# programs.sh DIR ARCH...: downloads Debian's iptables and nftables, with all that they need, for each kind of processor into DIR/ARCH.
-# It asks the sources of packages that this machine has, with lists and a state of its own, so that nothing here is changed.
+# programs.sh DIR ARCH...: downloads Debian's iptables and nftables, with their dependencies, for each architecture into DIR/ARCH. It
+# uses this machine's package sources, with lists and a state of its own, so that nothing on the machine changes.
 set -euo pipefail
 dir=$(realpath -m "$1")
 shift

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The types below are the part of SPDX 2.3 that is written here.
+// The types below are the part of SPDX 2.3 that the program writes.
 type spdxDocument struct {
 	Version       string             `json:"spdxVersion"`
 	DataLicense   string             `json:"dataLicense"`
@@ -61,7 +61,8 @@ type spdxRelationship struct {
 	To   string `json:"relatedSpdxElement"`
 }
 
-// writeSBOM writes what is linked into b, as the linker noted it in the binary itself, and the packages beside it.
+// writeSBOM writes what is linked into b, as the linker recorded it in the binary itself, and the packages in
+// beside.
 func (r request) writeSBOM(name string, b binary, beside []deb) error {
 	info, err := buildinfo.Read(bytes.NewReader(b.data))
 	if err != nil {

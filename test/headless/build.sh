@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # build.sh : builds upstream CoreDNS (the version that coredns/go.mod pins, with the plugins of coredns/main.go) into the cache.
-# FAIRLEAD_CACHE (default <repo>/.cache) says where.
+# FAIRLEAD_CACHE (default <repo>/.cache) is the cache folder.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=${FAIRLEAD_CACHE:-$here/../../.cache}/bin

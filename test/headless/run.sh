@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$root"
 go build -o "$work/" ./test/headless/dnsd ./test/headless/load ./test/headless/experiment
 cp "$FAIRLEAD_CACHE/bin/coredns" "$here/experiment/zmqjob.py" "$work/"
-# Ahead of whatever else the machine does: it takes about a minute and a half, mostly idle.
+# Runs with priority over other work of the machine: it takes about a minute and a half, and is idle for most of it.
 chrt -r 1 "$work/experiment" -what load -rounds 7 -bin "$work" -out "$work/load.json"
 "$work/experiment" -what sweep -rounds "$rounds" -bin "$work" -out "$work/sweep.json"
 out=$root/docs/experiments/headless

@@ -36,7 +36,7 @@ func (a *agent) start(ctx context.Context) error {
 	return a.settled(ctx, 3*time.Minute)
 }
 
-// settled waits until the agent has been idle for two seconds: nothing pending, no operation more.
+// settled waits until the agent has been idle for two seconds: nothing pending, and no further operation.
 func (a *agent) settled(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -47,7 +47,7 @@ func (a *agent) settled(ctx context.Context, limit time.Duration) error {
 		synced, err3 := a.metric(ctx, "kubeproxy_sync_proxy_rules_last_timestamp_seconds")
 		err = errors.Join(err, err2, err3)
 		switch {
-		case err != nil && last >= 0: // the machine is busy: ask again
+		case err != nil && last >= 0: // the machine is busy: retry
 		case err != nil || operations != last || pending > 0 || synced == 0:
 			last, since = operations, time.Now()
 		case time.Since(since) > 2*time.Second:
@@ -67,7 +67,8 @@ func (a *agent) metric(ctx context.Context, name string) (float64, error) {
 	return kit.Metric(ctx, a.lab.Node(), name)
 }
 
-// within returns the share of changes that were in the kernel so long (a bound of the histogram) after the agent had read them.
+// within returns the share of changes that were in the kernel within the given time (a bound of the histogram) after the agent
+// had read them.
 func (a *agent) within(ctx context.Context, bound string) (float64, error) {
 	_, _, body, err := kit.Get(ctx, a.lab.Node(), "http://127.0.0.1:10249/metrics")
 	if err != nil {
@@ -92,7 +93,7 @@ func (a *agent) stop() error {
 	return nil
 }
 
-// rss is the resident memory in MiB.
+// rss returns the resident memory in MiB.
 func (a *agent) rss() (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.proc.Pid()))
 	if err != nil {

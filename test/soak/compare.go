@@ -12,12 +12,12 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// ruleset is what `nft -j list ruleset` shows of our tables, without what may differ between two agents that agree: handles, sizes,
-// packet counts, what clients' packets taught the maps of clients, which slot holds which endpoint.
+// ruleset is the output of `nft -j list ruleset` for Fairlead's tables, without what may differ between two agents in the same state:
+// handles, sizes, packet counts, entries that packets add to the maps of clients, and which slot holds which endpoint.
 type ruleset struct {
 	elements map[string][]string // by "table set"
 	chains   map[string][]string // rules, by "table chain"
-	leads    map[string][]string // chains that a chain's rules, or ("") hooks and elements, lead to
+	leads    map[string][]string // chains to which a chain's rules, or ("") hooks and elements, jump
 	broken   []string            // pools with a hole
 }
 
@@ -33,7 +33,7 @@ func dump(ctx context.Context, h *netlab.Host) (*ruleset, error) {
 	var all struct {
 		Nftables []map[string]json.RawMessage `json:"nftables"`
 	}
-	// nft 1.0.6 cannot print `update @map` as JSON, and says so; the comment of the rule, its digest, is there all the same.
+	// nft 1.0.6 cannot print `update @map` as JSON, and prints a warning. The comment of the rule, its digest, is in the output nevertheless.
 	out = warnings.ReplaceAllString(out, "")
 	if err := json.Unmarshal([]byte(out), &all); err != nil {
 		return nil, fmt.Errorf("read nft's JSON: %w", err)
@@ -49,7 +49,7 @@ func dump(ctx context.Context, h *netlab.Host) (*ruleset, error) {
 	return r, nil
 }
 
-// object is the part of nft's objects that counts here.
+// object is the part of nft's objects that is compared.
 type object struct {
 	Family, Table, Name, Chain, Comment string
 	Type, Hook                          any
@@ -96,8 +96,8 @@ func (r *ruleset) add(kind string, raw json.RawMessage) error {
 // hashBase is the first slot of a table of consistent hash.
 const hashBase = 1 << 16
 
-// pool takes the slots of one map of endpoints: how often each Frontend has each endpoint, and whether a Frontend's slots have no hole. In a
-// table of consistent hash the places have a meaning.
+// pool reads the slots of one map of endpoints: how often each Frontend has each endpoint, and whether a Frontend's slots have a hole. In a
+// table of consistent hash the positions of the slots are compared as well.
 func (r *ruleset) pool(at string, elems []json.RawMessage) error {
 	slots := map[string][]int{}
 	for _, raw := range elems {
@@ -138,7 +138,7 @@ func (r *ruleset) follow(from, family string, raw json.RawMessage) {
 	}
 }
 
-// used returns the chains that packets can come to.
+// used returns the chains that packets can reach.
 func (r *ruleset) used() map[string]bool {
 	out := map[string]bool{}
 	for todo := []string{""}; len(todo) > 0; todo = todo[1:] {
@@ -156,8 +156,8 @@ func compact(raw json.RawMessage) string {
 	return strings.NewReplacer(" ", "", "\n", "").Replace(string(raw))
 }
 
-// differences lists what the agent's rule set has that a fresh one has not, and the reverse. Shared chains that nothing leads to are kept
-// for a while on purpose (kernels before 6.2; and a new one costs a walk through the map): they are counted, not differences.
+// differences returns what the agent's actual rule set has that a fresh one has not, and the reverse. Shared chains without a reference are
+// kept for a while on purpose (kernels before 6.2; and a new chain costs a walk through the map). They are counted and are not differences.
 func differences(have, want *ruleset) (list []string, unused int) {
 	usedHave, usedWant := have.used(), want.used()
 	for at := range union(have.chains, want.chains) {
@@ -193,7 +193,7 @@ func union(a, b map[string][]string) map[string]bool {
 	return out
 }
 
-// minus returns what of a is not in b, as multisets; both are sorted.
+// minus returns the elements of a that are not in b, as multisets; both are sorted.
 func minus(a, b []string) (out []string) {
 	left := map[string]int{}
 	for _, x := range b {

@@ -30,7 +30,7 @@ func main() {
 }
 
 func run(ctx context.Context, binary string, length time.Duration, seed uint64) (err error) {
-	base := "/dev/shm" // 200 writes a second are no test of the disk
+	base := "/dev/shm" // 200 writes a second would otherwise test the disk
 	if _, err := os.Stat(base); err != nil {
 		base = ""
 	}
@@ -71,7 +71,8 @@ func run(ctx context.Context, binary string, length time.Duration, seed uint64) 
 	return os.RemoveAll(scratch)
 }
 
-// soak changes and asks for a time; then it lets the agent come to rest while the questions go on.
+// soak changes Services and sends requests for the given time. Then it lets the agent come to rest
+// while the requests continue.
 func (r *report) soak(ctx context.Context, a *agent, length time.Duration, seed uint64) error {
 	start := time.Now()
 	changing, stopChanging := context.WithTimeout(ctx, length)

@@ -22,7 +22,7 @@ func measure(ctx context.Context, a *agent) (out []sample, err error) {
 		}
 		heap, err := a.metric(ctx, "go_memstats_heap_inuse_bytes")
 		if err != nil {
-			continue // the machine is busy: the next one will do
+			continue // the machine is busy: the next sample is enough
 		}
 		objects, err := a.metric(ctx, "go_memstats_heap_objects")
 		if err == nil {
@@ -31,7 +31,7 @@ func measure(ctx context.Context, a *agent) (out []sample, err error) {
 	}
 }
 
-// window is the mean over a part of the samples, given in hundredths.
+// window returns the mean over a part of the samples, given in hundredths.
 func window(all []sample, from, to int) (m sample) {
 	part := all[len(all)*from/100 : len(all)*to/100]
 	for _, s := range part {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The size of it.
+// The size of the test.
 const (
 	services       = 2000
 	steadyServices = 120
@@ -14,10 +14,11 @@ const (
 	podsPerNode    = 6
 	askers         = 6
 	flows          = 40
-	// grace is how long an endpoint may go on to get new connections after its file was written without it.
-	// On an idle machine it is some 10 ms; the report has the longest. What the agent waits for a processor in that time comes on top.
+	// grace is how long an endpoint may still get new connections after its file was written without it.
+	// On an idle machine it is some 10 ms; the report has the longest. The time that the agent waits for a processor in between is
+	// added.
 	grace = 10 * time.Second
-	// patience of one request: a SYN that is lost is sent again after 1 s, 3 s and 7 s.
+	// patience is the time limit of one request: a lost SYN is sent again after 1 s, 3 s and 7 s.
 	patience = 10 * time.Second
 	slow     = 900 * time.Millisecond
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// report is what came of it.
+// report is the result of the run.
 type report struct {
 	w       *world
 	t       *traffic
@@ -29,10 +29,11 @@ type report struct {
 	within                                                        [4]float64 // shares of changes, see boundsOf
 }
 
-// boundsOf the time from reading a change to its being in the kernel, in seconds.
+// boundsOf returns the bounds of the time from reading a change until it is in the kernel, in seconds.
 func boundsOf() [4]string { return [4]string{"0.01", "0.1", "1", "5"} }
 
-// atTheEnd compares the kernel with what a second agent makes of the same manifests in a lab of its own, and restarts the first.
+// atTheEnd compares the actual state of the kernel with what a second agent writes for the same manifests in a lab of its own,
+// and restarts the first agent.
 func (r *report) atTheEnd(ctx context.Context, a *agent, scratch string) error {
 	before := r.writes
 	for name, to := range map[string]*float64{"fairlead_operations_total": &r.writes, "fairlead_conflicts_total": &r.conflicts,
@@ -90,7 +91,7 @@ func (r *report) fromScratch(ctx context.Context, a *agent, log string) (_ *rule
 	return dump(ctx, lab.Node())
 }
 
-// print writes the table and says what failed.
+// print writes the table and returns an error that lists what failed.
 func (r *report) print() error {
 	var failed []error
 	check := func(ok bool, format string, args ...any) {
@@ -117,7 +118,7 @@ func (r *report) print() error {
 	fmt.Printf("%-18s %9.1f %9.1f %9.1f\n", "heap in use, MiB", early.heap, middle.heap, late.heap)
 	fmt.Printf("%-18s %9.1f %9.1f %9.1f\n", "objects, thousand", early.objects, middle.objects, late.objects)
 	check(len(r.samples) > 10, "only %d samples of memory", len(r.samples))
-	backlog := r.t.late.since(time.Time{}).Seconds() / r.took.Seconds() // what a starved agent has not got to yet lies in its memory
+	backlog := r.t.late.since(time.Time{}).Seconds() / r.took.Seconds() // changes that a starved agent has not handled yet are in its memory
 	check(late.rss < early.rss*(1.15+backlog)+4, "resident memory grew from %.1f to %.1f MiB", early.rss, late.rss)
 	check(late.heap < early.heap*(1.25+backlog)+4, "the heap grew from %.1f to %.1f MiB", early.heap, late.heap)
 
@@ -137,7 +138,7 @@ func (r *report) print() error {
 	check(len(r.differences) == 0, "the kernel differs from scratch")
 	check(r.again == 0, "a restart wrote %.0f objects", r.again)
 	check(r.syncFailures == 0, "%.0f syncs failed", r.syncFailures)
-	check(r.rebuilds == 0, "%.0f times all rules of a family were rebuilt", r.rebuilds) // sets grow where they are, since Linux 6.5
+	check(r.rebuilds == 0, "%.0f times all rules of a family were rebuilt", r.rebuilds) // sets grow in place, since Linux 6.5
 	check(r.drift == 0, "%.0f objects were repaired that nobody had touched", r.drift)
 	check(r.quarantined == 0, "%.0f Services were quarantined", r.quarantined)
 	check(!r.logged("level=ERROR"), "the agent logged an error")

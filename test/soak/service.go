@@ -31,10 +31,10 @@ type service struct {
 	weights   bool
 	hash      bool
 	endpoints []endpoint // of a steady one the first is the anchor
-	removed   []removal  // of a steady one: who left, and when
+	removed   []removal  // of a steady one: endpoints that were removed, and when
 }
 
-// removal is an endpoint that ceased to get new connections.
+// removal is an endpoint that must not get new connections any more.
 type removal struct {
 	pod string
 	at  time.Time
@@ -54,22 +54,21 @@ func newService(i int, r *rand.Rand, pods []*netlab.Host) *service {
 	if s.steady {
 		s.endpoints = []endpoint{{pod: local(pods)[r.IntN(len(local(pods)))], state: "ready"}}
 	}
-	s.hash = s.mayHash() && r.IntN(2) == 0 // as in the long run, or memory would grow with their number
+	s.hash = s.mayHash() && r.IntN(2) == 0 // the share of the long run, because memory would otherwise grow with their number
 	s.fill(r, pods)
 	return s
 }
 
-// mayHash reports whether a Service has consistent hash at times. Its tables are 2 048
-// elements for each of its addresses, so they are not many on any node: here 70 or so at
-// a time, of every kind.
+// mayHash reports whether a Service has consistent hash at times. Its tables are 2 048 elements for each of its addresses, so no node has
+// many of them: here 70 or so at a time, of every kind.
 func (s *service) mayHash() bool { return s.index%13 == 3 }
 
-// local are the pods of the node under test, which every policy allows.
+// local returns the pods of the node under test, which every policy allows.
 func local(pods []*netlab.Host) []*netlab.Host {
 	return slices.DeleteFunc(slices.Clone(pods), func(h *netlab.Host) bool { return h.Node != "node-a" })
 }
 
-// fill draws the endpoints anew, but for the anchor.
+// fill selects new random endpoints, except for the anchor.
 func (s *service) fill(r *rand.Rand, pods []*netlab.Host) {
 	keep := 0
 	if s.steady {
@@ -86,7 +85,7 @@ func (s *service) fill(r *rand.Rand, pods []*netlab.Host) {
 	s.note(before)
 }
 
-// note remembers who left a steady Service.
+// note records the endpoints that were removed from a steady Service.
 func (s *service) note(before []endpoint) {
 	if !s.steady {
 		return
@@ -100,8 +99,8 @@ func (s *service) note(before []endpoint) {
 	s.removed = slices.DeleteFunc(s.removed, func(x removal) bool { return now.Sub(x.at) > 5*time.Minute })
 }
 
-// entitled reports whether a pod may answer a request that began at start: it is in the list, or it left (and how long before) not longer ago
-// than is allowed.
+// entitled reports whether a pod may answer a request that began at start: it is in the list, or it was removed no longer before start than
+// is allowed. ago is how long before start it was removed.
 func (s *service) entitled(pod string, start time.Time, allowed func(time.Time) time.Duration) (ok bool, ago time.Duration) {
 	if slices.ContainsFunc(s.endpoints, func(e endpoint) bool { return e.pod.Name == pod && e.state == "ready" }) {
 		return true, 0
@@ -116,7 +115,7 @@ func (s *service) entitled(pod string, start time.Time, allowed func(time.Time) 
 	return ok, ago
 }
 
-// leftSince reports whether the pod (any, if "") left after a time.
+// leftSince reports whether the pod (any, if "") was removed after a time.
 func (s *service) leftSince(pod string, after time.Time) bool {
 	return slices.ContainsFunc(s.removed, func(x removal) bool { return (pod == "" || x.pod == pod) && x.at.After(after) })
 }
@@ -143,7 +142,7 @@ func (s *service) mutate(r *rand.Rand, pods []*netlab.Host) {
 		s.weights = !s.weights
 	case n < 17:
 		s.hash = !s.hash && s.mayHash()
-	case n < 18 && !(s.steady && s.index%3 != 0): // those asked from outside keep their type
+	case n < 18 && !(s.steady && s.index%3 != 0): // those that get requests from outside keep their type
 		s.kind = []string{"ClusterIP", "NodePort", "LoadBalancer"}[r.IntN(3)]
 	case !s.steady:
 		s.exists = false
@@ -154,7 +153,7 @@ func (s *service) mutate(r *rand.Rand, pods []*netlab.Host) {
 
 func (s *service) file() string { return fmt.Sprintf("s%04d.yaml", s.index) }
 
-// manifest writes the Service and its slices, one of each family.
+// manifest returns the Service and its slices, one of each family.
 func (s *service) manifest() string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// starving tells how long the agent's threads have waited for a processor, all together, since it started. On a machine that others keep
-// busy this is what makes it late, and no fault of its own; on an idle one it is next to nothing.
+// starving samples how long the agent's threads have waited for a processor, all together, since it started. On a machine that other
+// programs keep busy this wait makes the agent late, which is not its fault. On an idle machine it is almost 0.
 type starving struct {
 	mu   sync.Mutex
 	list []waited
@@ -23,7 +23,7 @@ type waited struct {
 	total time.Duration
 }
 
-// run reads it ten times a second until ctx ends.
+// run takes ten samples a second until ctx ends.
 func (s *starving) run(ctx context.Context, a *agent) error {
 	for tick := time.Tick(100 * time.Millisecond); ; {
 		if err := s.sample(a.proc.Pid()); err != nil {
@@ -37,7 +37,7 @@ func (s *starving) run(ctx context.Context, a *agent) error {
 	}
 }
 
-// sample reads it once.
+// sample takes one sample.
 func (s *starving) sample(pid int) error {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
@@ -76,5 +76,5 @@ func (s *starving) since(at time.Time) time.Duration {
 	return max(0, s.list[len(s.list)-1].total-s.list[i].total) // the total falls as a thread ends
 }
 
-// grace is how long after a time an endpoint that left then may get new connections.
+// grace returns how long after a time an endpoint that was removed then may get new connections.
 func (s *starving) grace(at time.Time) time.Duration { return grace + s.since(at) }

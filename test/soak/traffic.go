@@ -11,15 +11,15 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// traffic counts what became of the requests.
+// traffic counts the results of the requests.
 type traffic struct {
 	w    *world
 	lab  *netlab.Lab
 	late *starving
 	mu   sync.Mutex
 	kind map[string]*count // by kind of request
-	lag  time.Duration     // the longest time between an endpoint's leaving and the last request it was given
-	bad  [2][]string       // the first few requests that were lost, and that were answered by the wrong one
+	lag  time.Duration     // the longest time between an endpoint's removal and the last request that it got
+	bad  [2][]string       // the first few requests that were lost, and that were answered by the wrong endpoint
 }
 
 type count struct {
@@ -35,7 +35,7 @@ type question struct {
 	to   netip.AddrPort
 }
 
-// draw chooses a question whose answer must not fail.
+// draw selects a request that must be answered.
 func (t *traffic) draw(r *rand.Rand) (question, error) {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
@@ -77,7 +77,7 @@ func proto(s *service) netlab.Protocol {
 	return netlab.TCP
 }
 
-// ask makes one fresh connection after the other until ctx ends.
+// ask makes one new connection after the other until ctx ends.
 func (t *traffic) ask(ctx context.Context, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 2))
 	for ctx.Err() == nil {
@@ -95,7 +95,8 @@ func (t *traffic) ask(ctx context.Context, seed uint64) error {
 	return nil
 }
 
-// hold keeps one flow open and asks over it. TCP connections outlive the membership of their endpoint; here all pods live on.
+// hold keeps one flow open and sends requests over it. TCP connections outlive the membership of their endpoint; here all
+// pods keep running.
 func (t *traffic) hold(ctx context.Context, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 3))
 	for ctx.Err() == nil {
@@ -133,7 +134,7 @@ func (t *traffic) holdOne(ctx context.Context, q question, requests int) {
 	}
 }
 
-// note counts one request; a start of zero means that it does not matter who answers.
+// note counts one request; a start of zero means that any pod may answer.
 func (t *traffic) note(q question, start time.Time, rep netlab.Reply) {
 	t.w.mu.Lock()
 	entitled, ago := true, time.Duration(0)
@@ -151,7 +152,8 @@ func (t *traffic) note(q question, start time.Time, rep netlab.Reply) {
 	}
 	switch {
 	case rep.Outcome != netlab.Answered && inFlight:
-		// Its flow was ended while the answer was on its way, because the endpoint had left: right, and not to be told from a loss.
+		// The agent ended its flow while the answer was in flight, because the endpoint was removed. That is correct, and cannot be
+		// distinguished from a loss.
 		c.excused++
 		return
 	case rep.Outcome != netlab.Answered:

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// world is all manifests. The lock keeps the askers' questions about a Service apart from its changes.
+// world is all manifests. The lock serializes the clients' reads of a Service and its changes.
 type world struct {
 	dir  string
 	pods []*netlab.Host
@@ -44,7 +44,8 @@ func newWorld(lab *netlab.Lab, dir string, seed uint64) (*world, error) {
 	return w, os.WriteFile(filepath.Join(dir, "nodes.yaml"), []byte(nodes), 0o644)
 }
 
-// write puts a Service's file in place by rename, so that the agent never reads half of one, or takes it away.
+// write puts a Service's file in place by rename, so that the agent never reads a partial file, or deletes the
+// file.
 func (w *world) write(s *service) error {
 	path := filepath.Join(w.dir, s.file())
 	if !s.exists {
@@ -68,7 +69,7 @@ func (w *world) churn(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		// A ticker drops ticks when the machine is busy; the rate is kept all the same.
+		// A ticker drops ticks when the machine is busy; this keeps the rate nevertheless.
 		due := int(time.Since(start).Seconds() * changesPerSec)
 		for ; done < due && ctx.Err() == nil; done++ {
 			if err := w.change(); err != nil {
@@ -82,7 +83,7 @@ func (w *world) change() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := w.rand.IntN(services)
-	if w.rand.IntN(4) == 0 { // the asked ones more often
+	if w.rand.IntN(4) == 0 { // Services that get requests change more often
 		i = w.rand.IntN(steadyServices)
 	}
 	w.all[i].mutate(w.rand, w.pods)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # conformance.sh KERNEL MODE FLAGS... : the scenario kit (bin/fairlead-lab conformance --mode MODE FLAGS) under a stock kernel, divided over
 # emulated machines, since each has one processor. Exit code 0 only if all passed.
-# What passed is kept in bin/conformance/KERNEL-MODE, a line for each variant: a run that was cut, or that failed, goes on with what is missing
-# at this commit. Environment: LIMIT (ends a machine, default 100m), MACHINES (default 2), LABS (in each machine, default 2: a scenario often
-# waits), ALSO (commits whose passes count as well, with commas), MEMORY (of a machine, MiB).
+# The passed variants are kept in bin/conformance/KERNEL-MODE, a line for each: a run that was interrupted or that failed continues with what
+# is missing at this commit. Environment: LIMIT (ends a machine, default 100m), MACHINES (default 2), LABS (in each machine, default 2: a
+# scenario often waits), ALSO (commits whose passes count as well, with commas), MEMORY (of a machine, MiB).
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 kernel=$1 mode=$2; shift 2

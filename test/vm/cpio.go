@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// archive is a cpio archive in the "newc" format, which the kernel unpacks as its
-// first root file system (Documentation/driver-api/early-userspace/buffer-format.rst).
+// archive is a cpio archive in the "newc" format, which the kernel unpacks as its first
+// root file system (Documentation/driver-api/early-userspace/buffer-format.rst).
 type archive struct {
 	buf   bytes.Buffer
 	inode int
@@ -32,7 +32,7 @@ func (a *archive) put(name string, mode int, content []byte) {
 	a.pad()
 }
 
-// pad fills up to a multiple of four bytes, which begins the next part.
+// pad fills up to a multiple of four bytes, where the next part begins.
 func (a *archive) pad() {
 	for a.buf.Len()%4 != 0 {
 		a.buf.WriteByte(0)

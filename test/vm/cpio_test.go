@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestRelay reads a console as a machine that ran its program, and one that never got so far.
+// TestRelay reads the console of a machine that ran its program, and of one whose program never
+// began.
 func TestRelay(t *testing.T) {
 	for _, c := range []struct {
 		name, console, want string
@@ -30,7 +31,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestArchive has the archive read back by cpio, or by busybox.
+// TestArchive reads the archive back with cpio, or with busybox.
 func TestArchive(t *testing.T) {
 	var program []string
 	for _, p := range [][]string{{"cpio", "-i", "-t", "--quiet"}, {"busybox", "cpio", "-i", "-t"}} {

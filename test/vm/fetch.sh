@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# fetch.sh [6.1] [6.12] : what test/vm needs to boot Debian's stock kernels: QEMU, and the kernels by package name. They are unpacked into the
-# cache folder (FAIRLEAD_CACHE, default <repo>/.cache), not installed. No argument: both. What is there is kept.
+# fetch.sh [6.1] [6.12] : downloads what test/vm needs to boot Debian's stock kernels: QEMU, and the kernels by package name. They are
+# unpacked into the cache folder (FAIRLEAD_CACHE, default <repo>/.cache), not installed. No argument: both. Existing files are kept.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${FAIRLEAD_CACHE:-$here/../../.cache}/kernels
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd)
-exec 9> "$cache/.lock" # two callers at once: the second waits, then finds the work done
+exec 9> "$cache/.lock" # of two concurrent callers the second waits, then finds the files unpacked
 flock -w 1800 9 || { echo "fetch.sh: somebody else has held $cache/.lock for half an hour" >&2; exit 1; }
 
 declare -A package=([qemu-system-x86_64]=qemu-system-x86 [depmod]=kmod [xz]=xz-utils [ipset]=ipset [ipvsadm]=ipvsadm)

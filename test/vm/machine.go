@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-// Config says what to run, and under which kernel.
+// Config configures what to run, and under which kernel.
 type Config struct {
 	Kernel string   // a folder of Cache/kernels: "6.1" or "6.12"
-	Cache  string   // what fetch.sh made
+	Cache  string   // the folder that fetch.sh fills
 	Init   string   // the guest's PID 1, a static binary (package test/vm/init)
 	Order  Order    // Args, Dir, Env, Repo; the rest is filled in
 	Output *os.File // of the emulator too, which writes to it by itself
 	Memory int      // MiB; 0 = 1536
-	// Icount makes the guest's clock count instructions: what it times is then
-	// repeatable to 1-3 % whatever else this machine does, and only good for ratios.
+	// Icount makes the guest's clock count instructions. Measured times are then repeatable to 1-3 %
+	// whatever else this machine does, and are only good for ratios.
 	Icount bool
-	// Steady has the clock count instructions as well, but only while there is something to do:
-	// waits last as long as they do outside. However little of the host's time the machine gets, for
-	// its programs it is as fast as ever, so that limits hold and nobody looks and ticks in vain.
+	// Steady makes the clock count instructions as well, but only while there is work: waits last as
+	// long as on the host. However little of the host's time the machine gets, it is always as fast
+	// for its programs, so that limits hold and polls and ticks are not wasted.
 	Steady bool
 }
 
-// ExitError is a program in the guest that ended with another code than 0.
+// ExitError is the exit code of a program in the guest that ended with another code than 0.
 type ExitError int
 
 // Error implements error.
@@ -40,19 +40,18 @@ func (e ExitError) Error() string {
 	return "the program in the test kernel ended with exit code " + strconv.Itoa(int(e))
 }
 
-// The guest tells where the program's output begins, and in the end its exit code.
+// The guest prints where the program's output begins, and at the end its exit code.
 const (
 	beginMark = "VM-BEGIN"
 	exitMark  = "VM-EXIT "
 )
 
-// ErrNoExit: the guest went away without telling an exit code: it did not boot, it
-// crashed, or ctx ended.
+// ErrNoExit: the guest ended without reporting an exit code: it did not boot, it crashed, or ctx
+// ended.
 var ErrNoExit = errors.New("the test kernel ended without an exit code")
 
-// A machine that has not come to the program after bootLimit is ended and started
-// again: nothing of the order has run then. Ten seconds are usual, eighty were seen
-// beside thirty busy programs.
+// A machine that has not started the program after bootLimit is ended and started again: nothing of
+// the order has run then. Ten seconds are usual; eighty were measured next to thirty busy programs.
 const (
 	bootLimit = 3 * time.Minute
 	bootTries = 3
@@ -61,8 +60,8 @@ const (
 // errNoBoot: the program never began.
 var errNoBoot = errors.New("the test kernel did not boot")
 
-// Run boots the kernel, runs the order to its end and gives its exit code as an
-// ExitError. The end of ctx ends the machine.
+// Run boots the kernel, runs the order to its end and returns its exit code as an ExitError. The
+// end of ctx ends the machine.
 func Run(ctx context.Context, cfg Config) error {
 	for try := 1; ; try++ {
 		err := runOnce(ctx, cfg)
@@ -79,7 +78,7 @@ func runOnce(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(boot) }() // a leftover in the temporary folder harms nobody
+	defer func() { _ = os.RemoveAll(boot) }() // a leftover in the temporary folder does no harm
 	initrd := filepath.Join(boot, "initrd")
 	if err := writeInitrd(initrd, dir, &cfg); err != nil {
 		return fmt.Errorf("prepare kernel %s: %w", cfg.Kernel, err)
@@ -112,9 +111,9 @@ func runOnce(ctx context.Context, cfg Config) error {
 	return errors.Join(ErrNoExit, ended, ctx.Err())
 }
 
-// relay copies what the program prints to the guest's console, and finds the exit
-// code behind it; started is called when the program begins. If it never began,
-// relay copies what the boot left there.
+// relay copies what the program prints to the guest's console, and finds the exit code after it. It
+// calls started when the program begins. If the program never began, relay copies the output of the
+// boot. told reports whether there was an exit code.
 func relay(serial io.Reader, out io.Writer, started func()) (code int, told bool) {
 	var boot strings.Builder
 	begun := false
@@ -129,7 +128,7 @@ func relay(serial io.Reader, out io.Writer, started func()) (code int, told bool
 		case !begun && strings.HasSuffix(line, beginMark): // the firmware leaves bytes in front
 			begun = true
 			started()
-		case told: // the kernel's last words
+		case told: // the kernel's last messages
 		case !begun:
 			boot.WriteString(line + "\n")
 		case line != "" || err == nil:
@@ -195,7 +194,7 @@ func arguments(dir, initrd string, cfg *Config) []string {
 		"-kernel", filepath.Join(dir, "vmlinuz"), "-initrd", initrd,
 		"-virtfs", share("host", "/", ",readonly=on"), "-virtfs", share("repo", cfg.Order.Repo, ""), "-virtfs", share("cache", cfg.Cache, ""),
 		"-append"}
-	// mitigations cost an emulator time and protect nobody here.
+	// mitigations are off: they cost an emulator time and protect nothing here.
 	const always = "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off "
 	if cfg.Icount {
 		return append(args, always+"tsc=reliable", "-icount", "shift=1,sleep=off")
@@ -203,20 +202,20 @@ func arguments(dir, initrd string, cfg *Config) []string {
 	if cfg.Steady {
 		return append(args, always+lean+"tsc=reliable no_timer_check nowatchdog", "-icount", "shift=0,sleep=on")
 	}
-	// The kernel measures at boot how fast the TSC runs. On a busy machine it measures
-	// wrongly, by factors of ten and more, and its clock then runs as wrongly: waits
-	// last minutes or nothing. The other timer has a frequency that is known.
+	// The kernel measures the rate of the TSC at boot. On a busy machine the result is wrong by
+	// factors of ten and more, and so is the kernel's clock: waits last minutes or nothing. The other
+	// timer has a known frequency.
 	return append(args, always+"tsc=unstable clocksource=acpi_pm no_timer_check nowatchdog")
 }
 
-// lean turns off what an emulator does slowly; timers fire with the tick, 250 times a
-// second. It all costs a machine a quarter less of the host's time.
+// lean turns off what an emulator does slowly; timers fire with the tick, 250 times a second.
+// Together this saves a machine a quarter of the host's time.
 const lean = "highres=off nohz=off init_on_alloc=0 clearcpuid=rep_good rcupdate.rcu_expedited=1 apparmor=0 hardened_usercopy=off " +
 	"randomize_kstack_offset=off cgroup_disable=memory "
 
-// processor leaves out what an emulator does slowly: string instructions by byte, and the
-// guards of user memory. It keeps AVX2: the kernel looks intervals over concatenations
-// up with it, here as on the machines of users.
+// processor leaves out features that an emulator does slowly: string instructions by byte, and the
+// guards of user memory. It keeps AVX2: the kernel uses it to look up intervals over
+// concatenations, here as on the machines of users.
 func processor(cfg *Config) string {
 	if cfg.Steady {
 		return "max,la57=off,-erms,-fsrm,-smap,-smep"

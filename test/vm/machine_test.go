@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBootsAgain has a script for an emulator, which fails to boot for some times: only then the machine is started again, and
-// not for ever. A program that began is never begun twice.
+// TestBootsAgain uses a script as the emulator, which fails to boot for some attempts. Only then the machine is started again,
+// and not without limit. A program that has begun is never started twice.
 func TestBootsAgain(t *testing.T) {
 	for _, c := range []struct {
 		name, script string

@@ -1,5 +1,5 @@
-# memory.sh, for scripts inside a test kernel to source. Each start of a program reads its file anew from the host, which takes the emulator seconds.
-# So a copy in memory stands in the place of what tests start again and again, and of the libraries of it.
+# memory.sh, for scripts inside a test kernel to source. Each start of a program reads its file from the host again, which takes the emulator
+# seconds. So a copy in memory replaces the programs that tests start repeatedly, and their libraries.
 mkdir -p /run/lib
 in_memory() { # FILE...
 	local file

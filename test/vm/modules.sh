@@ -1,4 +1,4 @@
-# modules.sh, for scripts inside a test kernel to source. Modules are loaded beforehand and all at once: one by one, as rules ask for them, they
+# modules.sh, for scripts inside a test kernel to source. It loads the modules beforehand and all at once: one by one, as rules need them, they
 # take the first agents more than a minute.
 load_modules() { # PATTERN...
 	local names=() pattern name

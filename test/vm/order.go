@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Order is what the guest's PID 1 is told to do; it finds it as /order.json.
+// Order is what the guest's PID 1 must run; PID 1 reads it from /order.json.
 type Order struct {
 	Args []string
-	Dir  string // where to run it; under Repo, or anywhere that only needs reading
+	Dir  string // where to run it; below Repo, or any folder that is only read
 	Env  []string
 	Repo string // shared with the host, for reading and writing
 	// Modules is the folder lib/modules of the kernel, as the guest sees it.
@@ -19,8 +19,9 @@ type Order struct {
 	Cached  string        // a folder outside Repo that the program may read and write; "" = none
 }
 
-// Work is what host and guest are compared by: some computing, and some starting of
-// programs, at which an emulator is slowest.
+// Work is the work by which host and guest are compared: some computing, and some
+// starts of programs, at which an emulator is slowest. It returns the time that the
+// work took.
 func Work() time.Duration {
 	start := time.Now()
 	block := make([]byte, 1<<20)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests.sh [KERNEL...]: runs the tests of test/vm/tests.txt under stock kernels (no argument: 6.1 and 6.12), each in an emulated machine of its
-# own, side by side. Environment: RUN (only lines that match this regular expression), PART (what to add to their own, as in PART=/nftables),
-# COUNT (how often each test, default 1), LIMIT (ends a machine, default 60m). What the tests print ends up as bin/vm/KERNEL/*.out, for
+# own, concurrently. Environment: RUN (only lines that match this regular expression), PART (what to add to their own, as in PART=/nftables),
+# COUNT (how often each test, default 1), LIMIT (ends a machine, default 60m). The output of the tests is in bin/vm/KERNEL/*.out, for
 # bin/summary to read.
 set -uo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,7 +1,6 @@
-// Command coredns is upstream CoreDNS with only the plugins that the
-// experiment's Corefiles name. Leaving the cloud plugins out makes it build in
-// a minute instead of ten; the plugins that are in are upstream's, unchanged,
-// and run in upstream's order.
+// Command coredns is upstream CoreDNS with only the plugins that the experiment's
+// Corefiles name. Without the cloud plugins it builds in a minute instead of ten. The
+// remaining plugins are upstream's, unchanged, and run in upstream's order.
 package main
 
 import (

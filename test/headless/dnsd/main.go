@@ -1,6 +1,6 @@
-// Command dnsd is the agent's DNS part alone: Kubernetes source, store, server.
-// The experiment and the load test run it where a whole agent, with a kernel to
-// program, would only be in the way.
+// Command dnsd is the agent's DNS part alone: Kubernetes source, store, server. The
+// experiment and the load test run it because they do not need a whole agent, which
+// programs the kernel.
 package main
 
 import (

@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// job is one broker (flux-0, in the first pod) and its three workers, behind a
-// headless Service of its own.
+// job is one broker (flux-0, in the first pod) and its three workers, behind a headless
+// Service of its own.
 type job struct {
 	name    string
 	port    int
@@ -30,7 +30,7 @@ type job struct {
 	park    string // annotation
 }
 
-// reply is what a process of the job prints.
+// reply is the output of one process of the job.
 type reply struct {
 	Name    string  `json:"name"`
 	OK      bool    `json:"ok"`
@@ -67,8 +67,8 @@ func (j *job) slice(pods []*netlab.Host) *discoveryv1.EndpointSlice {
 	return sl
 }
 
-// spawn starts one process of the job in a pod. It sees the pod's resolv.conf,
-// by a mount namespace of its own.
+// spawn starts one process of the job in a pod. The process has the pod's resolv.conf,
+// through a mount namespace of its own.
 func (r *rig) spawn(pod *netlab.Host, out *bytes.Buffer, args ...string) (*netlab.Process, error) {
 	script := `mount --bind "$1" /etc/resolv.conf && shift && exec /usr/bin/python3 "$@"`
 	line := append([]string{"-m", "sh", "-c", script, "sh", filepath.Join(r.dir, "resolv.conf"), filepath.Join(r.bin, "zmqjob.py")}, args...)
@@ -93,14 +93,14 @@ func (r *rig) pods() (list []*netlab.Host, err error) {
 	return list, nil
 }
 
-// runJobs runs jobs of one role side by side: their Services appear at T0, their
-// endpoints at T0 + publish. It gives the replies of each job's three.
+// runJobs runs jobs of one role concurrently: their Services are created at T0, their
+// endpoints at T0 + publish. It returns the replies of each job's three workers.
 func (r *rig) runJobs(ctx context.Context, jobs []*job, publish time.Duration) (map[*job][]reply, error) {
 	pods, err := r.pods()
 	if err != nil {
 		return nil, err
 	}
-	s := script{t0: time.Now().Add(6 * time.Second), publish: publish, pods: pods} // the interpreters start before
+	s := script{t0: time.Now().Add(6 * time.Second), publish: publish, pods: pods} // the interpreters start before T0
 	args := []string{fmt.Sprintf("%.3f", float64(s.t0.UnixMilli())/1000), "--limit", fmt.Sprint(jobs[0].limit.Seconds()),
 		"--start", fmt.Sprint(jobs[0].start.Seconds()), "--peer", pods[0].Addrs.V4.String()}
 	for _, j := range jobs {
@@ -128,7 +128,7 @@ func (r *rig) runJobs(ctx context.Context, jobs []*job, publish time.Duration) (
 	return r.play(ctx, jobs, s)
 }
 
-// script is what play needs.
+// script is the input of play.
 type script struct {
 	t0      time.Time
 	publish time.Duration
@@ -166,7 +166,7 @@ func (r *rig) play(ctx context.Context, jobs []*job, s script) (map[*job][]reply
 	return results, nil
 }
 
-// collect reads what one process says of its jobs.
+// collect reads the output of one process about its jobs.
 func collect(out *bytes.Buffer, jobs []*job, results map[*job][]reply) error {
 	dec := json.NewDecoder(out)
 	for range jobs {

@@ -27,8 +27,8 @@ func (r *rig) addProbe() {
 	r.api.Put("services", clusterIPService("probe", "10.96.255.1"))
 }
 
-// load asks all servers for the same names in turns; each server has one CPU, the
-// asker the other.
+// load sends queries for the same names to all servers in turns; each server has one
+// CPU, the client the other.
 func (r *rig) load(ctx context.Context, names, rounds int) error {
 	r.addProbe()
 	for i := range names {

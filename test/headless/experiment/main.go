@@ -1,7 +1,7 @@
-// Command experiment measures, in network namespaces of its own, how long a
-// broker and its workers take to find each other when their names are published
-// late (sweep), and how fast the DNS servers answer (load). It writes JSON lines;
-// plot.py makes the tables and pictures of docs/experiments/headless from them.
+// Command experiment measures, in network namespaces of its own, how long a broker and
+// its workers take to find each other when their names are published late (sweep), and
+// how fast the DNS servers answer (load). It writes JSON lines; plot.py generates the
+// tables and pictures of docs/experiments/headless from them.
 package main
 
 import (
@@ -38,8 +38,8 @@ type rig struct {
 	node   *netlab.Host
 	api    *kubeapi.API
 	apiURL string
-	dir    string // scratch
-	bin    string // dnsd, load, coredns
+	dir    string // scratch folder
+	bin    string // folder of dnsd, load, coredns
 	out    *os.File
 	procs  []*netlab.Process
 }
@@ -110,8 +110,8 @@ type server struct {
 	park     time.Duration // Fairlead
 }
 
-// servers of the measurements. "cached" is what kubeadm wrote until 2025 and
-// existing clusters have; "uncached" is what it writes since k/k #128359.
+// servers returns the servers of the measurements. "cached" is what kubeadm wrote until
+// 2025 and existing clusters have; "uncached" is what it writes since k/k #128359.
 func servers() map[string]server {
 	return map[string]server{
 		"fairlead":         {name: "fairlead", park: time.Second},
@@ -147,7 +147,7 @@ func (r *rig) start(ctx context.Context, s server, addr netip.AddrPort, cpu stri
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the child has its own
+	defer log.Close() // the child has its own descriptor
 	cmd.Stdout, cmd.Stderr = log, log
 	p, err := r.node.Start(cmd)
 	if err != nil {
@@ -157,7 +157,7 @@ func (r *rig) start(ctx context.Context, s server, addr netip.AddrPort, cpu stri
 	return r.answers(ctx, s, addr, p)
 }
 
-// probe is a Service that is always there: the server is ready when it knows it.
+// probe is a Service that always exists: the server is ready when it resolves the name.
 const probe = "probe.load.svc.cluster.local."
 
 func (r *rig) answers(ctx context.Context, s server, addr netip.AddrPort, p *netlab.Process) error {

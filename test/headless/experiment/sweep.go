@@ -17,9 +17,9 @@ type measurement struct {
 	Publish float64 // s after T0
 	Timeout float64 // ZMQ_CONNECT_TIMEOUT, s; 0 = none
 	Round   int
-	Seconds float64 // sweep: until all three had an answer, from T0; else the longest
+	Seconds float64 // sweep: until all three had an answer, from T0; otherwise the longest
 	OK      int     // of three
-	Late    float64 // how late the three began at worst
+	Late    float64 // how late the three started, in the worst case
 }
 
 // subject is a server with a way to use it.
@@ -36,9 +36,9 @@ func subjects() []subject {
 	}
 }
 
-// variant is what the document called "with the service": plain has no other
-// Service; object creates an unrelated one at the same moment; awaited has the
-// workers begin when the one-off pod behind it has done its work, 4 s later.
+// variant is what the document called "with the service": plain has no other Service;
+// object creates an unrelated one at the same moment; awaited starts the workers when
+// the one-off pod behind it has finished, 4 s later.
 type variant struct {
 	name  string
 	start time.Duration
@@ -116,8 +116,8 @@ func (c *cells) job(s subject, role string, limit time.Duration) *job {
 	return &job{name: fmt.Sprintf("job%d", c.n), port: 20000 + 2*c.n, role: role, limit: limit, park: s.park}
 }
 
-// measure runs jobs; when the machine was too busy for a run to mean anything,
-// once more.
+// measure runs jobs. It retries once if the machine was too busy for the run to be
+// valid.
 func (c *cells) measure(what string, s subject, v string, publish time.Duration, jobs []*job) error {
 	var err error
 	for range 3 {
@@ -138,7 +138,7 @@ func (c *cells) measure(what string, s subject, v string, publish time.Duration,
 		if late > 0.5 {
 			err = fmt.Errorf("%s %s: began %.1f s late", what, s.name, late)
 			fmt.Fprintln(os.Stderr, "again:", err)
-			for _, j := range jobs { // a name that was asked for is not new any more
+			for _, j := range jobs { // a name that was already queried is no longer new
 				c.n++
 				j.name, j.port = fmt.Sprintf("job%d", c.n), 20000+2*c.n
 			}

@@ -1,9 +1,8 @@
 // Package kubeapi is the smallest Kubernetes API that a watcher of Services,
-// EndpointSlices and Namespaces can live on: list and watch, no storage, no
-// authentication. The experiment and the conformance table publish objects
-// through it, so that CoreDNS and Fairlead learn of a name in the same instant,
-// without the controllers' own delays. Tests own one each; it is safe for
-// concurrent use.
+// EndpointSlices and Namespaces can use: list and watch, no storage, no authentication.
+// The experiment and the conformance table publish objects through it, so that CoreDNS
+// and Fairlead receive a name at the same instant, without the controllers' own delays.
+// Each test owns one API; it is safe for concurrent use.
 package kubeapi
 
 import (
@@ -22,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is what can be stored.
+// Object is an object that can be stored.
 type Object interface {
 	runtime.Object
 	metav1.Object
@@ -33,7 +32,7 @@ type API struct {
 	mu      sync.Mutex
 	version int
 	objects map[string]map[string]Object // resource → namespace/name
-	changed chan struct{}                // closed and replaced at every change
+	changed chan struct{}                // closed and replaced at every update
 	log     []change
 }
 
@@ -44,7 +43,7 @@ type change struct {
 	Object   Object `json:"object"`
 }
 
-// New makes an API without objects.
+// New returns an API without objects.
 func New() *API {
 	return &API{version: 1, objects: map[string]map[string]Object{}, changed: make(chan struct{})}
 }
@@ -65,7 +64,7 @@ func (a *API) Put(resource string, o Object) {
 	a.record(resource, typ, o)
 }
 
-// Delete removes an object if it is there.
+// Delete removes an object if it exists.
 func (a *API) Delete(resource, namespace, name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,7 +1,7 @@
-// Command load asks DNS servers questions as fast as they answer, or at a given
-// rate, and prints for each server how many a second were answered and how long
-// the slowest took. Servers are asked in turns of one run, so that the machine's
-// mood is the same for all.
+// Command load sends queries to DNS servers as fast as they answer, or at a given rate.
+// It prints for each server how many queries a second were answered and how long the
+// slowest took. One run queries the servers in turns, so that other work of the machine
+// affects all of them alike.
 package main
 
 import (
@@ -31,9 +31,9 @@ type result struct {
 	Asked         int
 }
 
-// alone stops all servers but one, whose turn it is, if their processes are known:
-// what another has left to do, such as collecting garbage, must not be done on its
-// time. A rest lets it finish its own.
+// alone stops all servers except the one whose turn it is, if their process ids are
+// known. Pending work of another server, such as garbage collection, must not run
+// during its turn. The pause lets the server finish its own.
 func alone(o *options, turnOf int) {
 	for i, s := range o.servers {
 		fields := strings.Split(s, "=")
@@ -115,7 +115,7 @@ func questions(o *options) ([][]byte, error) {
 	return list, nil
 }
 
-// asker is one socket: it keeps window questions in flight, or sends at a rate.
+// asker is one socket: it keeps window queries in flight, or sends at a rate.
 type asker struct {
 	conn    net.Conn
 	sent    [1 << 16]time.Time // by message id
@@ -181,7 +181,7 @@ func (a *asker) send() {
 	_, _ = a.conn.Write(b)
 }
 
-// receive takes one answer; false after a quarter of a second of silence.
+// receive reads one answer. It returns false after a quarter of a second without one.
 func (a *asker) receive(buf []byte, deadline time.Time) bool {
 	_ = a.conn.SetReadDeadline(deadline)
 	n, err := a.conn.Read(buf)

@@ -20,8 +20,8 @@ import (
 //go:embed objects.yaml
 var objects []byte
 
-// Load puts the table's objects into the API, and gives them as the events that
-// a source would make of them.
+// Load puts the table's objects into the API, and returns the events that a source
+// would make of them.
 func Load(api *kubeapi.API) ([]model.Event, error) {
 	var events []model.Event
 	c := convert.New()
@@ -64,7 +64,7 @@ func decode(raw []byte) (kubeapi.Object, string, error) {
 	return o, resource, json.Unmarshal(raw, o)
 }
 
-// Event is what a source says when it sees an object; nil if it says nothing.
+// Event returns the event that a source sends for an object, nil if it sends none.
 func Event(c *convert.Converter, o kubeapi.Object) *model.Event {
 	switch o := o.(type) {
 	case *corev1.Service:

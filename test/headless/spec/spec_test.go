@@ -56,8 +56,8 @@ func startFairlead(t *testing.T) netip.AddrPort {
 	return addr
 }
 
-// startCoreDNS runs upstream's server on the same objects. It is skipped where
-// nobody has built it (test/headless/build.sh).
+// startCoreDNS runs upstream's server on the same objects. It skips the test if CoreDNS
+// has not been built (test/headless/build.sh).
 func startCoreDNS(t *testing.T) netip.AddrPort {
 	cache := os.Getenv("FAIRLEAD_CACHE")
 	if cache == "" {
@@ -106,7 +106,7 @@ func waitFor(t *testing.T, addr netip.AddrPort) {
 		if r, err := ask(addr, "web.default.svc.cluster.local.", "A"); err == nil && len(r.Answer) > 0 {
 			return
 		}
-		time.Sleep(50 * time.Millisecond) // nothing can be waited for: the server is another program
+		time.Sleep(50 * time.Millisecond) // bounded poll: another program cannot notify the test
 	}
 	t.Fatalf("%s does not answer", addr)
 }
@@ -120,7 +120,7 @@ func ask(addr netip.AddrPort, name, qtype string) (*dns.Msg, error) {
 	return r, err
 }
 
-// short returns a reply as the table writes it.
+// short returns a reply in the form of the table.
 func short(r *dns.Msg) Reply {
 	var out Reply
 	if r.Rcode != dns.RcodeSuccess {
@@ -165,7 +165,7 @@ func TestFairlead(t *testing.T) {
 	}
 }
 
-// checkShape is what holds for every answer.
+// checkShape checks what holds for every answer.
 func checkShape(t *testing.T, c *Case, r *dns.Msg) {
 	if c.Rcode == "REFUSED" {
 		return

@@ -1,18 +1,19 @@
 package spec
 
-// Case is one question. Answers are "TYPE data", sorted; names in them are
-// written without the cluster domain's suffix where they have it.
+// Case is one query. Answers are "TYPE data", sorted. Names in them are written without
+// the cluster domain's suffix if they have it.
 type Case struct {
 	Name   string // below cluster.local. unless it ends with a dot
 	Type   string
 	Rcode  string   // "" = NOERROR
 	Answer []string // empty with NOERROR: NODATA
-	// CoreDNS is what CoreDNS 1.15.0 gives instead, and Why that is; Why "" = the same.
+	// CoreDNS is the reply of CoreDNS 1.15.0 if it differs, and Why is the reason; Why ""
+	// = the same.
 	CoreDNS *Reply
 	Why     string
 }
 
-// Reply is a response in short.
+// Reply is a response in short form.
 type Reply struct {
 	Rcode  string
 	Answer []string
@@ -20,10 +21,10 @@ type Reply struct {
 
 const nx = "NXDOMAIN"
 
-// Cases is the table.
+// Cases returns the table.
 func Cases() []Case { return append(present(), absent()...) }
 
-// present are questions about Services that exist, by section of the specification.
+// present returns queries about Services that exist, by section of the specification.
 func present() []Case {
 	return []Case{
 		// 2.1, 2.2: the schema version
@@ -71,7 +72,7 @@ func present() []Case {
 	}
 }
 
-// absent are questions about the zone itself and about names that nobody has.
+// absent returns queries about the zone itself and about names that do not exist.
 func absent() []Case {
 	return []Case{
 		// the zone itself, and names that have only others below them (RFC 8020)
@@ -83,13 +84,13 @@ func absent() []Case {
 		{Name: "jobs.svc", Type: "A"},
 		{Name: "_tcp.flux.jobs.svc", Type: "SRV", CoreDNS: &Reply{Rcode: nx},
 			Why: "an empty non-terminal (RFC 8020): with NXDOMAIN a resolver may deny the SRV names below it"},
-		// what is not there
+		// names that do not exist
 		{Name: "nothing.default.svc", Type: "A", Rcode: nx},
 		{Name: "web.nowhere.svc", Type: "A", Rcode: nx},
 		{Name: "nowhere.svc", Type: "A", Rcode: nx},
 		{Name: "a.b.c.flux.jobs.svc", Type: "A", Rcode: nx},
 		{Name: "web", Type: "A", Rcode: nx},
-		// what search paths make of an outside name (ndots:5)
+		// outside names with a search path appended (ndots:5)
 		{Name: "example.org.default.svc", Type: "A", Rcode: nx},
 		{Name: "example.org.svc", Type: "A", Rcode: nx},
 	}

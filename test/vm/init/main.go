@@ -1,5 +1,5 @@
-// Command init is PID 1 of a test kernel: it loads what it needs to reach the host's
-// files, makes them its root, runs the order and tells the exit code on the console.
+// Command init is PID 1 of a test kernel: it loads what it needs to reach the host's files, makes them its root, runs the order
+// and prints the exit code on the console.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	}
 	fmt.Printf("VM-EXIT %d\n", code)
 	unix.Sync()
-	time.Sleep(50 * time.Millisecond) // the console is slow: let the last line out
+	time.Sleep(50 * time.Millisecond) // the console is slow: wait for its last line
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 	select {}
 }
@@ -50,7 +50,7 @@ func boot() (*vm.Order, error) {
 	return &o, settle(&o)
 }
 
-// loadModules loads what 9p needs, in the order that fetch.sh found.
+// loadModules loads the modules that 9p needs, in the order that fetch.sh found.
 func loadModules() error {
 	names, err := os.ReadFile("/m/order")
 	if err != nil {
@@ -72,7 +72,7 @@ type mount struct{ what, at, kind, options string }
 
 const over9p = "trans=virtio,version=9p2000.L,msize=512000,"
 
-// mountRoot makes the host's file system the root, with what must be written in memory.
+// mountRoot makes the host's file system the root; folders that must be writable are in memory.
 func mountRoot(o *vm.Order) error {
 	if err := (mount{"host", "/newroot", "9p", over9p + "ro,cache=loose"}).do(unix.MS_RDONLY); err != nil {
 		return err
@@ -135,15 +135,15 @@ func settle(o *vm.Order) error {
 	if err := os.WriteFile("/proc/sys/kernel/modprobe", []byte("/run/modprobe"), 0); err != nil {
 		return err
 	}
-	// The kernel cannot load these by itself when a namespace asks for them first. Not sctp: it would abort each association that the
-	// lab's own servers answer, and whichever comes first wins.
+	// The kernel cannot load these by itself when a network namespace is the first to need them. sctp is left out: it would abort
+	// each association that the lab's own servers answer, if its answer came first.
 	for _, name := range []string{"veth", "dummy", "ipv6", "nf_tables", "nf_conntrack_netlink", "nf_flow_table", "ip_tables", "iptable_nat",
 		"ip6table_nat", "ip_set", "ip_vs", "tun"} {
 		if out, err := exec.Command("/run/modprobe", name).CombinedOutput(); err != nil {
 			fmt.Printf("test kernel: no module %s: %s\n", name, strings.TrimSpace(string(out)))
 		}
 	}
-	// A guest of little memory gets a table of a few thousand flows.
+	// The default of a guest with little memory is a table of a few thousand flows.
 	for path, text := range map[string]string{"/sys/module/nf_conntrack/parameters/hashsize": "65536", "/proc/sys/net/netfilter/nf_conntrack_max": "1000000"} {
 		if err := os.WriteFile(path, []byte(text), 0); err != nil {
 			fmt.Println("test kernel: flows stay few:", err)
@@ -152,10 +152,10 @@ func settle(o *vm.Order) error {
 	return exec.Command("/sbin/ip", "link", "set", "lo", "up").Run()
 }
 
-// run runs the order and gives its exit code.
+// run runs the order and returns its exit code.
 func run(o *vm.Order) int {
-	// A host that is busy with others while it is measured looks slow, and the guest
-	// then looks fast. An emulator never is; and a wait that ends early costs a test.
+	// A host that is busy with other work during the measurement appears slow, and the guest then appears fast. An emulator is always
+	// at least ten times slower, and a wait that ends early fails a test.
 	factor := max(10, float64(vm.Work())/float64(max(o.Host, 1)))
 	var name unix.Utsname
 	_ = unix.Uname(&name) // only for the line that follows

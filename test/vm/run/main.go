@@ -56,7 +56,7 @@ func main() {
 	os.Exit(125)
 }
 
-// passed are the variables of this project that mean the same inside.
+// passed returns the variables of this project that mean the same inside the guest.
 func passed() (out []string) {
 	for _, name := range []string{"FAIRLEAD_BIN", "FAIRLEAD_FAULTS", "FAIRLEAD_VM_FULL"} {
 		if v, set := os.LookupEnv(name); set {
