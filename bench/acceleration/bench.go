@@ -24,7 +24,7 @@ type bench struct {
 	sizes         []int
 	only          *regexp.Regexp // names of variants
 	lab           *lab
-	agent         string // what it was started with
+	agent         string // the mode and flags with which it was started
 	file          *os.File
 }
 
@@ -34,19 +34,19 @@ type result struct {
 	Round   int     `json:"round"`
 	Variant string  `json:"variant"`
 	Mode    string  `json:"mode"`
-	Kind    string  `json:"kind"`              // what was driven
+	Kind    string  `json:"kind"`              // the kind of traffic
 	Packets string  `json:"packets,omitempty"` // "mtu" or "gso"
 	Bytes   int     `json:"bytes,omitempty"`   // of each connection, in the part crossover
-	Awake   bool    `json:"awake,omitempty"`   // a long connection went before, in the part thresholds
-	Per     float64 `json:"ns"`                // guest's nanoseconds for a transaction, a connection, or a megabyte
+	Awake   bool    `json:"awake,omitempty"`   // measured after a long connection, in the part thresholds
+	Per     float64 `json:"ns"`                // the guest's nanoseconds for a transaction, a connection, or a megabyte
 }
 
 // measure is one measurement.
 type measure struct {
 	kind, server, packets string
 	n, bytes              int
-	per                   float64 // by how much the time is divided
-	awake                 bool    // after a long connection, so that the agent has given the fast path its devices
+	per                   float64 // the divisor of the time
+	awake                 bool    // after a long connection, so that the agent has added the devices to the fast path
 }
 
 func (b *bench) run() (err error) {
@@ -79,7 +79,7 @@ func (b *bench) run() (err error) {
 	return b.file.Close()
 }
 
-// copyAgent puts the agent into the guest's memory: from the host it is read slowly.
+// copyAgent copies the agent into the guest's memory: reads from the host are slow.
 func (b *bench) copyAgent() error {
 	content, err := os.ReadFile(b.fairlead)
 	if err != nil {
@@ -110,7 +110,8 @@ func awake(m measure) measure {
 	return m
 }
 
-// wake makes a connection of more packets than any threshold, and waits for the devices that the agent then gives.
+// wake makes a connection of more packets than any threshold, and waits until the agent has added the devices to
+// the fast path.
 func (b *bench) wake(v *variant) error {
 	if len(v.flags) == 0 {
 		return nil
@@ -145,7 +146,7 @@ func (b *bench) crossover(round int) error {
 	return b.each("crossover", round, []variant{all[0], all[1], all[3], all[5]}, list) // off, 0, 4, 20
 }
 
-// each does the measurements by each variant; in which order, changes from round to round.
+// each takes the measurements with each variant; the order of the variants changes from round to round.
 func (b *bench) each(part string, round int, all []variant, list []measure) error {
 	for _, at := range rand.New(rand.NewPCG(uint64(round), 4963)).Perm(len(all)) {
 		v := &all[at]
@@ -174,17 +175,17 @@ func (b *bench) each(part string, round int, all []variant, list []measure) erro
 	return nil
 }
 
-// become puts a variant in place.
+// become sets up a variant.
 func (b *bench) become(v *variant) error {
 	for _, family := range []string{"ip", "ip6"} {
-		_, _ = sh(in("node", "nft", "delete", "table", family, "bench")...) // there may be none
+		_, _ = sh(in("node", "nft", "delete", "table", family, "bench")...) // it may not exist
 	}
 	want := v.mode + " " + strings.Join(v.flags, " ")
-	if len(v.flags) > 0 { // it begins without devices, as on a node without long connections
+	if len(v.flags) > 0 { // the agent starts without devices, as on a node without long connections
 		b.lab.stopAgent()
 		b.agent = ""
 		for _, family := range []string{"ip", "ip6"} {
-			_, _ = sh(in("node", "nft", "delete", "table", family, "fairlead-offload")...) // there may be none
+			_, _ = sh(in("node", "nft", "delete", "table", family, "fairlead-offload")...) // it may not exist
 		}
 	}
 	if b.agent != want || v.inAgentsTable() {
@@ -192,7 +193,7 @@ func (b *bench) become(v *variant) error {
 			return err
 		}
 		if b.agent = want; v.inAgentsTable() {
-			b.agent = "" // it is to be started again after this
+			b.agent = "" // the next variant must start the agent again
 		}
 	}
 	acct := "0"
@@ -205,7 +206,7 @@ func (b *bench) become(v *variant) error {
 	if v.rules == "" && v.native == nil {
 		return nil
 	}
-	b.lab.pauseAgent(true) // or it would put right what is done to its table
+	b.lab.pauseAgent(true) // otherwise the agent would repair its modified table
 	if v.native != nil {
 		return inNamespace("node", v.native)
 	}
@@ -217,7 +218,7 @@ func (b *bench) become(v *variant) error {
 	return nil
 }
 
-// one does one measurement, from a conntrack table without connections.
+// one takes one measurement, from a conntrack table without connections.
 func (b *bench) one(part string, round int, v *variant, m measure) error {
 	if err := segments(m.packets != "mtu"); err != nil {
 		return err
@@ -225,7 +226,7 @@ func (b *bench) one(part string, round int, v *variant, m measure) error {
 	if _, err := sh(in("node", "conntrack", "-F")...); err != nil {
 		return err
 	}
-	time.Sleep(20 * time.Millisecond) // the guest's, which costs nothing: what is left of the last one ends
+	time.Sleep(20 * time.Millisecond) // of the guest's time, which costs nothing: pending work of the last measurement ends
 	took, err := b.drive(&m)
 	if err != nil {
 		return err

@@ -19,14 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The address of the Service, and its ports by server.
+// vip is the address of the Service. ports returns its ports by server.
 const vip = "10.96.0.10"
 
 func ports() map[string]int {
 	return map[string]int{"echo": 8080, "sink": 8081, "source": 8082, "udpecho": 8053, "udpsink": 8054}
 }
 
-// lab is the client, the node and the server: namespaces in the guest, which has no network outside.
+// lab is the client, the node and the server: namespaces in the guest, which has no network to the outside.
 type lab struct {
 	self  string
 	dir   string
@@ -120,8 +120,8 @@ func (l *lab) manifests() error {
 	return errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "bench.yaml"), []byte(text), 0o644))
 }
 
-// startAgent runs the agent on the node until its first sync is in. The guest's clock leaps while it waits for the host's files,
-// as for modules of the kernel: the agent then finds its own limits exceeded, and is started again.
+// startAgent runs the agent on the node until its first sync is complete. The guest's clock jumps while the guest waits for the
+// host's files, such as kernel modules. The agent then exceeds its own limits, and startAgent retries.
 func (l *lab) startAgent(fairlead, mode string, more ...string) (err error) {
 	for range 20 {
 		if err = l.tryAgent(fairlead, mode, more...); err == nil {
@@ -162,7 +162,7 @@ func (l *lab) tryAgent(fairlead, mode string, more ...string) error {
 	return fmt.Errorf("the agent does not become ready:\n%s", l.log.String())
 }
 
-// ready asks the agent, in the namespace of the calling thread.
+// ready returns an error unless the agent in the namespace of the calling thread is ready.
 func ready() error {
 	c, err := net.DialTimeout("tcp", "127.0.0.1:10256", time.Second)
 	if err != nil {
@@ -190,7 +190,7 @@ func (l *lab) stopAgent() {
 	l.agent = nil
 }
 
-// pauseAgent stops the agent's own work, so that only packets are measured; what it has written stays.
+// pauseAgent stops the agent's own work, so that only packets are measured; the state that it has written stays.
 func (l *lab) pauseAgent(stop bool) {
 	if l.agent == nil {
 		return
@@ -202,7 +202,7 @@ func (l *lab) pauseAgent(stop bool) {
 	_ = l.agent.Process.Signal(s)
 }
 
-// segments switches the offloads of the devices: without them packets are as long as the MTU all the way.
+// segments switches the offloads of the devices: without them packets are as long as the MTU along the whole path.
 func segments(on bool) error {
 	for device, namespace := range map[string]string{"c0": "client", "nc": "node", "ns": "node", "s0": "server"} {
 		if err := inNamespace(namespace, func() error { return setSegments(device, on) }); err != nil {
@@ -233,7 +233,7 @@ func setSegments(device string, on bool) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	// ETHTOOL_STSO, _SGSO, _SGRO of linux/ethtool.h, switched off in this order, on in the other.
+	// ETHTOOL_STSO, _SGSO, _SGRO of linux/ethtool.h, switched off in this order, on in the reverse order.
 	commands := []uint32{0x1f, 0x24, 0x2c}
 	value := [2]uint32{}
 	if on {

@@ -11,8 +11,9 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// oneWord puts into the chain that the nftables mode has in the forward hook the test that the agent has in a chain of its own: the
-// program nft has no word for it. families is how many have a flowtable with devices; the traffic is IPv4.
+// oneWord adds the test that the agent has in a chain of its own to the nftables mode's chain in the forward hook. It uses netlink
+// because the program nft cannot express this test. families is how many families have a flowtable with devices; the traffic is
+// IPv4.
 func oneWord(families int) func() error {
 	return func() (err error) {
 		k, err := nft.Open(nft.Config{})
@@ -20,7 +21,7 @@ func oneWord(families int) func() error {
 			return err
 		}
 		defer func() { err = errors.Join(err, k.Close()) }()
-		const statusDNAT, threshold, atLeast = 1 << 5, 20, 0xfffffff0 // as internal/dataplane/offload has them
+		const statusDNAT, threshold, atLeast = 1 << 5, 20, 0xfffffff0 // the values of internal/dataplane/offload
 		low := nft.Word(0)
 		if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 			low = nft.Word(1)

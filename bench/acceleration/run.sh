@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh : KEP-4963's evaluation, in an emulated machine whose clock counts instructions: what it prints is good for ratios only, and does not
-# depend on what else this machine does. Needs no KVM.
+# run.sh : KEP-4963's evaluation, in an emulated machine whose clock counts instructions: its figures are good for ratios only, and do not depend on
+# other work of this machine. Needs no KVM.
 #   KERNEL=6.1 ROUNDS=5 PARTS=thresholds,placement,crossover SCALE=1 OUT=bench/results/acceleration.json SIZES="1000,4000,..." VARIANTS=regexp LIMIT=60m
 set -euo pipefail
 cd "$(dirname "$0")/../.."

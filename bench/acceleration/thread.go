@@ -2,7 +2,7 @@ package main
 
 import "runtime"
 
-// onThread runs do on a thread that is used for nothing else after it.
+// onThread runs do on a thread that runs nothing else afterwards.
 func onThread(do func() error) error {
 	done := make(chan error)
 	go func() {

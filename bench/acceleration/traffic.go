@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Raw system calls on one thread: what the runtime of Go does around one that blocks would be measured too. Nothing else runs in
-// these processes, so nobody misses the thread.
+// Raw system calls on one thread: otherwise the work of the Go runtime around a blocking call would be measured too. These
+// processes run nothing else, so they need no further thread.
 
 func address(s string) (*unix.SockaddrInet4, error) {
 	a, err := netip.ParseAddrPort(s)
@@ -24,13 +24,13 @@ func address(s string) (*unix.SockaddrInet4, error) {
 	return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}, nil
 }
 
-// buffer is what streams send and receive at once.
+// buffer is the number of bytes that streams send and receive at once.
 const buffer = 128 << 10
 
-// datagram fills an Ethernet frame.
+// datagram is the payload that fills an Ethernet frame.
 const datagram = 1472
 
-// window is how many datagrams go before the client waits for an answer: none is lost then.
+// window is how many datagrams the client sends before it waits for an answer: with this number none is lost.
 const window = 16
 
 func raw(call, a, b, c uintptr) (int, error) {
@@ -61,8 +61,8 @@ func connect(fd int, to *unix.SockaddrInet4) error {
 	return err
 }
 
-// noDelay sends at once.
-func noDelay(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) } // of no consequence where it fails
+// noDelay disables Nagle's algorithm, so that data is sent at once.
+func noDelay(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) } // a failure has no effect on the result
 
 func socket(kind int) (int, error) {
 	fd, err := raw(unix.SYS_SOCKET, unix.AF_INET, uintptr(kind|unix.SOCK_CLOEXEC), 0)
@@ -102,13 +102,13 @@ func serveAt(what, at string) error {
 		if err != nil {
 			return err
 		}
-		noDelay(c) // as the client has it
+		noDelay(c) // the client sets it too
 		serveOne(c, what, buf)
 		_ = closeSocket(c)
 	}
 }
 
-// serveOne serves a connection to its end. What goes wrong is the client's to tell.
+// serveOne serves a connection to its end. The client reports errors.
 func serveOne(c int, what string, buf []byte) {
 	for {
 		n, err := read(c, buf)
@@ -146,7 +146,7 @@ func serveDatagrams(fd int, what string, buf []byte) error {
 	}
 }
 
-// clock is the guest's time, which counts instructions.
+// clock returns the guest's time, which counts instructions.
 func clock() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // this clock always exists
@@ -264,7 +264,7 @@ func (d *driver) datagrams(n int) error {
 	return errors.Join(err, closeSocket(fd))
 }
 
-// fetch makes n connections and reads so many bytes from each.
+// fetch makes n connections and reads size bytes from each.
 func (d *driver) fetch(n, size int) error {
 	for range n {
 		fd, err := d.dial()

@@ -6,32 +6,33 @@ import (
 	"strings"
 )
 
-// variant is one way to accelerate, or not to.
+// variant is one way to accelerate, or the way without acceleration.
 type variant struct {
 	name  string
 	mode  string   // of the agent
 	flags []string // of the agent
-	acct  bool     // conntrack counts without a rule that asks for it
-	rules string   // for nft, on top of what the agent writes; "" for none
+	acct  bool     // conntrack counts without a rule that needs it
+	rules string   // for nft, in addition to the agent's rules; "" for none
 	// native writes into the agent's own table, on the node; nil for none.
 	native func() error
 }
 
-// inAgentsTable reports whether the agent must make its table anew after this.
+// inAgentsTable reports whether the agent must rebuild its table after this variant.
 func (v *variant) inAgentsTable() bool {
 	return v.native != nil || strings.Contains(v.rules, "table ip fairlead ")
 }
 
 const gate = "--feature-gates=KubeProxyAcceleration=true"
 
-// off is what all others are compared with.
+// off is the variant with which all others are compared.
 func off(mode string) variant { return variant{name: "off", mode: mode} }
 
 func threshold(mode string, n int) variant {
 	return variant{name: strconv.Itoa(n), mode: mode, flags: []string{gate, "--offload-packet-threshold", strconv.Itoa(n)}}
 }
 
-// thresholds are those of the KEP's evaluation. 0, at once, is by hand: for the agent it means never.
+// thresholds returns the thresholds of the KEP's evaluation. 0, at once, is set up by hand: for the agent it
+// means never.
 func thresholds(mode string) []variant {
 	all := []variant{off(mode), {name: "0", mode: mode, rules: table("ip", devices, ours("")) + table("ip6", devices, "")}}
 	for _, n := range []int{2, 4, 8, 20, 50} {
@@ -47,13 +48,13 @@ const (
 	take    = "ct original ip daddr @cluster-ips counter flow add @f"
 )
 
-// ours are two rules, as of the agent's first layout, with a test before the look-up.
+// ours returns two rules as in the agent's first layout, with a test before the lookup.
 func ours(test string) string {
 	return "chain forward { type filter hook forward priority 100;\n" +
 		"ct status dnat " + test + " " + take + "\nct status dnat " + test + " " + take + "\n}\n"
 }
 
-// guarded has one test for both.
+// guarded returns rules with one test for both.
 func guarded(test string) string {
 	return "chain take { ct status dnat " + take + "\n}\nchain forward { type filter hook forward priority 100; " + test + " jump take\n}\n"
 }
@@ -66,13 +67,14 @@ func table(family, devices, rest string) string {
 	return fmt.Sprintf("table %s bench {\nflowtable f { hook ingress priority 0; %s counter; }\n%s%s}\n", family, devices, sets, rest)
 }
 
-// inside puts test and rules into the chain that the nftables mode has in the forward hook, in its own table.
+// inside puts the test and the rules into the nftables mode's chain in the forward hook, in that mode's own
+// table.
 func inside(devices, test string) string {
 	return "table ip fairlead {\nflowtable f { hook ingress priority 0; " + devices + " counter; }\n" + strings.ReplaceAll(set, "cluster-ips", "bench-ips") +
 		"chain take { ct status dnat " + strings.ReplaceAll(take, "cluster-ips", "bench-ips") + "\n}\nchain filter-forward { " + test + " jump take\n}\n}\n"
 }
 
-// placements compares where and in which order the threshold of 20 is tested.
+// placements returns variants that test the threshold of 20 in different places and orders.
 func placements() []variant {
 	const kep = "chain forward { type filter hook forward priority -110; ct original ip daddr @cluster-ips ct packets > 20 counter flow add @f\n}\n"
 	byHand := func(name, rules string) variant { return variant{name: name, mode: "nftables", rules: rules} }

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# [PART=regexp] [TIMES=3x] survey.sh [SERVICES] : what one reading of everything costs in ipvs mode, by its parts, in a machine that counts instructions (kernel 6.1; KERNEL=6.12).
-# A CPU profile of it ends up as bin/ipvs.prof: go tool pprof bin/ipvs.test bin/ipvs.prof. At 1000 Services of ten endpoints it takes five minutes.
+# [PART=regexp] [TIMES=3x] survey.sh [SERVICES] : the cost of one complete read of the actual state in ipvs mode, by its parts, in a machine that
+# counts instructions (kernel 6.1; KERNEL=6.12).
+# Its CPU profile is written to bin/ipvs.prof: go tool pprof bin/ipvs.test bin/ipvs.prof. At 1000 Services of ten endpoints it takes five minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 kernel=${KERNEL:-6.1}
-if [ "${1:-}" = inside ]; then # the test kernel
+if [ "${1:-}" = inside ]; then # inside the test kernel
 	. test/vm/memory.sh
 	. test/vm/modules.sh
 	in_memory bin/ipvs.test || exit 125

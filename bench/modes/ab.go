@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// table is what ab prints, in milliseconds, and how many requests it lost.
+// table is the output of ab, in milliseconds, and the number of requests that it lost.
 type table struct {
 	Requests, Clients, Failed int
 	Connect, Total            spread // Mean, SD, Median in ms
 	Rate                      float64
 }
 
-// bench runs ab: so many clients that each do one short connection after the other.
+// bench runs ab: the given number of clients that each make one short connection after
+// the other.
 func bench(to string, requests, clients int) (*table, error) {
 	clients = min(clients, requests)
 	cmd := command("client", "bash", "-c", "ulimit -n 16384 && exec ab -q -r -s 120 \"$@\"", "ab",
@@ -26,7 +27,7 @@ func bench(to string, requests, clients int) (*table, error) {
 	return parse(string(out), requests, clients)
 }
 
-// parse reads ab's own words.
+// parse parses the output of ab.
 func parse(text string, requests, clients int) (*table, error) {
 	t := &table{Requests: requests, Clients: clients}
 	for name, to := range map[string]*spread{"Connect": &t.Connect, "Total": &t.Total} {
@@ -36,7 +37,7 @@ func parse(text string, requests, clients int) (*table, error) {
 		}
 		to.N = requests
 		for i, f := range []*float64{&to.Min, &to.Mean, &to.SD, &to.Median, &to.Max} {
-			*f, _ = strconv.ParseFloat(m[i+1], 64) // the expression lets only numbers through
+			*f, _ = strconv.ParseFloat(m[i+1], 64) // the expression matches only numbers
 		}
 	}
 	for line := range strings.Lines(text) {

@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// changed is what a running subject in ipvs mode takes of CPU time, in milliseconds.
+// changed is the CPU time that a running subject in ipvs mode takes, in milliseconds.
 type changed struct {
-	One     spread  // of one endpoint that takes another's place
-	Idle    float64 // of as long a wait without a change, the median of those before each change; taken off above
-	Restart float64 // of a new process on what the last one left, until it is quiet
-	// Written is how many objects that process wrote, by its own account; kube-proxy keeps none.
+	One     spread  // for one endpoint that replaces another
+	Idle    float64 // for as long a wait without a change, the median of those before each change; subtracted from One
+	Restart float64 // for a new process on the state that the last one left, until it is quiet
+	// Written is how many objects that process wrote, by its own metrics; kube-proxy does not report this.
 	Written *float64 `json:",omitempty"`
 }
 
-// quietFor is how long a subject must do next to nothing to count as done.
+// quietFor is how long a subject must be almost idle to count as done.
 const quietFor = 3 * time.Second
 
-// quiet waits until the subject is done, and gives the CPU time that it took meanwhile.
+// quiet waits until the subject is done, and returns the CPU time that it took during the wait.
 func (s *subject) quiet() time.Duration {
 	start := s.used()
 	for last := start; ; {
-		time.Sleep(quietFor) // there is no sign of it but that nothing is done
+		time.Sleep(quietFor) // the only sign of the end is that the subject does no work
 		now := s.used()
 		if now-last < 60*time.Millisecond {
 			return now - start
@@ -36,8 +36,8 @@ func (s *subject) quiet() time.Duration {
 	}
 }
 
-// caughtUp waits until the subject says that its last sync began after the last change that it heard of. A sync that waits for programs or
-// for the disk takes as little CPU time as none. To ask costs CPU time, so this has no place in a measurement.
+// caughtUp waits until the subject reports that its last sync began after the last change that it received. CPU time does not show this: a
+// sync that waits for programs or for the disk takes almost none. The request costs CPU time, so it must not be part of a measurement.
 func (s *subject) caughtUp(limit time.Duration) error {
 	for end := time.Now().Add(limit); ; time.Sleep(time.Second) {
 		queued, err := s.metric(`kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"}`)
@@ -57,7 +57,7 @@ func (s *subject) caughtUp(limit time.Duration) error {
 	}
 }
 
-// metric sums up the metrics of the subject whose lines begin so.
+// metric returns the sum of the metrics of the subject whose lines begin with prefix.
 func (s *subject) metric(prefix string) (sum float64, err error) {
 	text, err := command("node", "curl", "-sf", "http://127.0.0.1:10249/metrics").Output()
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *subject) metric(prefix string) (sum float64, err error) {
 // measureChanges measures single changes and a restart. The subject runs, and is quiet.
 func (o *options) measureChanges(s *subject, c *cluster) (*changed, error) {
 	r := &changed{}
-	s.quiet() // what is left to do after a sync is no idling
+	s.quiet() // the remaining work of a sync must not count as idle time
 	var took, idle []float64
 	for i := range o.changes {
 		idle = append(idle, ms(s.quiet()))
@@ -101,7 +101,7 @@ func (o *options) measureChanges(s *subject, c *cluster) (*changed, error) {
 		took[i] -= r.Idle
 	}
 	r.One = newSpread(took)
-	// What the last changes took away goes by and by. A restart meanwhile would count as its own the writes that end it.
+	// The subject deletes the servers of the last changes later. A restart before that would count these writes as its own.
 	if err := untilServers("awk", `$1 == "->" && $4 == "0"`, false); err != nil {
 		return nil, fmt.Errorf("real servers without weight: %w", err)
 	}
@@ -123,10 +123,10 @@ func (o *options) measureChanges(s *subject, c *cluster) (*changed, error) {
 	return r, nil
 }
 
-// changeLimit is how long a change may take; kube-proxy looks at everything for one.
+// changeLimit is how long a change may take; kube-proxy reads everything for one change.
 const changeLimit = 5 * time.Minute
 
-// untilServers waits until a program finds something, or nothing, in the kernel's list of virtual and real servers.
+// untilServers waits until a program finds a match, or no match, in the kernel's list of virtual and real servers.
 func untilServers(program, pattern string, some bool) error {
 	for end := time.Now().Add(changeLimit); ; time.Sleep(500 * time.Millisecond) {
 		found, err := command("node", program, pattern, "/proc/net/ip_vs").Output()

@@ -14,21 +14,21 @@ import (
 const (
 	namespace = "default"
 	nodeName  = "node-a"
-	perSlice  = 1000 // endpoints in a slice, the most that Kubernetes allows
+	perSlice  = 1000 // endpoints in a slice, the maximum in Kubernetes
 )
 
-// cluster is Services with the same small number of endpoints each, but for a few that hold many and that nobody asks: so there are as
-// many endpoints as in a large cluster, the list of a Service that is asked is as long in every trial, and the number of Services is all
-// that differs.
+// cluster is Services with the same small number of endpoints each, except for a few with many endpoints, which get no requests. So the
+// number of endpoints is that of a large cluster, the list of a Service that gets requests is as long in every trial, and only the
+// number of Services differs.
 type cluster struct {
 	api      *kubeapi.API
 	each     int
-	services int // that there are
+	services int // the current number
 }
 
 const (
 	large     = 10    // Services with many endpoints
-	largeEach = 2_000 // endpoints of one of them
+	largeEach = 2_000 // endpoints of each of them
 )
 
 func newCluster(each int) *cluster {
@@ -41,7 +41,7 @@ func newCluster(each int) *cluster {
 	return c
 }
 
-// grow makes it so many Services, and gives the number of all endpoints.
+// grow increases the number of Services to the given one, and returns the number of all endpoints.
 func (c *cluster) grow(services int) (endpoints int) {
 	for ; c.services < services; c.services++ {
 		i := c.services
@@ -73,7 +73,7 @@ func service(i int) *corev1.Service {
 			Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: servicePort}}}}
 }
 
-// slice holds count endpoints of a Service, from the first of the cluster's numbering on.
+// slice returns a slice with count endpoints of a Service, from the first of the cluster's numbering on.
 func slice(i, number, first, count int) *discoveryv1.EndpointSlice {
 	name, port, proto, yes, node := "http", int32(endpointPort), corev1.ProtocolTCP, true, "node-b"
 	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4,

@@ -14,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spread describes times in microseconds.
+// spread summarizes times in microseconds.
 type spread struct {
 	N                          int
 	Min, Mean, SD, Median, Max float64
-	// Best is the least of the medians of rounds: other work of the machine makes rounds slower, never faster. 0 if there were none.
+	// Best is the least of the medians of rounds: other work of the machine makes rounds slower, never faster. 0 if there were no
+	// rounds.
 	Best float64 `json:",omitempty"`
 }
 
@@ -38,14 +39,15 @@ func newSpread(us []float64) spread {
 	return s
 }
 
-// question is what the client process is told on its standard input: how often to connect to each target, and which
-// addresses the target has, to be asked at random.
+// question is the input of the client process, on its standard input: how often to connect to each target, and the addresses of
+// the target, from which it selects at random.
 type question struct {
 	Times   int
 	Targets map[string][]string
 }
 
-// connect is the client process: it goes round the targets, so that whatever drifts hits all of them, and prints a spread of each.
+// connect is the client process. It goes round the targets, so that any drift of the machine affects all of them, and prints a
+// spread of each.
 func connect() error {
 	var q question
 	if err := json.NewDecoder(os.Stdin).Decode(&q); err != nil {
@@ -56,7 +58,7 @@ func connect() error {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	took, random := map[string][]float64{}, rand.New(rand.NewPCG(1, 2)) // the same questions in every trial
+	took, random := map[string][]float64{}, rand.New(rand.NewPCG(1, 2)) // the same addresses in every trial
 	for range q.Times {
 		for _, name := range names {
 			to := q.Targets[name][random.IntN(len(q.Targets[name]))]
@@ -69,7 +71,7 @@ func connect() error {
 	}
 	out := map[string]spread{}
 	for name, us := range took {
-		us = us[len(us)/10:] // the first ones warm up
+		us = us[len(us)/10:] // the first connections are a warm-up
 		best := us[0]
 		for at := 0; at+round <= len(us); at += round {
 			if m := newSpread(slices.Clone(us[at : at+round])).Median; at == 0 || m < best {
@@ -83,10 +85,10 @@ func connect() error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-// round is how many connections are compared with as many others.
+// round is how many connections are compared with the same number of others.
 const round = 50
 
-// connectOnce makes one connection and resets it, which leaves no waiting socket behind.
+// connectOnce makes one connection and resets it, which leaves no socket in TIME_WAIT.
 func connectOnce(to string) (us float64, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -106,7 +108,7 @@ func connectOnce(to string) (us float64, err error) {
 	return float64(time.Since(start).Nanoseconds()) / 1000, err
 }
 
-// ask runs the client process.
+// ask runs the client process and returns its result.
 func ask(self string, q question) (map[string]spread, error) {
 	text, err := json.Marshal(q)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/fairlead/fairlead/test/headless/kubeapi"
 )
 
-// The addresses of the lab. The client is a pod, so nothing is masqueraded.
+// The addresses of the lab. The client is a pod, so its connections are not
+// masqueraded.
 const (
 	podCIDR      = "10.192.0.0/10" // all pods
 	clientAddr   = "10.199.1.2"
@@ -74,7 +75,7 @@ func shell(script string) error {
 func inside(name string, f func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: so the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		h, err := netns.GetFromName(name)
 		if err == nil {
 			err = netns.Set(h)
@@ -87,7 +88,7 @@ func inside(name string, f func() error) error {
 	return <-done
 }
 
-// command makes a command that runs inside a namespace.
+// command returns a command that runs inside a namespace.
 func command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command("ip", append([]string{"netns", "exec", name}, args...)...)
 	cmd.Stderr = os.Stderr

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// options are of one run.
+// options are the options of one run.
 type options struct {
 	sizes               []int
 	subjects            []string
@@ -24,11 +24,11 @@ type options struct {
 	limit               time.Duration
 }
 
-// record is the outcome of one trial: a line of the results.
+// record is the result of one trial: a line of the results.
 type record struct {
 	Kernel, Subject     string // "fairlead:nftables"
 	Services, Endpoints int
-	SyncSeconds         float64           // from the start until sampled Services answer and the subject says so, in the guest's time
+	SyncSeconds         float64           // from the start until sampled Services answer and the subject reports that it is in sync, in the guest's time
 	SyncCPU             float64           // seconds
 	AB                  *table            `json:",omitempty"`
 	Connect             map[string]spread `json:",omitempty"`
@@ -37,7 +37,7 @@ type record struct {
 	Failed              string            `json:",omitempty"`
 }
 
-// after is what was measured again after a change to the node.
+// after is the result of a repeated measurement after a change to the node.
 type after struct {
 	Command, Said string
 	Connect       map[string]spread
@@ -91,7 +91,7 @@ func flags() (o options, err error) {
 	return o, nil
 }
 
-// run makes every trial that the results do not have yet.
+// run makes every trial that is missing in the results.
 func (o *options) run() error {
 	have := o.have()
 	for _, subject := range o.subjects {
@@ -113,7 +113,7 @@ func (o *options) run() error {
 
 func (o *options) have() map[string]bool {
 	have := map[string]bool{}
-	text, _ := os.ReadFile(o.out) // none yet
+	text, _ := os.ReadFile(o.out) // does not exist at first
 	for line := range strings.Lines(string(text)) {
 		var r record
 		if json.Unmarshal([]byte(line), &r) == nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// order returns the addresses in the order in which a packet is compared with them, where the rules are a flat list: kube-proxy's iptables
-// mode writes one in an order of its own. Elsewhere an order has no meaning, and the addresses come back as they are.
+// order returns the addresses in the order in which a packet is compared with them, if the rules are a flat list: kube-proxy's iptables
+// mode writes one in an order of its own. In other modes the order has no meaning, and the addresses are returned unchanged.
 func (s *subject) order(all []string) ([]string, error) {
 	_, backend, iptables := strings.Cut(s.mode, "-")
 	if !iptables || s.name == "fairlead" {

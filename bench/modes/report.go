@@ -8,7 +8,8 @@ import (
 	"text/tabwriter"
 )
 
-// report prints what was measured of changes, one row a subject and number of Services, from the lines on its standard input.
+// report reads lines of results from its standard input and prints the measured changes, one row for each subject and number
+// of Services.
 func report() error {
 	tw := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "CPU of the guest\tServices\tendpoints\tfirst sync, s\tone endpoint, ms: median\tleast\tmost\tidle, ms\trestart, s\tobjects written\t")

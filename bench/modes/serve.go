@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answer is all that the server says. ab wants HTTP.
+// answer is the complete response of the server. ab requires HTTP.
 const answer = "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok\n"
 
-// serve answers each connection's first bytes and closes it, on one thread and with system calls only: what the server does is
-// a part of every figure, so it does little.
+// serve answers each connection's first bytes and closes it, on one thread and with system calls only. The server's work is part of every
+// figure, so it is kept small.
 func serve() error {
-	// A connection wakes the server while the client is still in its call. As a batch job it does not push the client aside, which it would in
-	// some trials and not in others: 12 us of 80 of a connection.
+	// A connection wakes the server while the client is still in its call. As a batch job the server does not preempt the client; otherwise it
+	// would in some trials and not in others: 12 us of 80 of a connection.
 	runtime.LockOSThread()
 	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}, 0); err != nil {
 		return fmt.Errorf("become a batch job: %w", err)
@@ -54,9 +54,9 @@ func serve() error {
 				continue
 			}
 			if n, err := unix.Read(int(e.Fd), request); err == nil && n > 0 {
-				_, _ = unix.Write(int(e.Fd), []byte(answer)) // a client that has gone wants no answer
+				_, _ = unix.Write(int(e.Fd), []byte(answer)) // an error is ignored: the client has gone
 			}
-			_ = unix.Close(int(e.Fd)) // as above
+			_ = unix.Close(int(e.Fd)) // likewise
 		}
 	}
 }

@@ -28,7 +28,7 @@ type subject struct {
 
 func (s *subject) String() string { return s.name + ":" + s.mode }
 
-// start runs it inside the node.
+// start runs the program inside the node.
 func (s *subject) start() error {
 	config := filepath.Join(s.dir, "kubeconfig")
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: x, cluster: {server: 'http://127.0.0.1:" + apiPort +
@@ -47,7 +47,7 @@ func (s *subject) start() error {
 		args = append(args, "--conntrack-min=0")
 	}
 	args = append(args, "--kubeconfig", config, "--proxy-mode", mode, "--hostname-override", nodeName, "--conntrack-max-per-core=0", "--cluster-cidr", podCIDR)
-	if mode == "userspace" { // the client is another host: it asks the Services' own addresses
+	if mode == "userspace" { // the client is another host: it connects to the Services' own addresses
 		args = append(args, "--userspace-addresses", "service")
 	}
 	args = append(args, s.flags...)
@@ -74,7 +74,7 @@ func (s *subject) start() error {
 	return nil
 }
 
-// confine has the program start in a cgroup of its own.
+// confine makes the program start in a cgroup of its own.
 func (s *subject) confine() error {
 	s.group = filepath.Join("/sys/fs/cgroup", fmt.Sprintf("modes-%d-%d", os.Getpid(), time.Now().UnixNano()))
 	if err := os.Mkdir(s.group, 0o755); err != nil {
@@ -88,11 +88,11 @@ func (s *subject) confine() error {
 	return nil
 }
 
-// used is the CPU time of the program and of all that it ran, so far.
+// used returns the CPU time of the program and of all its children so far.
 func (s *subject) used() time.Duration {
 	b, err := os.ReadFile(filepath.Join(s.group, "cpu.stat"))
 	if err != nil {
-		return 0 // it has not begun
+		return 0 // not started yet
 	}
 	for line := range strings.Lines(string(b)) {
 		if us, ok := strings.CutPrefix(strings.TrimSpace(line), "usage_usec "); ok {
@@ -103,7 +103,7 @@ func (s *subject) used() time.Duration {
 	return 0
 }
 
-// settle waits until the program has nothing more to do, and makes it stand still. In userspace mode it must go on.
+// settle waits until the program has no work left, and stops it. In userspace mode it must keep running.
 func (s *subject) settle() error {
 	s.quiet()
 	if s.mode == "userspace" {
@@ -112,7 +112,8 @@ func (s *subject) settle() error {
 	return s.hold(true)
 }
 
-// programs is a PATH on which the names of iptables lead to one backend; kube-proxy finds it so, and its ipvs mode needs one too.
+// programs returns a PATH on which the iptables names point to one backend. kube-proxy finds iptables through it; its ipvs mode
+// needs one too.
 func (s *subject) programs(backend string) (path string, err error) {
 	if backend == "" {
 		backend = "nft"
@@ -131,26 +132,27 @@ func (s *subject) programs(backend string) (path string, err error) {
 	return s.dir + ":" + os.Getenv("PATH"), nil
 }
 
-// hold makes the program stand still, or go on. It cannot be in the middle of a change: the API is silent by now.
+// hold stops the program (SIGSTOP) or lets it continue. The program cannot be in the middle of a change: the API sends no changes
+// by now.
 func (s *subject) hold(still bool) error {
 	sig := syscall.SIGCONT
 	if still {
 		sig = syscall.SIGSTOP
 	}
-	return s.cmd.Process.Signal(sig) // ip has become the program
+	return s.cmd.Process.Signal(sig) // ip has exec'd the program
 }
 
-// stop kills it. Its rules stay.
+// stop kills the program. Its rules stay.
 func (s *subject) stop() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return
 	}
 	_ = s.cmd.Process.Kill()
 	<-s.ended
-	s.ended <- nil // for who looks later
+	s.ended <- nil // for a later check of failed
 }
 
-// failed reports why it has ended, if it has.
+// failed returns an error with the reason if the program has ended, else nil.
 func (s *subject) failed() error {
 	select {
 	case err := <-s.ended:
@@ -161,7 +163,7 @@ func (s *subject) failed() error {
 	}
 }
 
-// synced waits until each of some Services answers, and tells what that took.
+// synced waits until each of some Services answers. It returns an error if the program ends or ctx expires first.
 func (s *subject) synced(ctx context.Context, addresses []string) error {
 	for _, a := range addresses {
 		for {
@@ -174,21 +176,21 @@ func (s *subject) synced(ctx context.Context, addresses []string) error {
 			}
 			select {
 			case <-ctx.Done():
-				_ = s.cmd.Process.Signal(syscall.SIGQUIT) // a Go program says where it is
+				_ = s.cmd.Process.Signal(syscall.SIGQUIT) // makes a Go program print its goroutines
 				time.Sleep(time.Second)
 				return fmt.Errorf("%s: %s does not answer: %w, %w\n%s", s, a, err, ctx.Err(), s.said())
-			case <-time.After(200 * time.Millisecond): // nobody tells
+			case <-time.After(200 * time.Millisecond): // bounded poll: there is no notification
 			}
 		}
 	}
 	return nil
 }
 
-// keepLog copies the program's log beside the results, after it has said where it is if it runs.
+// keepLog copies the program's log to the results. A running program first prints its goroutines to it.
 func (s *subject) keepLog(file string) error {
 	if s.cmd != nil && s.cmd.Process != nil && s.failed() == nil {
 		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // a Go program prints its goroutines and ends
-		time.Sleep(time.Second)                   // it is written by then, or the copy lacks its end
+		time.Sleep(time.Second)                   // the output is written by then; otherwise the copy lacks its end
 	}
 	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
 	if err != nil {
@@ -197,8 +199,8 @@ func (s *subject) keepLog(file string) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
-// said is the end of the program's log.
+// said returns the end of the program's log.
 func (s *subject) said() []byte {
-	text, _ := os.ReadFile(filepath.Join(s.dir, "log")) // without it there is less to say
+	text, _ := os.ReadFile(filepath.Join(s.dir, "log")) // without a log the error has less detail
 	return text[max(0, len(text)-3000):]
 }

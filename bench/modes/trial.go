@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trial measures one subject while the number of Services grows. A number that it does not master ends it: more would not go either.
+// trial measures one subject while the number of Services grows. The first number at which the subject fails ends the trial: larger
+// ones would fail too.
 func (o *options) trial(name string, sizes []int) error {
 	var kernel unix.Utsname
 	if err := unix.Uname(&kernel); err != nil {
@@ -33,12 +34,12 @@ func (o *options) trial(name string, sizes []int) error {
 	if err := server.Start(); err != nil {
 		return err
 	}
-	defer func() { _ = server.Process.Kill(); _ = server.Wait() }() // it ends by that only
+	defer func() { _ = server.Process.Kill(); _ = server.Wait() }() // Wait always reports the kill
 	dir, err := os.MkdirTemp("", "modes-")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // as above
+	defer func() { _ = os.RemoveAll(dir) }() // the machine ends soon
 	s := o.subject(name, dir)
 	defer s.stop()
 	for _, n := range sizes {
@@ -94,7 +95,7 @@ func (o *options) subject(name, dir string) *subject {
 	return s
 }
 
-// sync waits until what is new is served.
+// sync waits until the new Services are served.
 func (o *options) sync(r *record, s *subject, before int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), o.limit)
 	defer cancel()
@@ -106,7 +107,7 @@ func (o *options) sync(r *record, s *subject, before int) error {
 	}
 	start, cpu := time.Now(), s.used()
 	err := s.synced(ctx, fresh)
-	if err == nil { // kube-proxy's ipvs mode serves long before its rules are in
+	if err == nil { // kube-proxy's ipvs mode serves long before its rules are complete
 		err = s.caughtUp(o.limit)
 	}
 	r.SyncSeconds, r.SyncCPU = time.Since(start).Seconds(), (s.used() - cpu).Seconds()
@@ -137,7 +138,8 @@ func (o *options) measureConnections(r *record, s *subject, self string) error {
 	return o.takeAway(r, self, q)
 }
 
-// takeAway changes the node while the subject stands still, one change after the other, and asks again after each: what one rule costs.
+// takeAway changes the node while the subject is stopped, one change after the other, and measures again after each. The differences
+// are the cost of one rule.
 func (o *options) takeAway(r *record, self string, q question) error {
 	for line := range strings.Lines(o.then) {
 		said, err := command("node", "bash", "-c", line).Output()
@@ -160,7 +162,7 @@ func withPort(addresses []string) (out []string) {
 	return out
 }
 
-// tryOnce connects from the client, to see whether a Service answers.
+// tryOnce connects from the client and returns an error if the Service does not answer.
 func tryOnce(address string) error {
 	return inside("client", func() error {
 		c, err := net.DialTimeout("tcp", net.JoinHostPort(address, strconv.Itoa(servicePort)), time.Second)

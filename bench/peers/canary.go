@@ -26,8 +26,8 @@ func (k *canary) put(ctx context.Context, at int) error {
 	return k.c.setEndpoints(ctx, "canary", namePort, []discoveryv1.Endpoint{endpoint(canaryPods[at].String(), false)})
 }
 
-// flip moves the endpoint and returns the time from just before the write to the API until the first of two connections
-// in a row that reach the new one, and the part of it that the write took.
+// flip moves the endpoint. It returns the time from just before the write to the API until the first of two consecutive
+// connections that reach the new endpoint, and the part of it that the write took.
 func (k *canary) flip(ctx context.Context) (total, write time.Duration, err error) {
 	start := time.Now()
 	if err := k.put(ctx, 1-k.at); err != nil {

@@ -12,14 +12,14 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// cgroup counts CPU and memory of a program and of all children it ever had. It works with version 1 (cpuacct and
+// cgroup counts CPU and memory of a program and of all children that it ever had. It supports version 1 (cpuacct and
 // memory) and version 2, whichever is mounted.
 type cgroup struct {
-	cpu, memory string // folders; the same one in version 2
+	cpu, memory string // folders; the same folder in version 2
 	v1          bool
 }
 
-// cpuTime is in seconds. Kernel threads that free memory later are not in it.
+// cpuTime is in seconds. It does not include kernel threads that free memory later.
 type cpuTime struct{ Total, User, Sys float64 }
 
 func newCgroup(name string) (*cgroup, error) {
@@ -44,7 +44,7 @@ func (g *cgroup) folders() []string {
 	return []string{g.cpu}
 }
 
-// wrap is a command line prefix that puts the program into the group before its first instruction.
+// wrap returns a command line prefix that puts the program into the group before its first instruction.
 func (g *cgroup) wrap() []string {
 	var enter strings.Builder
 	for _, d := range g.folders() {
@@ -76,7 +76,8 @@ func (c cpuTime) since(start cpuTime) cpuTime {
 	return cpuTime{c.Total - start.Total, c.User - start.User, c.Sys - start.Sys}
 }
 
-// memoryPeakMiB counts each page once, and what the kernel charges for rules.
+// memoryPeakMiB returns the peak of the memory in MiB. It counts each page once, and includes what the kernel
+// charges for rules.
 func (g *cgroup) memoryPeakMiB() float64 {
 	if g.v1 {
 		return number(g.memory+"/memory.max_usage_in_bytes") / (1 << 20)
@@ -84,7 +85,8 @@ func (g *cgroup) memoryPeakMiB() float64 {
 	return number(g.memory+"/memory.peak") / (1 << 20)
 }
 
-// resetPeak begins a new peak. Version 2 can do that only since kernel 6.12; before, the peak is that of all phases.
+// resetPeak starts a new peak. Version 2 supports that only since kernel 6.12; on older kernels the peak is that of
+// all phases.
 func (g *cgroup) resetPeak() {
 	file := "/memory.peak"
 	if g.v1 {
@@ -93,7 +95,7 @@ func (g *cgroup) resetPeak() {
 	_ = os.WriteFile(g.memory+file, []byte("0"), 0o644)
 }
 
-// remove waits for the last member to go, for 5 s at most; sweep takes what is left in a later run.
+// remove waits until the last member has exited, for 5 s at most; sweep removes leftovers in a later run.
 func (g *cgroup) remove() {
 	for _, d := range g.folders() {
 		for range 100 {
@@ -114,7 +116,7 @@ func number(file string) float64 {
 	return f
 }
 
-// machineBusy is the CPU time of the whole machine in seconds, without idle, iowait and stolen time.
+// machineBusy returns the CPU time of the whole machine in seconds, without idle, iowait and stolen time.
 func machineBusy() (seconds float64) {
 	f, err := os.Open("/proc/stat")
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 
 const (
 	idleTime   = 3 * time.Second
-	afterFlip  = 1500 * time.Millisecond // part of a change's CPU window: work that comes after the packets see it
+	afterFlip  = 1500 * time.Millisecond // part of a change's CPU window: the subject's work after packets use the new state
 	churnPause = 100 * time.Millisecond
 )
 
-// singles measures one change at a time on a quiet subject.
+// singles measures one change at a time on an idle subject.
 func (t *trial) singles(ctx context.Context) error {
 	count := t.c.options.singles
 	if t.brief() {
@@ -53,8 +53,8 @@ func (t *trial) singles(ctx context.Context) error {
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// churn makes 10 changes a second, each removing or giving back one endpoint of a random Service, and moves the canary
-// now and then (on top of the 10) to see how long a change takes to reach the packets.
+// churn makes 10 changes a second, each of which removes or restores one endpoint of a random Service. It also moves
+// the canary now and then (in addition to the 10) to measure how long a change takes to reach the packets.
 func (t *trial) churn(ctx context.Context) error {
 	if t.c.options.churn == 0 {
 		return nil
@@ -115,7 +115,8 @@ func (t *trial) changes(ctx context.Context, r *churnRecord) (removed map[int]bo
 	}
 }
 
-// setCount returns a Service all of its endpoints or all but one. With one endpoint in all, that is none.
+// setCount sets the endpoints of a Service to all of them or to all but one. If a Service has only one endpoint, the
+// latter is none.
 func (t *trial) setCount(ctx context.Context, service int, full bool) error {
 	e := t.c.endpoints
 	count := e
@@ -125,7 +126,7 @@ func (t *trial) setCount(ctx context.Context, service int, full bool) error {
 	return t.c.setEndpoints(ctx, serviceName(service), acceptPort, endpoints(service, e, count))
 }
 
-// flips moves the canary until stop; a move under way is let finish under ctx.
+// flips moves the canary until stop ends; a move in progress may finish under ctx.
 func (t *trial) flips(stop, ctx context.Context) (latency []float64, err error) {
 	for pause(stop, 300*time.Millisecond+rand.N(900*time.Millisecond)) {
 		total, _, err := t.canary.flip(ctx)
@@ -146,7 +147,7 @@ func (t *trial) giveBack(ctx context.Context, removed map[int]bool) error {
 			return err
 		}
 	}
-	// The subject must be quiet before the next phase: its last change is the last one it gets.
+	// The subject must be idle before the next phase: its last change is the last one it gets.
 	if _, _, err := t.canary.flip(ctx); err != nil {
 		return err
 	}

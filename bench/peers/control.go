@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// control is the control plane and what the whole run shares.
+// control is the control plane and the state that the whole run shares.
 type control struct {
 	options
 	dir        string

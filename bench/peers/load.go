@@ -14,8 +14,8 @@ import (
 
 const namespace = "default"
 
-// load adds Services from..to, and at the first call the node and the canary, all through etcd (see Store). What the
-// subjects and the probes do goes through the API server.
+// load adds Services from..to, and at the first call the node and the canary, all through etcd (see Store). The changes of
+// the subjects and of the probes go through the API server.
 func (c *control) load(ctx context.Context, from, to int) error {
 	start := time.Now()
 	if from == 0 {
@@ -53,7 +53,7 @@ func (c *control) loadFixtures(ctx context.Context) error {
 	return c.cluster.Store(ctx, stored(canary, slice("canary", namePort, []discoveryv1.Endpoint{endpoint(canaryPods[0].String(), false)})))
 }
 
-// allVisible waits until the API server serves what was loaded, out of the cache that feeds the watches.
+// allVisible waits until the API server serves the loaded objects, from the cache that feeds the watches.
 func (c *control) allVisible(ctx context.Context, n int) error {
 	name := serviceName(n-1) + "-1"
 	for range 600 {
@@ -71,7 +71,8 @@ func (c *control) allVisible(ctx context.Context, n int) error {
 	return fmt.Errorf("get endpoint slice %s: the API server does not show it", name)
 }
 
-// setEndpoints changes the endpoints of a Service, stamped as the EndpointSlice controller does, for the programming latency.
+// setEndpoints updates the endpoints of a Service, with the timestamp that the EndpointSlice controller sets, for the
+// programming latency.
 func (c *control) setEndpoints(ctx context.Context, service string, port int32, eps []discoveryv1.Endpoint) error {
 	sl := slice(service, port, eps)
 	sl.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: time.Now().UTC().Format(time.RFC3339Nano)}
@@ -81,7 +82,7 @@ func (c *control) setEndpoints(ctx context.Context, service string, port int32, 
 	return nil
 }
 
-// pause waits, and says whether the run goes on.
+// pause waits, and reports whether the run continues.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

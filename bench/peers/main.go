@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// options are what run.sh passes on.
+// options are the options that run.sh passes.
 type options struct {
 	sizes      []int
 	endpoints  int
@@ -24,14 +24,14 @@ type options struct {
 	briefAbove int
 	bin        string // folder with etcd, kube-apiserver and kube-proxy
 	fairlead   string
-	flags      []string // more of Fairlead's, say another mode
+	flags      []string // additional flags of Fairlead, for example another mode
 	out        string
 }
 
 func main() {
 	opt, err := parse()
 	if err == nil {
-		// The first signal ends the run in good order: subjects, namespaces and cgroups are removed by the defers.
+		// The first signal ends the run in an orderly way: the defers remove subjects, namespaces and cgroups.
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
 		err = run(ctx, opt)
@@ -79,7 +79,7 @@ func parse() (options, error) {
 	return o, nil
 }
 
-// run measures, and prints the tables of what there is, also when it was interrupted.
+// run measures, and prints the tables of the existing records, also when it was interrupted.
 func run(ctx context.Context, o options) error {
 	sink, err := newSink(o.out)
 	if err != nil {

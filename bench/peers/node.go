@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/test/netlab"
 )
 
-// node is a lab for one subject: a node that nobody has programmed yet, a client, and a host that answers for all pods.
+// node is a lab for one subject: a node without any rules yet, a client, and a host that answers for all pods.
 type node struct {
 	lab                           *netlab.Lab
 	control, host, client, server *netlab.Host
@@ -38,7 +38,7 @@ func (n *node) wire(ctx context.Context) (err error) {
 		func() error { return n.joinControl(ctx) },
 		func() error { return ip(ctx, n.server, "route", "add", "local", podCIDR, "dev", "lo") },
 		func() error { return ip(ctx, n.host, "route", "add", podCIDR, "via", server) },
-		// Answers go back the way the requests came, as they would from a real pod's node.
+		// Answers return along the path of the requests, as they would from a real pod's node.
 		func() error {
 			return ip(ctx, n.server, "route", "add", n.client.Addrs.V4.String()+"/32", "via", gateway)
 		},
@@ -49,7 +49,7 @@ func (n *node) wire(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Thousands of connects a second would fill the connection table with closed ones.
+	// Thousands of connects a second would otherwise fill the connection table with closed connections.
 	if err := n.host.Sysctl("net/netfilter/nf_conntrack_tcp_timeout_close", "2"); err != nil {
 		fmt.Fprintln(os.Stderr, "peers: note: closed connections stay in the table for 10 s:", err)
 	}
@@ -74,7 +74,7 @@ func (n *node) close() {
 	if n.stopServer != nil {
 		n.stopServer()
 	}
-	// The kernel would remove it with the namespace, but only some time later: too late for the next node.
+	// The kernel would remove it with the namespace, but only some time later, which is too late for the next node.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := ip(ctx, n.control, "link", "del", "peer0"); err != nil {

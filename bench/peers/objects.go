@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// objectsEach is what stored makes of one Service.
+// objectsEach is how many objects stored returns for one Service.
 const objectsEach = 3
 
-// stored is a Service as the API server keeps it: with its slice, and with the address that the allocator would have
-// handed out (without it the server's repair loop would go to work while the subjects are measured).
+// stored returns a Service as the API server stores it: with its slice, and with the address that the allocator
+// would have assigned. Without that address the server's repair loop would start to work while the subjects are
+// measured.
 func stored(svc *corev1.Service, sl *discoveryv1.EndpointSlice) []testcluster.Stored {
 	address := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: svc.Spec.ClusterIP, Labels: map[string]string{
 		networkingv1.LabelIPAddressFamily: "IPv4", networkingv1.LabelManagedBy: "ipallocator.k8s.io"}},
@@ -51,7 +52,7 @@ func service(i int) *corev1.Service {
 	return s
 }
 
-// endpoints are the first count of a Service's e endpoints; a fifth of them is on the node under test.
+// endpoints returns the first count of a Service's e endpoints; a fifth of them is on the node under test.
 func endpoints(i, e, count int) (all []discoveryv1.Endpoint) {
 	for j := range count {
 		all = append(all, endpoint(endpointIP(i, e, j).String(), j < e/5))

@@ -5,11 +5,11 @@ import (
 	"net/netip"
 )
 
-// The address plan. Sizes are bounded by it.
+// The address plan. It bounds the sizes.
 const (
 	serviceCIDR = "10.64.0.0/12"
 	clusterCIDR = "10.128.0.0/9"
-	podCIDR     = "10.128.0.0/10" // what the server host answers for
+	podCIDR     = "10.128.0.0/10" // the addresses for which the server host answers
 	nodePorts   = "30000-39999"
 
 	maxServices  = 60000
@@ -17,7 +17,7 @@ const (
 
 	servicePort = 80
 	acceptPort  = 18080 // accepts and closes
-	namePort    = 18081 // says the address it was reached on
+	namePort    = 18081 // returns the address on which it was reached
 	nodeName    = "node0"
 	canaryPort  = 81
 )
@@ -35,13 +35,14 @@ func serviceIP(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(64 + (i/250+16)>>8), byte(i/250 + 16), byte(1 + i%250)})
 }
 
-// endpointIP is the address of endpoint j of Service i, where each has e of them.
+// endpointIP returns the address of endpoint j of Service i, if each Service has e of
+// them.
 func endpointIP(i, e, j int) netip.Addr {
 	k := 1<<16 + i*e + j
 	return netip.AddrFrom4([4]byte{10, byte(128 + k>>16), byte(k >> 8), byte(k)})
 }
 
-// isNodePort says which Services have a node port too: every tenth.
+// isNodePort reports whether a Service has a node port too: every tenth has one.
 func isNodePort(i int) bool  { return i%10 == 0 }
 func nodePort(i int) uint16  { return uint16(30000 + i/10) }
 func lastNodePort(n int) int { return (n - 1) / 10 * 10 } // the number of the Service

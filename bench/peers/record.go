@@ -21,13 +21,14 @@ type record struct {
 	Failed  string         `json:"failed,omitempty"`
 }
 
-// startRecord is a start up to the moment when the subject says that it has synced and (cold) packets prove it.
+// startRecord is a start up to the moment when the subject reports that it has synced and (cold) packets prove
+// it.
 type startRecord struct {
 	SyncedSeconds  float64  `json:"syncedSeconds"`
 	ReachedSeconds float64  `json:"reachedSeconds,omitempty"`
 	CPU            cpuTime  `json:"cpuSeconds"`
 	PeakMiB        float64  `json:"cgroupPeakMiB"`
-	OtherBusy      float64  `json:"otherBusySeconds"` // of the machine, neither subject nor control plane
+	OtherBusy      float64  `json:"otherBusySeconds"` // of the machine, without subject and control plane
 	Objects        *float64 `json:"objectsWritten,omitempty"`
 	Reads          *float64 `json:"kernelReads,omitempty"`
 	Probes         int      `json:"probes,omitempty"`
@@ -56,7 +57,7 @@ type churnRecord struct {
 
 type connectRecord map[string]connects
 
-// spread describes a few samples.
+// spread summarizes a few samples.
 type spread struct {
 	N                       int
 	Min, P50, P90, P99, Max float64
@@ -71,7 +72,7 @@ func newSpread(samples []float64) spread {
 	return spread{N: len(s), Min: s[0], P50: at(.5), P90: at(.9), P99: at(.99), Max: s[len(s)-1]}
 }
 
-// sink keeps the records and writes each at once, so that an interrupted run loses nothing.
+// sink keeps the records and writes each at once, so that an interrupted run loses none.
 type sink struct {
 	file    *os.File
 	records []record

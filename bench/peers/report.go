@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// row is one measure: how to read it from a subject's records, and what to want of the ratio to kube-proxy.
+// row is one measure: how to read it from a subject's records, and the goal for its ratio to kube-proxy.
 type row struct {
 	name  string
 	value func(results) (float64, bool)
 	goals map[string]goal // by peer and size
 }
 
-// results are the records of one subject at one size, as one.
+// results are the combined records of one subject at one size.
 type results struct {
 	cold, restart *startRecord
 	single        *singleRecord
@@ -24,7 +24,7 @@ type results struct {
 	failed        string
 }
 
-// report prints a table for each size and writes it beside the records.
+// report prints a table for each size and writes it to a file next to the records.
 func (s *sink) report(w io.Writer, o options) error {
 	var b strings.Builder
 	for _, n := range o.sizes {
@@ -70,7 +70,7 @@ func (s *sink) table(b *strings.Builder, o options, n int) {
 
 func (r row) write(b *strings.Builder, o options, peers []string, all map[string]results, size string) {
 	if !slices.ContainsFunc(o.subjects, func(name string) bool { _, ok := r.value(all[name]); return ok }) {
-		return // nobody was asked for it
+		return // no requested subject has this measure
 	}
 	fmt.Fprintf(b, "| %s |", r.name)
 	for _, name := range o.subjects {
@@ -89,7 +89,8 @@ func (r row) write(b *strings.Builder, o options, peers []string, all map[string
 	b.WriteString("\n")
 }
 
-// reference is the subject that goals are held against: the first peer, or without one who would have been by default.
+// reference returns the subject with which goals are compared: the first peer, or without one the default peer. With
+// additional flags there is no default, and it returns "".
 func (o options) reference() string {
 	for _, s := range o.subjects {
 		if s != "fairlead" {
@@ -102,7 +103,7 @@ func (o options) reference() string {
 	return "nftables"
 }
 
-// results folds the records; a later one of the same kind wins.
+// results combines the records; a later one of the same kind replaces an earlier one.
 func (s *sink) results(subject string, n int) (all results) {
 	for _, r := range s.records {
 		if r.Subject != subject || r.N != n {

@@ -2,14 +2,15 @@ package main
 
 import "fmt"
 
-// goal is what issues 2 and 4 ask for: a ratio to kube-proxy in the same mode, or a bound.
+// goal is a requirement of issues 2 and 4: a ratio to kube-proxy in the same mode, or a
+// bound.
 type goal struct {
 	ratio float64 // at least
 	most  float64 // at most, in the row's unit
 	zero  bool
 }
 
-// Where a goal holds: the peer, and the size.
+// The conditions of a goal: the peer, and the size.
 const (
 	atFull   = "nftables 10000 x 10"
 	atWide   = "nftables 44000 x 1"
@@ -56,7 +57,7 @@ func restart(r results) *startRecord { return r.restart }
 func single(r results) *singleRecord { return r.single }
 func churn(r results) *churnRecord   { return r.churn }
 
-// peak is the highest of the phases that were run.
+// peak returns the maximum over the phases that were run.
 func peak(r results) (mib float64, ok bool) {
 	for _, s := range []*startRecord{r.cold, r.restart} {
 		if s != nil {

@@ -9,9 +9,9 @@ root=$(cd ../.. && pwd)
 cache=${FAIRLEAD_CACHE:-$root/.cache}
 [ "$(id -u)" = 0 ] || { echo "run.sh: needs root: it makes network namespaces and cgroups" >&2; exit 1; }
 FAIRLEAD_CACHE=$cache ../../test/cluster/build.sh etcd kube-apiserver kube-proxy
-# -mod=mod: this module follows the dependencies of the root module, which it replaces by the folder above.
+# -mod=mod: this module follows the dependencies of the root module, for which it has a replace directive to the folder above.
 CGO_ENABLED=0 go build -mod=mod -o "$cache/bin/peers" .
-# All of it gets the CPU before other work of the machine: subjects, control plane and probes, each as much as the others.
+# All processes have priority over other work of the machine: subjects, control plane and probes, all at the same priority.
 exec nice -n "${NICE:--10}" "$cache/bin/peers" -bin "$cache/bin" -fairlead "${FAIRLEAD_BIN:-$root/bin/fairlead}" \
   -sizes "${SIZES:-1000 10000}" -fairlead-flags "${FAIRLEAD_FLAGS:-}" -e "${E:-10}" -subjects "${SUBJECTS:-nftables fairlead}" \
   -churn "${CHURN:-60s}" -connect "${CONNECT:-3s}" -singles "${SINGLES:-5}" -sync-limit "${SYNC_LIMIT:-10m}" \

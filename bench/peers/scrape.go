@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// page is what a subject's /metrics says.
+// page is the parsed /metrics page of a subject.
 type page map[string]*dto.MetricFamily
 
 const (
@@ -41,7 +41,8 @@ func scrape(ctx context.Context, from *netlab.Host) (page, error) {
 	return parser.TextToMetricFamilies(resp.Body)
 }
 
-// series are those that count: kube-proxy programs IPv6 apart, and here is nothing of it.
+// series returns the series that count, those without IPv6: kube-proxy reports IPv6
+// separately, and these Services have no IPv6.
 func (p page) series(name string) (all []*dto.Metric) {
 	for _, m := range p[name].GetMetric() {
 		v6 := false
@@ -55,7 +56,7 @@ func (p page) series(name string) (all []*dto.Metric) {
 	return all
 }
 
-// value adds up a counter or gauge.
+// value returns the sum of a counter or gauge.
 func (p page) value(name string) (total float64, err error) {
 	if p[name] == nil {
 		return 0, fmt.Errorf("%s: %w", name, errNoMetric)
@@ -66,7 +67,8 @@ func (p page) value(name string) (total float64, err error) {
 	return total, nil
 }
 
-// observed is the number and the mean of what a histogram saw since an earlier page.
+// observed returns the number and the mean of a histogram's observations since an earlier
+// page.
 func (p page) observed(name string, earlier page) (count, mean float64) {
 	var sum float64
 	for _, at := range []struct {

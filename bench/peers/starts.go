@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cold starts the subject on an untouched node.
+// cold starts the subject on an unmodified node.
 func (t *trial) cold(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, t.c.syncLimit)
 	defer cancel()
@@ -31,8 +31,8 @@ func (t *trial) cold(ctx context.Context) error {
 	return settle(ctx)
 }
 
-// reached waits until packets reach the canary and Services from the whole range: what a subject says of itself is one
-// thing, this is the other.
+// reached waits until packets reach the canary and Services from the whole range. This verifies what the subject
+// reports about itself.
 func (t *trial) reached(ctx context.Context) (seconds float64, err error) {
 	for _, to := range []netip.AddrPort{canaryAddr, netip.AddrPortFrom(serviceIP(0), servicePort),
 		netip.AddrPortFrom(serviceIP(t.n/2), servicePort), netip.AddrPortFrom(serviceIP(t.n-1), servicePort)} {

@@ -25,8 +25,8 @@ type subject struct {
 	started time.Time
 }
 
-// command is the line that runs a subject. kube-proxy gets the defaults of its flags too, but for the sizes of the
-// connection table, which are not a namespace's to set.
+// command returns the command line of a subject. kube-proxy gets the defaults of its flags too, except for the sizes
+// of the connection table, which a namespace cannot set.
 func (o options) command(name string) ([]string, error) {
 	common := []string{"--hostname-override=" + nodeName, "--cluster-cidr=" + clusterCIDR, "--metrics-bind-address=0.0.0.0:10249"}
 	proxy := append([]string{filepath.Join(o.bin, "kube-proxy"), "--conntrack-max-per-core=0", "--conntrack-min=0", "--v=2"}, common...)
@@ -69,7 +69,7 @@ func newSubject(c *control, n *node, name string, size int) (*subject, error) {
 	return s, nil
 }
 
-// iptablesFolder makes a folder of names for one of the two iptables back ends.
+// iptablesFolder creates a folder with the program names of one of the two iptables backends.
 func iptablesFolder(dir, flavour string) (string, error) {
 	program, err := exec.LookPath("xtables-" + flavour + "-multi")
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *subject) start() error {
 	defer log.Close()
 	cmd := exec.Command(s.args[0], s.args[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), s.env...), log, log
-	// The pages of the executable count for the first cgroup that touches them; that shall be nobody's here.
+	// The pages of the executable are charged to the first cgroup that touches them. That must be no subject's cgroup.
 	if err := readAll(s.program); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func readAll(path string) error {
 	return err
 }
 
-// stop ends the subject and waits until its children are gone too, so that they count where they belong.
+// stop ends the subject and waits until its children are gone too, so that their CPU time counts for the right phase.
 func (s *subject) stop() {
 	if s.proc == nil {
 		return
@@ -130,7 +130,8 @@ func (s *subject) stop() {
 	}
 }
 
-// synced waits until the subject's own metric says that it has synced, and returns how long that took by that metric.
+// synced waits until the subject's own metric reports that it has synced, and returns how long that took by that
+// metric.
 func (s *subject) synced(ctx context.Context) (seconds float64, err error) {
 	for {
 		if p, err := scrape(ctx, s.node.host); err == nil {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serve answers for every pod: acceptPort closes at once, namePort says which address was reached.
+// serve answers for every pod: acceptPort closes at once, namePort returns the address that was reached.
 func serve(h *netlab.Host) (stop func(), err error) {
 	any := netip.IPv4Unspecified()
 	names, err := h.Listen(context.Background(), netip.AddrPortFrom(any, namePort))
@@ -71,7 +71,7 @@ func who(ctx context.Context, from *netlab.Host, to netip.AddrPort) (netip.Addr,
 	return netip.ParseAddr(string(b))
 }
 
-// reaches says whether a connection can be made at all.
+// reaches returns an error if no connection can be made.
 func reaches(ctx context.Context, from *netlab.Host, to netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
 	defer cancel()
@@ -82,8 +82,8 @@ func reaches(ctx context.Context, from *netlab.Host, to netip.AddrPort) error {
 	return err
 }
 
-// connects is the result of connecting to one target in several rounds; times are in microseconds. The best round is the
-// figure to compare on a machine with other work: that makes rounds slower, never faster.
+// connects is the result of connects to one target in several rounds; times are in microseconds. The best round is the
+// figure to compare on a machine with other work: other work makes rounds slower, never faster.
 type connects struct {
 	Made, Failed                  int
 	BestP50Us, MedianP50Us, P99Us float64
@@ -91,7 +91,7 @@ type connects struct {
 
 const connectRounds = 30
 
-// connectAll goes round the targets, so that a slow time of the machine hits all of them.
+// connectAll goes round the targets, so that a slow phase of the machine affects all of them.
 func connectAll(from *netlab.Host, targets map[string]netip.AddrPort, each time.Duration) (map[string]connects, error) {
 	names, all, p50s := slices.Sorted(maps.Keys(targets)), map[string]connects{}, map[string][]float64{}
 	if each == 0 {
@@ -116,8 +116,8 @@ func connectAll(from *netlab.Host, targets map[string]netip.AddrPort, each time.
 	return all, nil
 }
 
-// connectRound connects and resets, one connection after the other on one thread, with blocking system calls: what the
-// kernel does with a new connection is then most of what is measured.
+// connectRound connects and resets, one connection after the other on one thread, with blocking system calls. The
+// kernel's work for a new connection is then the largest part of the result.
 func connectRound(from *netlab.Host, to netip.AddrPort, d time.Duration) (us []float64, failed int, err error) {
 	err = from.Do(func() error {
 		for end := time.Now().Add(d); time.Now().Before(end); {
@@ -138,7 +138,7 @@ func connectOnce(to netip.AddrPort) (us float64, err error) {
 		return 0, err
 	}
 	defer unix.Close(fd)
-	// A reset leaves no TIME_WAIT behind, so the ports do not run out.
+	// A reset leaves no TIME_WAIT, so that ports are not exhausted.
 	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
 		return 0, err
 	}

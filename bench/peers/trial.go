@@ -17,7 +17,7 @@ type trial struct {
 	canary  *canary
 }
 
-// measure runs all phases. A subject that does not manage a phase is recorded as failed, and the run goes on.
+// measure runs all phases. A phase in which the subject fails is recorded as failed, and the run continues.
 func measure(ctx context.Context, c *control, sink *sink, name string, n int) error {
 	fmt.Printf("--- %s, %d Services with %d endpoints\n", name, n, c.endpoints)
 	node, err := newNode(ctx, c)
@@ -64,7 +64,8 @@ func (t *trial) add(r record) error {
 	return t.sink.add(r)
 }
 
-// connects times new connections. The order of Services is that of their creation; first and last show whether it matters.
+// connects times new connections. The order of Services is that of their creation; first and last show whether the order
+// matters.
 func (t *trial) connects(bare connectRecord) error {
 	last := t.n - 1
 	all, err := t.connect(map[string]netip.AddrPort{
@@ -86,7 +87,7 @@ func (t *trial) connect(targets map[string]netip.AddrPort) (connectRecord, error
 	return connectAll(t.node.client, targets, t.c.options.connect)
 }
 
-// meter counts what the machine did in a phase.
+// meter measures the CPU time of a phase.
 type meter struct {
 	t                *trial
 	subject, control cpuTime
@@ -97,15 +98,15 @@ func (t *trial) meter() meter {
 	return meter{t: t, subject: t.subject.group.used(), control: t.c.group.used(), machine: machineBusy()}
 }
 
-// read is the subject's CPU time, and the time of everything that is neither subject nor control plane: the probes, the
-// packets, and other work on the machine, which makes wall times longer.
+// read returns the subject's CPU time, and the time of everything that is neither subject nor control plane: the probes,
+// the packets, and other work on the machine, which makes wall times longer.
 func (m meter) read() (subject cpuTime, other float64) {
 	subject = m.t.subject.group.used().since(m.subject)
 	control := m.t.c.group.used().since(m.control)
 	return subject, machineBusy() - m.machine - subject.Total - control.Total
 }
 
-// settle lets what a subject does after a sync pass: kube-proxy removes stale chains a second later.
+// settle waits until a subject's work after a sync is done: kube-proxy removes stale chains a second later.
 func settle(ctx context.Context) error {
 	if !pause(ctx, 4*time.Second) {
 		return ctx.Err()

@@ -17,10 +17,10 @@ import (
 	"github.com/fairlead/fairlead/internal/source/convert"
 )
 
-// agent is the straight line without servers.
+// agent is the path from objects to the kernel, without the servers of an agent.
 type agent struct {
 	mail   *mailbox.Mailbox
-	reads  func() uint64 // of the kernel, so far
+	reads  func() uint64 // of the actual state of the kernel, so far
 	conv   *convert.Converter
 	turns  chan engine.Turn
 	cancel context.CancelFunc
@@ -48,13 +48,13 @@ func start(mode string) (*agent, error) {
 	return a, nil
 }
 
-// summary keeps no reference to what the engine holds.
+// summary returns a copy without references to the engine's state.
 func summary(t *engine.Turn) engine.Turn {
 	return engine.Turn{Started: t.Started, Done: t.Done, Phases: t.Phases, Err: t.Err, Full: t.Full,
 		SliceEvents: t.SliceEvents, Operations: t.Operations, Batches: t.Batches, Pending: t.Pending, Drift: t.Drift}
 }
 
-// await returns the next turn, or fails after five minutes.
+// await returns the next sync, or fails after five minutes.
 func (a *agent) await() (engine.Turn, error) {
 	select {
 	case t := <-a.turns:
@@ -89,8 +89,8 @@ func (a *agent) load(c *cluster) (engine.Turn, error) {
 	}
 }
 
-// cpu is the user and system time so far of the process and of the programs it
-// has run (iptables-restore).
+// cpu returns the user and system time so far of the process and of the programs that
+// it has run (iptables-restore).
 func cpu() time.Duration {
 	var sum int64
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
@@ -111,7 +111,7 @@ func liveHeap() uint64 {
 	return m.HeapAlloc
 }
 
-// rss is VmRSS and VmHWM in bytes.
+// rss returns VmRSS and VmHWM in bytes.
 func rss() (now, peak uint64) {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {

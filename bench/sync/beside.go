@@ -12,10 +12,11 @@ import (
 	"github.com/fairlead/fairlead/internal/inspect"
 )
 
-// tries says how often each is measured: audits with no change beside them; changes alone, and as many beside an audit.
+// tries is the number of measurements: audits without a concurrent change; and pairs of a change alone and a change concurrent with
+// an audit.
 type tries struct{ audits, pairs int }
 
-// audit is one on demand. The sorts take turns, for the next of a sort must wait.
+// audit is one kind of audit on demand. The kinds alternate, because the next audit of a kind must wait.
 type audit struct {
 	path string
 	next time.Time
@@ -23,10 +24,10 @@ type audit struct {
 
 func bothAudits() []*audit { return []*audit{{path: "/audit?repair=false"}, {path: "/audit"}} }
 
-// wait waits until the next may come.
-func (a *audit) wait() { time.Sleep(time.Until(a.next)) } // the agent named the time
+// wait waits until the next audit of this kind is allowed.
+func (a *audit) wait() { time.Sleep(time.Until(a.next)) } // the agent returned the time
 
-// do asks for one, which must find all as it should be. The pairs' changes go in meanwhile.
+// do requests an audit, which must find everything in sync. The changes of the pairs are applied concurrently.
 func (a *audit) do(ctx context.Context) error {
 	var got inspect.Audit
 	if err := ask(ctx, a.path, &got); err != nil {
@@ -39,7 +40,8 @@ func (a *audit) do(ctx context.Context) error {
 	return nil
 }
 
-// beside measures audits, and changes alone and beside them: by turns, so that whatever else the machine does falls on both alike.
+// beside measures audits, changes alone, and changes concurrent with an audit. They alternate, so that other work of the machine
+// affects both alike.
 func (c *commands) beside(ctx context.Context, of tries, out io.Writer) error {
 	both := bothAudits()
 	audits, alone, beside := row{what: "audit", goal: "300"}, row{what: "a change, alone"}, row{what: "a change, while an audit reads"}
@@ -58,10 +60,10 @@ func (c *commands) beside(ctx context.Context, of tries, out io.Writer) error {
 	for i := range of.pairs {
 		a := both[i%len(both)]
 		a.wait()
-		if _, err := c.change(ctx); err != nil { // not counted: each one that is comes as long after another
+		if _, err := c.change(ctx); err != nil { // not counted: so each counted change follows another one at the same distance
 			return err
 		}
-		delay := typical * time.Duration(i) / time.Duration(of.pairs) // so that each part of an audit meets one
+		delay := typical * time.Duration(i) / time.Duration(of.pairs) // spread, so that a change meets each part of an audit
 		one := func() error { return alone.afterRest(c.pid, func() (time.Duration, error) { return c.change(ctx) }) }
 		two := func() error {
 			return beside.afterRest(c.pid, func() (time.Duration, error) { return c.changeBeside(ctx, a, delay) })
@@ -84,28 +86,29 @@ func (c *commands) beside(ctx context.Context, of tries, out io.Writer) error {
 	return err
 }
 
-// restBefore is more than the engine makes a change wait for the one before it.
+// restBefore is longer than the engine delays a change after the previous one.
 const restBefore = engine.MaxPause + engine.MaxPause/4
 
-// afterRest adds a try to which neither the pause after the last change nor what that left to clean up adds anything.
+// afterRest adds a sample that contains neither the pause after the last change nor the cleanup of that change.
 func (r *row) afterRest(pid int, do func() (time.Duration, error)) error {
-	time.Sleep(restBefore) // what is measured begins after it
+	time.Sleep(restBefore) // the measurement begins after it
 	return r.sample(pid, do)
 }
 
-// changeBeside makes a change some time after an audit was asked for.
+// changeBeside makes a change at the given delay after the request for an audit.
 func (c *commands) changeBeside(ctx context.Context, a *audit, delay time.Duration) (took time.Duration, err error) {
 	done := make(chan error, 1) // size 1: its only message
 	go func() { done <- a.do(ctx) }()
-	time.Sleep(delay) // so long after the audit began the change is to come
+	time.Sleep(delay) // the change starts at this distance from the start of the audit
 	took, err = c.change(ctx)
 	return took, errors.Join(err, <-done)
 }
 
-// look is how often it is looked whether a change is in the kernel: rarely, for that costs the agent time too.
+// look is the interval of the check whether a change is in the kernel. It is long, because each check costs the agent time too.
 const look = 10 * time.Millisecond
 
-// change adds an endpoint to the first Service, and gives how long it took until it was in the kernel, as the agent tells afterwards.
+// change adds an endpoint to the first Service, and returns how long it took until it was in the kernel, as the agent reports
+// afterwards.
 func (c *commands) change(ctx context.Context) (time.Duration, error) {
 	c.more++
 	if err := c.prepare(0); err != nil {
@@ -116,7 +119,7 @@ func (c *commands) change(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	for ctx.Err() == nil {
-		time.Sleep(look) // bounded poll: the agent tells nobody
+		time.Sleep(look) // bounded poll: the agent sends no notification
 		var s inspect.Status
 		if err := ask(ctx, "/status", &s); err != nil {
 			return 0, err

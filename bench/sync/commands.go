@@ -27,23 +27,23 @@ import (
 
 const (
 	perFile = 100 // Services in one file of manifests: a change rewrites one
-	asks    = 100 // questions of each kind
-	// commandsLimit bounds the whole. Audits on demand keep a distance, which takes most of it.
+	asks    = 100 // requests of each kind
+	// commandsLimit bounds the whole. Audits on demand must be some time apart, which takes the largest part of it.
 	commandsLimit = 30 * time.Minute
 )
 
-// size is how many Services there are, and endpoints of each.
+// size is the number of Services, and of the endpoints of each.
 type size struct{ n, e int }
 
-// commands measures a real agent's answers, over its socket, as the commands get them.
+// commands measures a real agent's answers, over its socket, as the commands receive them.
 type commands struct {
 	dir string
 	size
-	more int // endpoints more of the first Service
+	more int // additional endpoints of the first Service
 	pid  int // of the agent
 }
 
-// measureCommands starts the agent with n Services and prints what each answer takes.
+// measureCommands starts the agent with the Services of the size and prints how long each answer takes.
 func measureCommands(bin, mode string, of size, often tries, out io.Writer) error {
 	n, e := of.n, of.e
 	ctx, cancel := context.WithTimeout(context.Background(), commandsLimit)
@@ -87,7 +87,8 @@ func measureCommands(bin, mode string, of size, often tries, out io.Writer) erro
 	return nil
 }
 
-// saveAlone measures what an audit cannot do without in an iptables mode: the programs, printing to nobody.
+// saveAlone measures the part of an audit that is unavoidable in an iptables mode: the save programs, with their output
+// discarded.
 func saveAlone(ctx context.Context, out io.Writer, backend string) error {
 	var took, cpu time.Duration
 	for _, program := range []string{"iptables-", "ip6tables-"} {
@@ -119,14 +120,14 @@ func (c *commands) report(out io.Writer, what, goal string, times int, do func()
 	return r.print(out)
 }
 
-// row is what some tries of one thing took.
+// row is the samples of one kind of measurement.
 type row struct {
 	what, goal string
 	took       []time.Duration
 	cpu        time.Duration // of all
 }
 
-// sample adds a try, which says itself what it took.
+// sample adds a sample of do, which returns its own duration.
 func (r *row) sample(pid int, do func() (time.Duration, error)) error {
 	before, err := cpuOf(pid)
 	if err != nil {
@@ -152,13 +153,14 @@ func (r *row) print(out io.Writer) error {
 	return err
 }
 
-// cpuOf is the user and system time so far of a process and of those that it has waited for, to the hundredth of a second.
+// cpuOf returns the user and system time so far of a process and of the children that it has waited for, to the hundredth
+// of a second.
 func cpuOf(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold blanks
+	_, rest, _ := strings.Cut(string(text), ") ") // the name may contain blanks
 	fields, ticks := strings.Fields(rest), 0
 	for _, f := range fields[11:15] { // utime, stime, cutime, cstime (proc(5) counts from 3)
 		n, err := strconv.Atoi(f)
@@ -188,17 +190,17 @@ func (c *commands) explain(ctx context.Context, i int, e *inspect.Explanation) e
 	return nil
 }
 
-// write makes the file of some Services.
+// write writes the file of some Services.
 func (c *commands) write(first int) error { return errors.Join(c.prepare(first), c.publish(first)) }
 
 func (c *commands) path(first int) string {
 	return filepath.Join(c.dir, fmt.Sprintf("%06d.yaml", first))
 }
 
-// publish puts what was prepared in the place of the file.
+// publish replaces the file with the prepared one.
 func (c *commands) publish(first int) error { return os.Rename(c.path(first)+".tmp", c.path(first)) }
 
-// prepare writes the file of some Services beside its place. JSON is YAML.
+// prepare writes the new file of some Services next to the current one. JSON is YAML.
 func (c *commands) prepare(first int) error {
 	var b bytes.Buffer
 	for i := first; i < min(first+perFile, c.n); i++ {
@@ -219,8 +221,7 @@ func (c *commands) prepare(first int) error {
 	return os.WriteFile(c.path(first)+".tmp", b.Bytes(), 0o600)
 }
 
-// start runs the agent until stop is called, and returns when it has everything in the
-// kernel.
+// start runs the agent until stop is called, and returns when the desired state is in the kernel.
 func (c *commands) start(ctx context.Context, bin, mode string) (stop func(), err error) {
 	args := []string{"run", "--manifests", c.dir, "--hostname-override", "node0", "--conntrack-max-per-core=0"}
 	proxy, backend, chosen := strings.Cut(mode, "-")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# guest.sh MODE SERVICES AUDITS PAIRS : inside the test kernel, what the commands of an agent in a mode take. From the third audit on, and from the
-# first pair, each waits for twenty times what the last audit took, and waiting costs the host ten times as long.
+# guest.sh MODE SERVICES AUDITS PAIRS : inside the test kernel, how long the commands of an agent in a mode take. From the third audit on, and from
+# the first pair, each waits for twenty times the duration of the last audit, and waiting costs the host ten times as long.
 . test/vm/memory.sh
 . test/vm/modules.sh
 in_memory bin/fairlead bin/bench-sync || exit 125

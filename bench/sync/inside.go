@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// inside is a Service of many endpoints, ports or addresses: what one changed
-// endpoint of it costs depends on all of them, since policy decides a Service whole.
+// inside is a Service of many endpoints, ports or addresses. The cost of one changed endpoint depends on
+// all of them, since policy computes a whole Service.
 type inside struct {
 	name                        string
 	endpoints, ports, addresses int
@@ -45,11 +45,12 @@ func (s *inside) service() *corev1.Service {
 	return o
 }
 
-// podsOfANode is how many endpoints may be on this node: kubelets run 110 pods, some are told to run 250.
+// podsOfANode is how many endpoints may be on this node: kubelets run 110 pods, some are configured to
+// run 250.
 const podsOfANode = 250
 
-// slice is the slice that holds endpoint number first, with the endpoint moved for
-// the round; round 0 is the start.
+// slice returns the slice that holds endpoint number first, with the endpoint moved for the round; round
+// 0 is the start.
 func (s *inside) slice(first, round int) *discoveryv1.EndpointSlice {
 	o := slice(1, first, min(perSlice, s.endpoints-first))
 	o.Name = fmt.Sprintf("svc-1-%d", first/perSlice)
@@ -71,7 +72,7 @@ func (s *inside) slice(first, round int) *discoveryv1.EndpointSlice {
 	return o
 }
 
-// insideResult is what one changed endpoint costs: CPU in milliseconds.
+// insideResult is the cost of one changed endpoint: CPU in milliseconds.
 type insideResult struct {
 	Mode, Inside           string
 	CPU, Wall, Ops         float64
@@ -97,7 +98,7 @@ func measureInside(mode string, s *inside) (*insideResult, error) {
 		full = t.Full
 	}
 	r := &insideResult{Mode: mode, Inside: s.name}
-	events := make([]model.Event, s.rounds) // made before the clock runs: the source's part is of one slice
+	events := make([]model.Event, s.rounds) // created before the clock runs: the source's part is of one slice
 	for i := range events {
 		events[i] = sliceEvent(a.conv, s.slice(s.endpoints/2/perSlice*perSlice, i+1))
 	}
@@ -117,7 +118,7 @@ func measureInside(mode string, s *inside) (*insideResult, error) {
 	return r, a.stop()
 }
 
-// runInside measures each and prints it as a JSON line.
+// runInside measures each kind of Service and prints it as a JSON line.
 func runInside(mode, profile string) error {
 	stop, err := startProfile(profile)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// result is one size's figures: CPU in milliseconds, memory in megabytes.
+// result is the figures of one size: CPU in milliseconds, memory in megabytes.
 type result struct {
 	Mode                    string
 	Services, Endpoints     int
@@ -76,9 +76,9 @@ func main() {
 	}
 }
 
-// refuseInitialNamespace: a benchmark that wrote into the machine's own rules
-// would break it. Its namespace must be another than that of the shell that
-// called unshare (process 1 cannot always be asked).
+// refuseInitialNamespace: a benchmark that wrote into the machine's own rules would
+// break it. Its namespace must differ from that of the shell that called unshare
+// (process 1 cannot always be read).
 func refuseInitialNamespace() error {
 	self, err1 := os.Readlink("/proc/self/ns/net")
 	parent, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", os.Getppid()))
@@ -120,7 +120,7 @@ func measure(mode string, n, e int, profile string) (*result, error) {
 	return r, restart(c, r)
 }
 
-// startProfile begins a CPU profile, if one is wanted; stop ends it.
+// startProfile begins a CPU profile, if one is requested; stop ends it.
 func startProfile(file string) (stop func(), err error) {
 	if file == "" {
 		return func() {}, nil
@@ -132,7 +132,8 @@ func startProfile(file string) (stop func(), err error) {
 	return func() { pprof.StopCPUProfile(); f.Close() }, pprof.StartCPUProfile(f)
 }
 
-// changes measures single changes, a batch of 100, and that nothing is read.
+// changes measures single changes and a batch of 100, and checks that nothing is read
+// from the kernel.
 func (a *agent) changes(c *cluster, r *result) error {
 	before := a.reads()
 	rounds, batches := 1000, 10
@@ -156,7 +157,7 @@ func (a *agent) changes(c *cluster, r *result) error {
 		for i := range n {
 			a.mail.Put(sliceEvent(a.conv, c.change(i, 20_000+b*100+i)))
 		}
-		for n > 0 { // in one turn or several
+		for n > 0 { // in one sync or several
 			t, err := a.await()
 			if err != nil {
 				return err
@@ -170,8 +171,8 @@ func (a *agent) changes(c *cluster, r *result) error {
 	return nil
 }
 
-// restart starts a second agent on what the first left: the cluster as it is
-// now, so that there is nothing to write.
+// restart starts a second agent on the state that the first left: the cluster is
+// unchanged, so that there is nothing to write.
 func restart(c *cluster, r *result) error {
 	a, err := start(r.Mode)
 	if err != nil {

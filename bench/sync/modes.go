@@ -11,8 +11,9 @@ import (
 	"github.com/fairlead/fairlead/internal/kernel/nft"
 )
 
-// open makes the driver of a mode: nftables, iptables-legacy or iptables-nft. It
-// does not pace: the benchmark asks what a change costs, and changes one by one.
+// open returns the driver of a mode: nftables, iptables-legacy or iptables-nft. The
+// driver does not pace its writes: the benchmark measures the cost of a change, and
+// makes changes one by one.
 func open(mode string) (dataplane.Driver, func() uint64, error) {
 	backend, isIPTables := strings.CutPrefix(mode, iptables.Name+"-")
 	switch {

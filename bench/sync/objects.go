@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead/fairlead/internal/source/convert"
 )
 
-// The cluster of ../baseline: one TCP port a Service, every tenth a NodePort, a
-// fifth of the endpoints on this node.
+// service returns a Service of the cluster of ../baseline: one TCP port a Service,
+// every tenth a NodePort, a fifth of the endpoints on this node.
 func service(i int) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("svc-%d", i)},
@@ -35,7 +35,7 @@ func endpointIP(k int) string {
 	return fmt.Sprintf("10.%d.%d.%d", 128+k>>16, k>>8&255, k&255)
 }
 
-// slice has endpoints first..first+count of the cluster's numbering.
+// slice returns a slice with endpoints first..first+count of the cluster's numbering.
 func slice(i, first, count int) *discoveryv1.EndpointSlice {
 	name, port, proto := "http", int32(8080), corev1.ProtocolTCP
 	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4,
@@ -54,15 +54,15 @@ func slice(i, first, count int) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// cluster makes the objects of one size as they are asked for, so that the
-// process's memory is the agent's. What making them costs is measured by makeAll
-// and taken off the agent's CPU.
+// cluster creates the objects of one size on demand, so that the process's memory is
+// the agent's. makeAll measures the cost of creating them, which is subtracted from the
+// agent's CPU.
 type cluster struct {
 	n, e int
 	last map[int]int // by Service: the last change made to its slice
 }
 
-// slice is Service i's slice as it is now.
+// slice returns the current slice of Service i.
 func (c *cluster) slice(i int) *discoveryv1.EndpointSlice {
 	s := slice(i, i*c.e, c.e)
 	if turn := c.last[i]; turn > 0 {
@@ -71,7 +71,7 @@ func (c *cluster) slice(i int) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// makeAll makes every object and drops it, and gives the CPU that it took.
+// makeAll creates every object and drops it, and returns the CPU time that it took.
 func (c *cluster) makeAll() time.Duration {
 	t0 := cpu()
 	for i := range c.n {
@@ -81,7 +81,7 @@ func (c *cluster) makeAll() time.Duration {
 	return cpu() - t0
 }
 
-// change replaces the last endpoint of Service i's slice by one of a spare range.
+// change replaces the last endpoint of Service i's slice with one of a spare range.
 func (c *cluster) change(i, turn int) *discoveryv1.EndpointSlice {
 	c.last[i] = turn
 	return c.slice(i)

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// ports are where the Services of the abuse are answered, on one address: one that is
-// well, and those that are stormed, whose endpoint never answers and whose clients never
-// read.
+// ports are the addresses of the Services' endpoints in the abuse, on one host: one that
+// is not abused, and those that are, by a storm, by an endpoint that never answers and
+// by clients that never read.
 type ports struct{ well, stormed, silent, endless netip.AddrPort }
 
 func parsePorts(text string) (pid int, p ports, err error) {
@@ -35,35 +35,37 @@ func parsePorts(text string) (pid int, p ports, err error) {
 	return pid, p, nil
 }
 
-// storming is how a Service is stormed: as many whole connections as go, and SYNs that
-// nobody completes from many addresses, until both are perSecond.
+// storming describes the storm on a Service: as many complete connections as possible,
+// and SYNs from many addresses that are never completed, until both together are
+// perSecond.
 type storming struct {
 	threads, nice int
-	perSecond     float64 // 0: whole connections alone
+	perSecond     float64 // 0: complete connections only
 	from          netip.Prefix
 	device        string // of the proxy's network namespace, where attempts arrive; "": they are not counted
 }
 
-// mishap is one kind of abuse of one Service; it goes on until stop is closed.
+// mishap is one kind of abuse of one Service; it continues until stop is closed.
 type mishap struct {
 	name string
 	at   netip.AddrPort
 	run  func(stop <-chan struct{}, attempts *tries) error
 }
 
-// tries are the attempts at connections so far, and those of them that were whole ones.
+// tries are the connection attempts so far, and those of them that were complete
+// connections.
 type tries struct{ all, whole atomic.Int64 }
 
-// seen is what one slice of one mishap has given.
+// seen is the result of one slice of one mishap.
 type seen struct {
 	through, direct []time.Duration
 	failed          int
-	attempts        float64 // a second, as the generators count them
-	whole           float64 // of these
-	arrived         float64 // SYNs a second at the proxy's interface
-	cookies         float64 // a second
-	memory          int     // MB, at most
-	files           int     // descriptors, at most
+	attempts        float64 // per second, as the generators count them
+	whole           float64 // complete ones of these
+	arrived         float64 // SYNs per second at the proxy's interface
+	cookies         float64 // per second
+	memory          int     // MB, maximum
+	files           int     // descriptors, maximum
 }
 
 func mishaps(p ports, s storming, holders int) []mishap {
@@ -75,9 +77,10 @@ func mishaps(p ports, s storming, holders int) []mishap {
 	}
 }
 
-// abuse does one thing after the other to the proxy, and asks a Service that is well
-// meanwhile: each client asks through the proxy, then the endpoint itself, and so on, so
-// that both see the same machine. What breaks a bound is the error.
+// abuse runs one mishap after the other against the proxy, while clients send requests
+// to a Service that is not abused. Each client alternates between the proxy and the
+// endpoint itself, so that both are measured under the same load. It returns an error
+// for each broken bound.
 func abuse(all []mishap, w watched, most bounds, length time.Duration, rounds int) error {
 	got := make([][]seen, len(all))
 	for range rounds {
@@ -98,7 +101,7 @@ func abuse(all []mishap, w watched, most bounds, length time.Duration, rounds in
 			millis(quantile(sum.through, 50)), millis(a), millis(quantile(sum.direct, 50)), millis(b), float64(a)/float64(b), sum.failed, sum.memory, sum.files)
 		broken = append(broken, most.broken(all[i].name, &sum, float64(a)/float64(b))...)
 	}
-	time.Sleep(time.Second) // what was ended is closed
+	time.Sleep(time.Second) // ended connections are closed by then
 	m, f := held(w.pid)
 	fmt.Printf("\nA second after the last one: %d MB, %d descriptors.\n", m, f)
 	for _, line := range broken {
@@ -150,7 +153,7 @@ func suffer(m *mishap, w watched, length time.Duration) (out seen, err error) {
 	var doing sync.WaitGroup
 	var failed error
 	doing.Go(func() { failed = m.run(stop, &attempts) })
-	time.Sleep(length / 4) // until it is under way
+	time.Sleep(length / 4) // until the mishap has its full rate
 	begin, all, whole, cookie := time.Now(), attempts.all.Load(), attempts.whole.Load(), cookies(w.pid)
 	if g != nil {
 		if _, err = g.since(); err != nil {
@@ -169,8 +172,8 @@ func suffer(m *mishap, w watched, length time.Duration) (out seen, err error) {
 	return out, errors.Join(err, failed)
 }
 
-// demand has some clients ask a Service, and the endpoint itself, and looks at the proxy
-// meanwhile.
+// demand runs some clients that send requests to a Service, and to the endpoint itself,
+// and samples the proxy concurrently.
 func demand(w watched, length time.Duration, out *seen) {
 	var asking sync.WaitGroup
 	begin := time.Now()
@@ -190,7 +193,7 @@ func demand(w watched, length time.Duration, out *seen) {
 					out.direct = append(out.direct, b)
 				}
 				mu.Unlock()
-				time.Sleep(2 * time.Millisecond) // a client with something else to do
+				time.Sleep(2 * time.Millisecond) // a client with other work in between
 			}
 		})
 	}
@@ -208,7 +211,7 @@ func timed(to string) (time.Duration, error) {
 	return time.Since(at), err
 }
 
-// held is the resident memory in MB and the descriptors of a process.
+// held returns the resident memory in MB and the number of descriptors of a process.
 func held(pid int) (mb, files int) {
 	list, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fd")
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")

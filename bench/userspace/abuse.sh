@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# abuse.sh : what a storm of connection attempts, silent endpoints and clients that never read cost another Service of userspace mode.
+# abuse.sh : the effect of a storm of connection attempts, of silent endpoints and of clients that never read on another Service of userspace
+# mode.
 #   FOR=60s ROUNDS=1 RATE=50000 GENERATORS=4 NICE=10 HOLDERS=2000 FILES=4096 RATIO=2 MB=128
 # The proxy and its endpoints are in one network namespace, the clients in another, both in a user namespace: nothing here needs root, and root
-# becomes nobody. RATE is how many attempts a second must arrive at the proxy's interface: whole connections, as many as go, and for the rest SYNs
-# from random ports of 10.99.0.0/16, whose hosts never answer. Ends with status 1, and says why, when a bound is broken.
+# becomes the user "nobody". RATE is how many attempts a second must arrive at the proxy's interface: as many complete connections as possible,
+# and for the rest SYNs from random ports of 10.99.0.0/16, whose hosts never answer. Ends with status 1 and prints the reason when a bound is
+# broken.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 if [ "${1:-}" != inside ]; then
@@ -28,7 +30,7 @@ ip netns add clients
 ip link add proxy type veth peer name client netns clients
 ip addr add 10.98.0.1/30 dev proxy && ip link set proxy up
 ip -n clients addr add 10.98.0.2/30 dev client && ip -n clients link set client up && ip -n clients link set lo up
-ip route add 10.99.0.0/16 via 10.98.0.2             # the half-open peers: what is sent to them ends there
+ip route add 10.99.0.0/16 via 10.98.0.2             # the half-open peers: packets to them end there
 ip -n clients route add 10.96.0.0/24 via 10.98.0.1
 "$tmp/bench" -serve -short 0.0.0.0:19001 & pids+=($!)
 (ulimit -n "${FILES:-4096}"; exec "$tmp/fairlead" run --proxy-mode userspace --userspace-addresses service --manifests "$tmp/manifests" --hostname-override bench \

@@ -13,10 +13,11 @@ import (
 )
 
 // gauge counts the SYNs that arrive for a port at an interface of another process's network
-// namespace: what a generator says that it has sent is not what came.
+// namespace: the number that a generator reports as sent may differ from the number that
+// arrived.
 type gauge struct{ fd int }
 
-// newGauge takes CAP_NET_RAW in that namespace, and CAP_SYS_ADMIN to go there.
+// newGauge needs CAP_NET_RAW in that namespace, and CAP_SYS_ADMIN to enter it.
 func newGauge(pid int, device string, port uint16) (g *gauge, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -58,7 +59,8 @@ func gaugeThere(pid int, device string, port uint16) (*gauge, error) {
 	return &gauge{fd}, nil
 }
 
-// synsFor keeps one byte of each IPv4 packet that asks for a TCP connection to a port.
+// synsFor returns a filter that keeps one byte of each IPv4 packet that opens a TCP
+// connection to a port.
 func synsFor(port uint16) []unix.SockFilter {
 	const skip = 8
 	return []unix.SockFilter{
@@ -75,8 +77,8 @@ func synsFor(port uint16) []unix.SockFilter {
 	}
 }
 
-// since is how many have come since it was last asked. Nobody reads the socket, so that
-// most are counted as dropped from it: that is cheaper.
+// since returns how many SYNs have arrived since its last call. No program reads the
+// socket, so that the largest part is counted as dropped from it: that is cheaper.
 func (g *gauge) since() (int, error) {
 	s, err := unix.GetsockoptTpacketStats(g.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
@@ -87,8 +89,8 @@ func (g *gauge) since() (int, error) {
 
 func (g *gauge) close() { _ = unix.Close(g.fd) }
 
-// cookies is how many connections a process's network namespace has answered with a cookie
-// because its queue of half-open ones was full.
+// cookies returns how many connections a process's network namespace has answered with a
+// cookie because its queue of half-open connections was full.
 func cookies(pid int) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/netstat", pid))
 	lines := strings.Split(string(text), "\n")

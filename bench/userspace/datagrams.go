@@ -11,7 +11,7 @@ import (
 // window is how many datagrams of a client wait for their answers.
 const window = 32
 
-// echo answers each datagram with itself.
+// echo returns each datagram to its sender.
 func echo(at string) error {
 	c, err := net.ListenPacket("udp", at)
 	if err != nil {
@@ -26,7 +26,8 @@ func echo(at string) error {
 	}
 }
 
-// datagrams has some clients ask and be answered, and counts the answers.
+// datagrams runs some clients that send datagrams and receive answers, and counts the
+// answers.
 func datagrams(to string, length time.Duration, clients, size int) (answers int64, took time.Duration, err error) {
 	var all sync.WaitGroup
 	var sum atomic.Int64
@@ -45,7 +46,7 @@ func datagrams(to string, length time.Duration, clients, size int) (answers int6
 				}
 				_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 				for waiting > window/2 {
-					if _, err := c.Read(in); os.IsTimeout(err) { // the others are lost
+					if _, err := c.Read(in); os.IsTimeout(err) { // the other answers are lost
 						waiting = 0
 					} else if err == nil {
 						waiting--

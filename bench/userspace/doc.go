@@ -1,4 +1,4 @@
-// Command userspace measures what carries TCP connections in user space side by side:
-// each does the same work in turn, in several rounds, against one pair of endpoints. See
-// run.sh for who takes part.
+// Command userspace compares programs that carry TCP connections in user space: each
+// does the same work in turn, in several rounds, against one pair of endpoints. run.sh
+// lists the programs.
 package main

@@ -18,12 +18,12 @@ const synBytes = 20 + 24
 // synsAtOnce is how many SYNs one system call sends.
 const synsAtOnce = 64
 
-// flood sends SYNs that nobody completes, from random ports of random addresses of a
-// network, as many as are missing to a number of attempts per second. What sends them is a
-// raw socket, so it takes CAP_NET_RAW in this network namespace. The hosts of the network
+// flood sends SYNs that are never completed, from random ports of random addresses of a
+// network, as many as are missing to a number of attempts per second. It sends them from a
+// raw socket, so it needs CAP_NET_RAW in this network namespace. The hosts of the network
 // must not answer: then each SYN leaves a half-open peer, or a cookie.
 func flood(at netip.AddrPort, from netip.Prefix, perSecond float64, stop <-chan struct{}, attempts *atomic.Int64) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW) // the header is ours
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW) // this program writes the header
 	if err != nil {
 		return fmt.Errorf("open a raw socket (this needs CAP_NET_RAW): %w", err)
 	}
@@ -39,7 +39,7 @@ func flood(at netip.AddrPort, from netip.Prefix, perSecond float64, stop <-chan 
 		case <-tick.C:
 		}
 		due := int64(perSecond*time.Since(begin).Seconds()) - (attempts.Load() - before)
-		for due = min(due, int64(perSecond/10)); due > 0; { // who was held up does not make good for all of it
+		for due = min(due, int64(perSecond/10)); due > 0; { // after a delay only a part of the missed SYNs is made up for
 			n, err := b.send(fd, int(min(due, synsAtOnce)))
 			if err != nil {
 				return fmt.Errorf("send SYNs: %w", err)
@@ -50,7 +50,7 @@ func flood(at netip.AddrPort, from netip.Prefix, perSecond float64, stop <-chan 
 	}
 }
 
-// batch is what one sendmmsg(2) takes.
+// batch is the input of one sendmmsg(2).
 type batch struct {
 	rng      *rand.Rand
 	from     netip.Prefix
@@ -87,7 +87,7 @@ func newBatch(at netip.AddrPort, from netip.Prefix) *batch {
 	return b
 }
 
-// send sends n SYNs at most, and says how many.
+// send sends at most n SYNs, and returns how many it sent.
 func (b *batch) send(fd, n int) (int, error) {
 	host := uint32(1)<<(32-b.from.Bits()) - 1
 	net4 := b.from.Masked().Addr().As4()
@@ -107,7 +107,7 @@ func (b *batch) send(fd, n int) (int, error) {
 			return int(sent), nil
 		case unix.EINTR:
 		case unix.ENOBUFS:
-			return 0, nil // the interface has no room now
+			return 0, nil // the interface has no room now; the caller retries
 		default:
 			return 0, errno
 		}

@@ -16,7 +16,7 @@ const patience = 5 * time.Second
 
 // The endpoints of the abuse.
 const (
-	silentAt  = "127.0.0.1:19061" // takes nothing, and says nothing
+	silentAt  = "127.0.0.1:19061" // reads nothing, and sends nothing
 	endlessAt = "127.0.0.1:19062" // sends without an end
 )
 
@@ -25,7 +25,7 @@ func endpoints(short, bulk string) error {
 	failed := make(chan error, 5) // one for each
 	go func() { failed <- echo(short) }()
 	for at, serve := range map[string]func(net.Conn){
-		silentAt: func(net.Conn) { time.Sleep(time.Minute) }, // of no use to anybody
+		silentAt: func(net.Conn) { time.Sleep(time.Minute) }, // never reads or answers
 		endlessAt: func(c net.Conn) {
 			for chunk := make([]byte, 16<<10); ; {
 				if _, err := c.Write(chunk); err != nil {
@@ -57,7 +57,7 @@ func endpoints(short, bulk string) error {
 	return <-failed
 }
 
-// pour sends as much as goes through some connections.
+// pour sends as much as possible through some connections.
 func pour(to string, length time.Duration, streams int) (int64, time.Duration, error) {
 	var sent atomic.Int64
 	var all sync.WaitGroup
@@ -124,7 +124,8 @@ func visit(to string) error {
 	return err
 }
 
-// cpu is what a process and its children have used; their clock ticks 100 times a second.
+// cpu returns the CPU time that a process and its children have used; their clock ticks
+// 100 times a second.
 func cpu(pid int) (sum time.Duration) {
 	if pid == 0 {
 		return 0

@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// subject is one who carries: at short the endpoint answers a byte with a byte, at bulk it
-// takes everything. Process 0 is nobody: clients meet the endpoints themselves.
+// subject is a program that carries connections: at short the endpoint answers a byte with
+// a byte, at bulk it reads everything. Process 0 is none: clients connect to the endpoints
+// themselves.
 type subject struct {
 	name, short, bulk string
 	pid               int
 }
 
-// row is what one round has given.
+// row is the result of one round.
 type row struct {
 	Subject    string  `json:"subject"`
 	Round      int     `json:"round"`
@@ -86,7 +87,7 @@ func run() error {
 	return os.WriteFile(*out, append(text, '\n'), 0o644)
 }
 
-// parse reads name,short,bulk,pid.
+// parse parses name,short,bulk,pid.
 func parse(args []string) (out []subject, err error) {
 	for _, a := range args {
 		f := strings.Split(a, ",")

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# run.sh : userspace mode beside HAProxy and nginx (stream) of Debian, on loopback, in turn, the same work for each.
+# run.sh : userspace mode compared with HAProxy and nginx (stream) of Debian, on loopback, in turn, the same work
+# for each.
 #   FOR=2s ROUNDS=3 WORKERS=16 STREAMS=4 OUT=bench/results/userspace.json THREADS=2 ONLY=short|bulk
 # The Debian packages are unpacked below the cache, not installed. Nothing here needs root.
 set -euo pipefail

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// storm storms a Service; see storming.
+// storm runs a storm on a Service; see storming.
 func storm(at netip.AddrPort, s storming, stop <-chan struct{}, attempts *tries) (err error) {
 	var all sync.WaitGroup
 	if s.perSecond > 0 {
@@ -22,13 +22,14 @@ func storm(at netip.AddrPort, s storming, stop <-chan struct{}, attempts *tries)
 }
 
 // connections connects and resets at once, as fast as it can, with four system calls for
-// each attempt. Its threads are nice: those who storm a machine do not have its processors.
+// each attempt. Its threads run at a lower priority: clients that storm a machine do not
+// have that machine's processors.
 func connections(at netip.AddrPort, s storming, stop <-chan struct{}, attempts *tries) {
 	to := &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())}
 	var all sync.WaitGroup
 	for range s.threads {
 		all.Go(func() {
-			runtime.LockOSThread() // it ends with the goroutine, nice as it is
+			runtime.LockOSThread() // the thread and its priority end with the goroutine
 			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, s.nice)
 			for n := 0; ; n++ {
 				if n%64 == 0 {
@@ -54,8 +55,8 @@ func connections(at netip.AddrPort, s storming, stop <-chan struct{}, attempts *
 	all.Wait()
 }
 
-// hold keeps connections open that send a byte and read nothing, and opens one anew where
-// one was ended.
+// hold keeps connections open that send a byte and read nothing, and replaces each
+// connection that was ended.
 func hold(at netip.AddrPort, holders int, stop <-chan struct{}, attempts *tries) {
 	var all sync.WaitGroup
 	for range holders {
@@ -83,7 +84,7 @@ func hold(at netip.AddrPort, holders int, stop <-chan struct{}, attempts *tries)
 				select {
 				case <-stop:
 					return
-				case <-time.After(20 * time.Millisecond): // again
+				case <-time.After(20 * time.Millisecond): // retry
 				}
 			}
 		})
