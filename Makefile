@@ -9,12 +9,12 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 export FAIRLEAD_BIN := $(CURDIR)/$(BIN)
 
-# Packages whose tests program a real kernel, in namespaces that they make.
+# Packages whose tests program a real kernel, in namespaces that they create.
 KERNEL_PKGS := ./internal/kernel/... ./internal/dataplane/... ./internal/conntrack/... ./internal/node/... ./test/netlab/... ./test/scenarios/... ./test/takeover/...
 
 .DEFAULT_GOAL := help
 .PHONY: help
-help: ## show this
+help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: deps
@@ -30,11 +30,11 @@ lab: deps build
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/fairlead-lab ./cmd/fairlead-lab
 
 .PHONY: demo
-demo: lab ## see it work: a lab of namespaces, real requests, repair, restart
+demo: lab ## demonstration: a lab of namespaces, real requests, repair of drift, restart
 	@bin/fairlead-lab demo
 
 .PHONY: demo-rootless
-demo-rootless: build ## userspace mode on this machine as it is, without root: names, a dead backend, a restart
+demo-rootless: build ## userspace mode on this machine, without root or preparation: names, a dead backend, a restart
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/fairlead-lab ./cmd/fairlead-lab
 	@bin/fairlead-lab demo-rootless
 
@@ -47,11 +47,11 @@ test-all: ## every test: all variants, both stock kernels, kube-proxy, the image
 	@bash scripts/test.sh all
 
 .PHONY: test-flaky
-test-flaky: deps build ## a package's tests 20 times beside 8 busy processes: PKG=./internal/relay [RUN=regexp] [TIMES=20] [BUSY=8]
+test-flaky: deps build ## run a package's tests 20 times, concurrently with 8 busy processes: PKG=./internal/relay [RUN=regexp] [TIMES=20] [BUSY=8]
 	@bash scripts/flaky.sh "$(PKG)" "$(RUN)"
 
 .PHONY: test-vm
-test-vm: ## only the tests under stock kernels 6.1 and 6.12: [RUN=regexp of lines in test/vm/tests.txt] [PART=/sub-test] [COUNT=10]
+test-vm: ## run only the tests under stock kernels 6.1 and 6.12: [RUN=regexp of lines in test/vm/tests.txt] [PART=/sub-test] [COUNT=10]
 	@RUN="$(RUN)" PART="$(PART)" COUNT="$(COUNT)" bash test/vm/tests.sh
 
 .PHONY: conformance
@@ -64,7 +64,7 @@ image: ## the container image, without a daemon: bin/image (OCI layout, binaries
 	@cat bin/image/SHA256SUMS
 
 .PHONY: image-iptables
-image-iptables: ## the same, and beside it an image with iptables and nftables for the iptables modes; downloads packages with apt-get
+image-iptables: ## the same, and a second image with iptables and nftables for the iptables modes; downloads packages with apt-get
 	@bash scripts/image/programs.sh bin/image-debs amd64 arm64
 	@cd scripts/image && SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" $(GO) run . -version "$(VERSION)" -revision "$$(git rev-parse HEAD)" -programs ../../bin/image-debs
 	@cat bin/image/SHA256SUMS
@@ -75,23 +75,23 @@ soak: deps build ## random changes under real traffic: SOAK=60s for a short one
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/soak ./test/soak && bin/soak -bin $(BIN) -for $(SOAK)
 
 .PHONY: bench
-bench: deps build ## sync, memory, answers of the commands: [SIZES="1000 10000"] [COMMANDS=10000] [MODE=iptables-nft: kube-proxy beside it]
+bench: deps build ## sync, memory, answers of the commands: [SIZES="1000 10000"] [COMMANDS=10000] [MODE=iptables-nft: compared with kube-proxy]
 	@bash scripts/bench.sh "$(MODE)"
 
 .PHONY: bench-peers
-bench-peers: deps build ## beside upstream kube-proxy on one API server: SIZES="1000 10000" E=10
+bench-peers: deps build ## compare with upstream kube-proxy on one API server: SIZES="1000 10000" E=10
 	@bash bench/peers/run.sh
 
 .PHONY: bench-userspace
-bench-userspace: ## userspace mode beside HAProxy and nginx: FOR=2s ROUNDS=3 OUT=file (one minute)
+bench-userspace: ## compare userspace mode with HAProxy and nginx: FOR=2s ROUNDS=3 OUT=file (one minute)
 	@bash bench/userspace/run.sh
 
 .PHONY: abuse-userspace
-abuse-userspace: ## userspace mode: what a storm, silent endpoints and clients that never read do to another Service: FOR=60s ROUNDS=1 RATE=50000 (5 minutes)
+abuse-userspace: ## userspace mode: effect of a storm, silent endpoints and clients that never read on another Service: FOR=60s ROUNDS=1 RATE=50000 (5 minutes)
 	@bash bench/userspace/abuse.sh
 
 .PHONY: bench-modes
-bench-modes: deps build ## the table of modes beside kube-proxy's, by the number of Services, in a machine that counts instructions: SIZES MODES AB (hours)
+bench-modes: deps build ## compare the modes with kube-proxy's, by the number of Services, in a machine that counts instructions: SIZES MODES AB (hours)
 	@bash bench/modes/run.sh
 
 .PHONY: bench-acceleration
@@ -99,7 +99,7 @@ bench-acceleration: ## KEP-4963's evaluation by instruction count, in an emulato
 	@bash bench/acceleration/run.sh
 
 .PHONY: experiment-headless
-experiment-headless: deps ## the 40-140 s experiment: real ZeroMQ, CoreDNS beside our DNS (10 min a round)
+experiment-headless: deps ## the 40-140 s experiment: real ZeroMQ, CoreDNS compared with Fairlead's DNS (10 min a round)
 	@bash test/headless/run.sh
 
 .PHONY: lint
@@ -111,18 +111,18 @@ release-check: ## known vulnerabilities, third-party notices (needs the network;
 	@bash scripts/release-check.sh
 
 .PHONY: fmt
-fmt: ## gofmt everything
+fmt: ## run gofmt on all files
 	@gofmt -w $$(git ls-files '*.go')
 
 .PHONY: clean
-clean: ## remove what was built (the cache of Kubernetes binaries too)
+clean: ## remove build output (and the cache of Kubernetes binaries)
 	@rm -rf bin $(CACHE) bench/results
 
 PKG ?= policy,engine,delta
 SAMPLE ?= 100
 SEED ?= 1
 .PHONY: mutate
-mutate: ## changes of the source that the package tests do not notice (as root): PKG=policy[,engine,...|all] SAMPLE=100 (0 = every mutant) SEED=1 KERNEL=1
+mutate: ## find mutants of the source that the package tests do not detect (as root): PKG=policy[,engine,...|all] SAMPLE=100 (0 = every mutant) SEED=1 KERNEL=1
 	@$(GO) run ./test/mutate -pkg "$(PKG)" -sample $(SAMPLE) -seed $(SEED) $(if $(KERNEL),-kernel)
 
 .PHONY: pictures
