@@ -20,7 +20,7 @@ func (t *Tracker[K, O]) Compare() *Comparison[K, O] {
 // Spoiled reports whether the tracker was used in a way that invalidates the result.
 func (c *Comparison[K, O]) Spoiled() bool { return c.look != c.t.look }
 
-// Found compares one key with the value that was read for it.
+// Found compares one key with the value that was read for it, which is not "".
 func (c *Comparison[K, O]) Found(k K, v string) {
 	believed := ""
 	if e, known := c.t.entries[k]; known {
@@ -34,6 +34,7 @@ func (c *Comparison[K, O]) Found(k K, v string) {
 	}
 }
 
+// same reports whether a value that was read is equivalent to the assumed one.
 func (c *Comparison[K, O]) same(k K, believed, found string) bool {
 	if width := c.t.p.Width(k); width > 0 || c.t.p.Same == nil {
 		return samePool(believed, found, width)

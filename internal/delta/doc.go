@@ -1,6 +1,6 @@
 // Package delta computes the difference between the desired and the actual state: it
 // keeps the desired state, the actual state and the pending keys as three views of one
-// table (tracker.go, actual.go, pending.go).
+// table (tracker.go, actual.go, pending.go). Tracker has a worked example.
 //
 // Only Commit (the kernel applied a change), CommitAnew (a family was rebuilt) and
 // ReplaceActual (the kernel was read) update the actual state. The desired state comes

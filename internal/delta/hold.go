@@ -154,6 +154,7 @@ func (t *Tracker[K, O]) givenUpByOthers(owner O) map[*entry[K, O]]struct{} {
 	return out
 }
 
+// addHolder makes an owner in quarantine keep a key, which then does not linger.
 func (t *Tracker[K, O]) addHolder(e *entry[K, O], owner O) {
 	if t.holders[e] == nil {
 		t.holders[e] = map[O]struct{}{}
@@ -194,6 +195,7 @@ func (t *Tracker[K, O]) LetGo(keys []K, anew bool, now time.Time) (any bool) {
 	return any
 }
 
+// isHeld reports whether an owner in quarantine keeps a key.
 func (t *Tracker[K, O]) isHeld(e *entry[K, O]) bool {
 	return len(t.holders[e]) > 0
 }

@@ -22,6 +22,7 @@ func (t *Tracker[K, O]) linger(e *entry[K, O], now time.Time) bool {
 	return true
 }
 
+// endLinger makes a key linger no more, without a change of its desired value.
 func (t *Tracker[K, O]) endLinger(e *entry[K, O]) {
 	delete(t.lingering, e)
 }

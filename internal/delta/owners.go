@@ -14,7 +14,9 @@ type record[K comparable, O comparable] struct {
 }
 
 // Set replaces the desired state of owner by objs, and ends the owner's quarantine.
-// The cost is proportional to the owner's objects. now is used for Linger only.
+// The cost is proportional to the owner's objects; while KeepUnseen is in force, a Set that wants an unseen key visits every
+// key if Params.Part is set. now is the start of the linger time of keys that are released.
+// Set with no objects removes the owner.
 //
 // Two owners of one key must desire the same value. If they do not, the last call
 // wins (policy resolves such claims before it calls Set).
@@ -55,7 +57,8 @@ func (t *Tracker[K, O]) Set(owner O, objs []Object[K], now time.Time) {
 	t.owners[owner] = r
 }
 
-// along searches a key near the beginning of a list, and returns its entry and the rest of the list.
+// along searches a key among the first three entries of a list, and returns its entry and the rest of the list. If the key
+// is not there it returns nil and the whole list.
 func along[K comparable, O comparable](list []*entry[K, O], key K) (*entry[K, O], []*entry[K, O]) {
 	const near = 3
 	for i := range min(near, len(list)) {
@@ -66,6 +69,7 @@ func along[K comparable, O comparable](list []*entry[K, O], key K) (*entry[K, O]
 	return nil, list
 }
 
+// take adds an owner to a key. The caller calls it once for each key of the owner.
 func (t *Tracker[K, O]) take(e *entry[K, O], r *record[K, O]) {
 	if e.refs++; e.refs == 1 {
 		t.claimed = t.claimed || t.keeping && e.first == nil && e.have != ""
@@ -147,6 +151,8 @@ func (t *Tracker[K, O]) Additions(base O) []Diff[K] {
 	})
 }
 
+// isNew reports whether the kernel holds no object that belongs to this owner alone, except lingering ones with the desired
+// value.
 func (t *Tracker[K, O]) isNew(r *record[K, O]) bool {
 	return !slices.ContainsFunc(r.wants, func(e *entry[K, O]) bool {
 		lingers := e.have == e.want && t.p.Linger(e.key) > 0
@@ -154,6 +160,7 @@ func (t *Tracker[K, O]) isNew(r *record[K, O]) bool {
 	})
 }
 
+// isThere reports whether all objects of an owner are in sync.
 func (r *record[K, O]) isThere() bool {
 	return !slices.ContainsFunc(r.wants, func(e *entry[K, O]) bool { return e.have != e.want })
 }

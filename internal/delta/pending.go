@@ -48,6 +48,7 @@ func (t *Tracker[K, O]) inOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
 // counting sort walks through all places.
 const fewDiffs = 16
 
+// fewInOrder is inOrder for at most fewDiffs entries.
 func (t *Tracker[K, O]) fewInOrder(placeOf func(*entry[K, O]) int) []Diff[K] {
 	out := make([]Diff[K], 0, len(t.queue))
 	var at [fewDiffs]int

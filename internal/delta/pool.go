@@ -6,6 +6,8 @@ import "strings"
 // slot has no meaning; an all-zero slot is a hole. align lays the elements of
 // want (which has no holes) into slots 0..n-1 so that as many as possible keep
 // their slot in have: removing one element costs one move and one removal.
+// With width 2, align("aabbccdd", "bbccdd") is "ddbbcc", and align("aabb", "aabbcc") is
+// "aabbcc". width is in bytes; both lengths are multiples of it.
 func align(have, want string, width int) string {
 	if have == want || have == "" {
 		return want
@@ -143,6 +145,7 @@ type bag struct {
 
 const fewSlots = 32
 
+// newBag returns a bag of the slots of s, holes included.
 func newBag(s string, width int) *bag {
 	n := len(s) / width
 	if n <= fewSlots {
