@@ -75,10 +75,13 @@ type Params[K comparable] struct {
 // "ABCD" -> "DBC". D moves to the slot of A, so the kernel gets one changed and one deleted element instead of four
 // operations (align). Want returns the layout that was chosen, which may differ from the one that Set requested.
 //
-// Guaranteed: a key stays desired while at least one owner wants it; a pending change stays pending until it is committed or
-// requested no more; when everything is committed, the actual values are those that the owners want. Not guaranteed: two owners that
-// desire different values of one key get the value of the last Set; a key that ReplaceActual finds and no owner wants is
-// deleted as any other (unless it lingers, is held or is kept as unseen); intermediate desired states are not remembered.
+// Guaranteed: a key stays desired while at least one owner wants it. A pending change stays pending until it is committed or
+// requested no more. When everything is committed, the actual values are those that the owners want, pools in any order of
+// slots, except for owners in quarantine (Hold).
+//
+// Not guaranteed: if two owners desire different values of one key, it gets the value of the last Set. A key that
+// ReplaceActual finds and that no owner wants is deleted, also if another program created it, unless it lingers, is held or is kept as
+// unseen. Intermediate desired states are not remembered.
 //
 // Costs: Set is proportional to the keys of the owner, Pending to the queue, Expire and NextExpiry to the lingering keys.
 // ReplaceActual, Anew, CommitAnew and KeepUnseen visit every key. A Tracker is not safe for concurrent use.

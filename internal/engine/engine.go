@@ -55,13 +55,48 @@ type Params struct {
 	BeforeWrite func([]Decided)
 }
 
-// Engine is the control loop from events to the kernel. One sync drains the events, folds them into state, decides the
-// dirty Services again, and applies the pending difference between the desired and the actual state.
+// Engine is the control loop from events to the kernel. One sync (step) has these parts, in this order:
 //
-// Example: an EndpointSlice loses an endpoint. The next sync takes the event from the mailbox, state marks the slice's
-// Service as dirty, policy decides its Frontends, and the tracker computes the pending objects. The driver applies them
-// in one transaction, and OnTurn notifies the observers of the new decision. If the kernel rejects the objects of the
-// Service, the engine quarantines that Service and applies all others.
+//	fold        drains the events into state, and marks the Services that may be affected as dirty
+//	gate, scope decide whether the engine may write now, and which part of the pending changes
+//	decideDirty lets policy decide the dirty Services and the driver render them: this is the desired state
+//	reconcile   reads the kernel if the sync state requires it (Load), then applies the difference (Apply)
+//	finish      notifies the observers of the decisions that the kernel now has (OnTurn)
+//
+// Partial sync, full sync, restart, retry and repair are the same five parts. They differ only in whether Load refreshed the
+// actual state before the difference was computed; belief decides that.
+//
+// Example: nftables mode, all sources synced. Service shop/web, 10.96.0.10:80 and NodePort 30080, has the endpoints
+// 10.244.1.5, 10.244.2.7 and 10.244.3.9 in one EndpointSlice, and the slice loses 10.244.3.9. The source puts one event into
+// the mailbox, and Run wakes up.
+//
+//  1. fold: State.Apply replaces the slice and returns shop/web as dirty. The Service has one slice, so the endpoint cannot
+//     have moved to another one, and its removal is not held (rebalance.go).
+//  2. decideDirty: policy returns two Frontends, 10.96.0.10:80/TCP and *4:30080/TCP, with the two Backends that remain. Render
+//     returns their objects, and Tracker.Set compares them with the actual state: the chains lb-a-2 and ext-np-2 are to be
+//     created, the two pools of endpoints and the two elements of services and nodeports are to be changed.
+//  3. reconcile: the actual state is in sync, so nothing is read. Apply gets one Batch and commits one transaction, and
+//     Tracker.Commit makes the desired state the actual one.
+//  4. finish: OnTurn gets a Turn with Decided {shop/web}, so that the observers can, for example, clean up conntrack entries.
+//
+// If Apply fails, its error decides what follows:
+//
+//	InvalidError   the kernel rejected objects of shop/web: the Service is quarantined with its old three endpoints, all
+//	               other changes are applied in the same sync, and it is retried after 10 s, 20 s, ... 30 min
+//	ErrConflict    another program wrote: Load, report the drift, apply the new difference, at most maxRounds times
+//	RebuildError   the objects of a family cannot be repaired one by one: one transaction replaces all of them
+//	other errors   retry after a backoff (50 ms to 30 s); if the write may have been applied, the driver is queried first
+//
+// Guaranteed: the kernel gets the changes that one sync makes to existing objects of one Service in one transaction. New
+// objects come before those that publish them, deletions come last. Until every source is synced, or has delivered all that
+// it can read, no rule in use is changed (scope). A Service that the kernel rejects delays no other one. The observers get a
+// decision before it is written (BeforeWrite), and again when the kernel has it (OnTurn).
+//
+// Not guaranteed: that each state of an object reaches the kernel (events of one object are coalesced); an order among
+// Services; a quarantine if the rejected objects belong to the base (then the whole sync fails and is retried).
+//
+// Goroutines: Run owns all fields. Audit, Look and Inspect may be called by any goroutine; they wait for Run, so they return
+// only while Run runs or when their ctx ends. The driver's Watch has a goroutine of its own, which only raises alarms.
 type Engine struct {
 	p        Params
 	st       *state.State

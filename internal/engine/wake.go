@@ -49,8 +49,8 @@ func (e *Engine) untilNext() time.Duration {
 	return max(next.Sub(now), time.Millisecond)
 }
 
-// backoff returns the delay of the retry after n failures in a row: 50 ms doubling to 30 s,
-// with jitter so that a fleet does not retry at the same time.
+// backoff returns the delay of the retry after n failures in a row: 50 to 100 ms after the
+// first, doubling to 15 to 30 s. The jitter keeps a fleet from retrying at the same time.
 func backoff(n int) time.Duration {
 	d := 50 * time.Millisecond << min(n, 10)
 	d = min(d, 30*time.Second)

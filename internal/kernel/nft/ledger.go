@@ -7,14 +7,35 @@ import (
 	"time"
 )
 
-// Ledger accounts for the generations of the rule set. A generation is accounted for if its commit
-// was this driver's, or another program's that changed nothing in owned tables, or if a Load
-// followed. All generations up to known are accounted for, so the cached state equals the actual state there.
-// A driver has one Ledger; the watcher's goroutine and the engine's both update it.
+// Ledger records which generations of the rule set are accounted for, so that a driver can write without reading the kernel
+// first. The kernel increments the generation at each commit of any program in the network namespace, whatever table the
+// commit changes. A generation is accounted for if its commit
+//   - was this driver's (Account),
+//   - or was another program's and changed nothing in owned tables (Hear with harmless),
+//   - or came before a Load that has read everything (Compared).
 //
-// Example: known is 7, and another program commits 8. A Commit with Expect 7 is rejected and waits in Settled.
-// Hear(8, true) reports that 8 changed nothing in owned tables: known becomes 8, and the retry succeeds.
-// Hear(8, false) sets bad to 8: Settled returns false, and only a Load, then Compared(8), accounts for 8.
+// known is the last generation up to which all are accounted for. At that generation the cached state of the driver equals
+// the actual state of its tables. A batch is sent with known as its Batch.Expect, and the kernel rejects it if the current
+// generation is another one (NFNL_BATCH_GENID, ERESTART). So the driver never overwrites a change that it has not seen.
+//
+// Example: known is 7, and another program commits generation 8. A Commit with Expect 7 is rejected with ErrGeneration, and
+// waits in Settled for the notification of 8. Then either
+//
+//	Hear(8, true)    8 changed nothing in owned tables: known = 8, the retry with Expect 8 commits 9, and Account(9)
+//	                 makes known = 9. Nothing was read.
+//	Hear(8, false)   8 changed an owned table: bad = 8, Settled returns false, and Commit returns ErrGeneration. Only a
+//	                 Load accounts for 8: it reads at generation 8, then Compared(8) makes known = 8.
+//
+// The results come in any order: if this driver commits 8, another program commits a harmless 9, and the watcher reports 9
+// before Commit has received its answer, then 9 waits in ahead, and Account(8) makes known = 9.
+//
+// Guaranteed: known never passes a generation that is not accounted for. Not guaranteed: that a harmless commit causes no
+// Load. Without a watcher no commit of another program can be recognized as harmless. A notification that does not come
+// within ledgerPatience, or that was lost, causes a Load too.
+//
+// A driver has one Ledger. All methods are safe for concurrent use: the watcher's goroutine calls Hear and Unwatched, the
+// goroutines of the engine and of a Survey call the others. The zero value is ready to use: known is 0 until the first
+// Compared. docs/design/generation.md has the reasons.
 type Ledger struct {
 	mu      sync.Mutex
 	known   Generation              // 0: no Load yet
@@ -25,7 +46,7 @@ type Ledger struct {
 }
 
 // maxAhead bounds ahead; an overflow costs at most one Load. It corresponds to
-// 1000 commits a second during one commit.
+// 1000 commits a second during one commit of 16 seconds.
 const maxAhead = 1 << 14
 
 // ledgerPatience bounds the wait for the notification of a commit, on a node without a
@@ -33,6 +54,7 @@ const maxAhead = 1 << 14
 // are usual.
 const ledgerPatience = 250 * time.Millisecond
 
+// changed wakes the goroutines in wait. l.mu is held.
 func (l *Ledger) changed() {
 	if l.moved != nil {
 		close(l.moved)
@@ -72,6 +94,7 @@ func (l *Ledger) Account(g Generation) {
 	l.accountLocked(g)
 }
 
+// accountLocked is Account with l.mu held. A generation that is accounted for already is ignored.
 func (l *Ledger) accountLocked(g Generation) {
 	if l.known != 0 && !g.After(l.known) {
 		return
@@ -83,6 +106,7 @@ func (l *Ledger) accountLocked(g Generation) {
 	l.advance()
 }
 
+// advance moves known over the generations in ahead that follow it without a gap. l.mu is held.
 func (l *Ledger) advance() {
 	for l.known != 0 {
 		next := l.known.Next()
@@ -122,14 +146,15 @@ func (l *Ledger) Unwatched() {
 }
 
 // Settled waits until every generation up to g is accounted for. It returns false once
-// only a Load can achieve that, or after ledgerPatience.
+// only a Load can achieve that, at once if there is no watcher, when ctx ends, or after ledgerPatience.
 func (l *Ledger) Settled(ctx context.Context, g Generation) bool {
 	return l.wait(ctx, func() bool { return !g.After(l.known) },
 		func() bool { return l.bad != 0 && l.bad.After(l.known) && !l.bad.After(g) })
 }
 
 // Quiet waits until each commit after from and up to to is accounted for
-// individually, whatever the state of earlier ones.
+// individually, whatever the state of earlier ones. It returns false as Settled does. A read that began at generation from
+// and ended at to is consistent if it returns true. If from equals to it returns true at once.
 func (l *Ledger) Quiet(ctx context.Context, from, to Generation) bool {
 	accounted := func() bool {
 		for g := from; g != to; {
