@@ -26,7 +26,7 @@ func (f Family) String() string {
 	return fmt.Sprintf("family(%d)", uint8(f))
 }
 
-// FamilyOf returns the family of a valid, unmapped address.
+// FamilyOf returns the family of a valid, unmapped address. An address that is neither counts as IPv6.
 func FamilyOf(a netip.Addr) Family {
 	if a.Is4() {
 		return IPv4
@@ -58,7 +58,7 @@ func (p Protocol) String() string {
 }
 
 // ParseProtocol parses the Kubernetes spelling; empty means TCP (the API's
-// default).
+// default). It returns false for every other string.
 func ParseProtocol(s string) (Protocol, bool) {
 	switch s {
 	case "", "TCP":

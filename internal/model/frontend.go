@@ -59,7 +59,7 @@ type Verdict uint8
 // The verdicts.
 const (
 	Forward Verdict = iota + 1 // to one of the backends
-	Reject                     // no endpoint anywhere: TCP reset, else ICMP port unreachable
+	Reject                     // no usable endpoint anywhere: TCP reset, else ICMP port unreachable
 	Drop                       // endpoints exist, but the traffic policy allows none of them
 )
 
@@ -68,12 +68,32 @@ func (v Verdict) String() string {
 	return [...]string{"none", "forward", "reject", "drop"}[v]
 }
 
-// Frontend is policy's complete decision for one key. Every data plane renders exactly
-// this decision and makes no further ones.
+// Frontend is policy's complete decision for one key: what happens to a new connection to that destination on this node. It
+// has one list of backends and one verdict for all clients; under externalTrafficPolicy Local it has two of each, one for
+// pods and this node, one for all other clients. Every data plane renders exactly this decision and makes no further ones, so
+// that all modes forward packets in the same way.
 //
-// Example: the key 10.0.0.1:80/TCP of kind ClusterIP, Verdict Forward and Backends
-// 10.1.0.5:8080 and 10.1.1.7:8080. A new connection to the key goes to one of the two
-// endpoints. If the Service has no endpoint, Verdict is Reject and Backends is empty.
+// Example: node-a, Service shop/web with externalTrafficPolicy Local, ClusterIP 10.96.0.10, port 80 "http" and node port
+// 30080. Its endpoints are 10.244.1.5:8080 on node-a, and 10.244.2.7:8080 and 10.244.3.9:8080 on other nodes; the last one is
+// not ready. The decision is two Frontends:
+//
+//	Key                10.96.0.10:80/TCP              *4:30080/TCP
+//	Kind               ClusterIP                      NodePort
+//	Verdict, Backends  Forward, 10.244.1.5 and .2.7   the same
+//	LocalOnly          false                          true
+//	LocalVerdict, ...  unset                          Forward, 10.244.1.5
+//	Others             10.244.3.9, NotReady           the same
+//
+// If 10.244.1.5 ceases to be ready, Backends are 10.244.2.7, LocalBackends are empty, and LocalVerdict is Drop: the policy
+// allows no endpoint, but there are some. If no endpoint of the Service is usable, LocalOnly is false, Verdict is Reject and
+// Backends are empty, in both Frontends.
+//
+// Guaranteed: equal inputs result in equal Frontends, in whatever order they came (TestHistoryDoesNotMatter). A list has
+// entries only if its verdict is Forward. No two Frontends of this node have the same key. Not guaranteed: that a Frontend
+// exists for each address of a Service; policy leaves out keys that another Service owns and addresses that it does not admit.
+//
+// The Frontends of one Service port share their lists. A Frontend is read-only, but Result.OneList of package policy replaces
+// some of its lists.
 type Frontend struct {
 	Key     FrontendKey
 	Kind    FrontendKind
@@ -87,8 +107,9 @@ type Frontend struct {
 	Verdict  Verdict
 	Backends []Backend
 
-	// LocalOnly is externalTrafficPolicy Local: a client that is neither a pod
-	// nor this node gets LocalVerdict and LocalBackends, and its address is preserved.
+	// LocalOnly is externalTrafficPolicy Local of a port that has a usable endpoint, on
+	// this node or another one: a client that is neither a pod nor this node gets LocalVerdict and
+	// LocalBackends, and its address is preserved.
 	LocalOnly     bool
 	LocalVerdict  Verdict
 	LocalBackends []Backend
@@ -99,9 +120,10 @@ type Frontend struct {
 	// does not come from a pod (Local).
 	Masquerade bool
 
-	AffinityTimeout time.Duration // 0 = none
+	AffinityTimeout time.Duration // since the last new connection of the client; 0 = none, and in a range always
 
-	// ConsistentHash: a hash of the client's address selects the endpoint.
+	// ConsistentHash: a hash of the client's address selects the endpoint (fairlead.dev/consistent-hash; in
+	// a range also if the Service has session affinity).
 	// HashTable and LocalHashTable are the lookup tables for Backends and
 	// LocalBackends; each is empty if its list is.
 	ConsistentHash            bool
@@ -138,7 +160,8 @@ func (f *Frontend) Refuses() bool {
 	return f.Verdict == Reject && (!f.LocalOnly || f.LocalVerdict == Reject)
 }
 
-// Other is an endpoint that gets no new connection.
+// Other is an endpoint that gets no new connection through a Frontend. Serving is that of the EndpointSlice, or true if the
+// endpoint is ready.
 type Other struct {
 	Addr    netip.AddrPort
 	Serving bool
