@@ -13,6 +13,7 @@ import (
 // instead of an actual value, which takes no memory while the value is read. A digest is valid only in this process,
 // because its seed is random.
 
+// seed is the random seed of all digests and checksums of this process.
 var seed = maphash.MakeSeed()
 
 // digestMark is the prefix of every digest; no driver has a value with this prefix.
@@ -108,6 +109,7 @@ const (
 	valueKey = 0x243f6a8885a308d3
 )
 
+// hashSum returns the hash of a kind, a family and the hash of a value.
 func hashSum(k Kind, f model.Family, sum uint64) ValueHash {
 	return ValueHash(mix(sum^valueKey, kindKey^uint64(k)<<8^uint64(f)))
 }

@@ -10,8 +10,15 @@ import (
 // Driver is one data plane. The engine's goroutine calls all methods, except
 // Watch, which runs in a goroutine of its own, and Compare and Survey, which any
 // goroutine may call.
+//
+// Example of its use by the engine: Probe, then for each Service Render(f) = {eps
+// 10.96.0.10:80 "AB", services 10.96.0.10:80 "lb-a-2", ...}; Load emits the objects that
+// the kernel holds, say eps with "A" and no services; package delta computes the
+// difference, and Apply gets Batch{Ops: [{eps, "A", "AB"}, {services, "", "lb-a-2"}]}.
+// From then on the engine assumes that the kernel holds what it has applied, and calls
+// Load again only after an error, an alarm of Watch, or for an audit.
 type Driver interface {
-	// Name is the value of --proxy-mode.
+	// Name returns the value of --proxy-mode.
 	Name() string
 
 	// Probe determines by trial what the kernel supports, and leaves no trace. An
@@ -35,11 +42,12 @@ type Driver interface {
 	// view (Base is always rendered again). Pure.
 	ViewChanged(old, now *model.NodeView) bool
 
-	// Width returns the slot size in bytes of a pool kind, 0 for plain kinds.
+	// Width returns the slot size in bytes of a pool kind, 0 for plain kinds. Pure. Any
+	// goroutine may call it.
 	Width(k Key) int
 
 	// Linger returns how long an unused object of this kind is kept before it is
-	// deleted. 0: it is deleted in the change that stops using it.
+	// deleted. 0: it is deleted in the change that stops using it. Pure.
 	Linger(k Key) time.Duration
 
 	// Shared reports whether several Services may own this object, or own objects that refer to it. While no other
@@ -89,7 +97,7 @@ type Driver interface {
 	// process. It is idempotent and needs no state.
 	Cleanup(ctx context.Context) error
 
-	// KeyString returns a readable name of an object.
+	// KeyString returns a readable name of an object, for logs and explanations. Pure.
 	KeyString(k Key) string
 }
 

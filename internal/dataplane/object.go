@@ -33,6 +33,10 @@ func (k Key) String() string { return fmt.Sprintf("%d/%s/%x", k.Kind, k.Family, 
 // member without data uses "\x01") and is compared byte by byte: a driver that
 // cannot read the content back from the kernel uses a digest as Value.
 //
+// Example in nftables mode: the element of the map services for 10.96.0.10:80/TCP has a
+// Key of kind services, family IPv4 and the ID "\x0a\x60\x00\x0a\x06\x00\x50" (address,
+// protocol, port), and the Value "lb-a-4", the name of the chain that it refers to.
+//
 // Objects of a pool kind (Driver.Width > 0) have a Value of packed slots, each
 // Width bytes long; an all-zero slot is a hole. Which slot holds which element
 // does not matter, so delta keeps elements in their actual slots: removing one

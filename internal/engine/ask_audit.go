@@ -56,6 +56,7 @@ func (e *Engine) tellAuditors(objects int, took time.Duration) {
 	e.auditors = nil
 }
 
+// audited returns the result of a comparison of a number of objects.
 func (e *Engine) audited(objects int, took time.Duration, drift []Drifted) Audited {
 	a := Audited{Objects: objects, Took: took}
 	for _, d := range drift {

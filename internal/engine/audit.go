@@ -40,6 +40,7 @@ func (e *Engine) dueAudit(now time.Time) {
 	}
 }
 
+// postponeAudit ends an audit that is preempted, and makes the next one due after auditPause.
 func (e *Engine) postponeAudit() {
 	e.on(gaveWay)
 	e.gaveWay++

@@ -76,4 +76,5 @@ func (b belief) mustRead() bool { return b == unknown || b == due || b == mistak
 // tellsDrift reports whether a difference that a Load finds counts as drift caused by another program.
 func (b belief) tellsDrift() bool { return b == due || b == foreign }
 
+// on changes the sync state by an event.
 func (e *Engine) on(h happening) { e.belief = e.belief.after(h) }

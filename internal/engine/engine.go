@@ -12,11 +12,12 @@ import (
 	"github.com/fairlead/fairlead/internal/state"
 )
 
-// Mailbox is the queue of events.
+// Mailbox is the queue of events; package mailbox implements it. The engine's goroutine calls Bell and Drain. Len is also
+// called by the goroutine that preempts an audit.
 type Mailbox interface {
-	Bell() <-chan struct{}
-	Drain() []model.Event
-	Len() int
+	Bell() <-chan struct{} // receives a value when there are events
+	Drain() []model.Event  // removes and returns all events, oldest first
+	Len() int              // number of queued events
 }
 
 // Params configure an Engine. Zero durations and counts mean the defaults in parentheses.
@@ -25,13 +26,13 @@ type Params struct {
 	Families []model.Family
 	Mailbox  Mailbox
 	View     policy.ViewInputs // the static part
-	NodeName string
+	NodeName string            // of this node, in Nodes and in EndpointSlices
 	// Sources that must have reported Synced before any object is updated or removed.
 	Sources []string
 	// SyncLimit is how long the engine waits for the sources before its first write
 	// (1 min); see scope.
 	SyncLimit time.Duration
-	MinSync   time.Duration // least time between the end of a sync and the start of the next (0)
+	MinSync   time.Duration // least time between the end of a sync that wrote and the start of the next (0)
 	// Pace extends that time where the cost of a write depends on the number of existing
 	// objects, not of changed ones: Pace times the duration of the last write, at most a
 	// second. 0 = none.
@@ -44,9 +45,9 @@ type Params struct {
 	MaxBackends int
 	// Unsupported is dataplane.Caps.Unsupported.
 	Unsupported func(*model.Frontend) string
-	OneList     bool // dataplane.Caps.OneList
-	Now         func() time.Time
-	Log         *slog.Logger
+	OneList     bool             // dataplane.Caps.OneList
+	Now         func() time.Time // the clock (time.Now)
+	Log         *slog.Logger     // (discards)
 	// OnTurn is called after each sync that did or attempted something, on the
 	// engine's goroutine: it must not block. The Turn is valid during the call.
 	OnTurn func(*Turn)

@@ -133,6 +133,7 @@ func (e *Engine) refreshView(dirty map[model.ServiceKey]struct{}) {
 	}
 }
 
+// setBase updates the desired base objects, whose owner is the zero value.
 func (e *Engine) setBase() {
 	var objs []delta.Object[dataplane.Key]
 	e.p.Driver.Base(e.view, func(o dataplane.Object) {

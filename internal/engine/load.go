@@ -14,6 +14,7 @@ import (
 // objects are the result of a Load.
 type objects []dataplane.Object
 
+// each calls yield for each object; it is an iter.Seq2.
 func (o objects) each(yield func(dataplane.Key, string) bool) {
 	for _, x := range o {
 		if !yield(x.Key, x.Value) {
@@ -22,11 +23,13 @@ func (o objects) each(yield func(dataplane.Key, string) bool) {
 	}
 }
 
+// read returns the objects of a Load. If the error is a RebuildError, they are those of the other families.
 func (e *Engine) read(ctx context.Context) (all objects, err error) {
 	err = e.p.Driver.Load(ctx, func(k dataplane.Key, v string) { all = append(all, dataplane.Object{Key: k, Value: v}) })
 	return all, err
 }
 
+// drifted returns the report of one drift.
 func drifted(d delta.Drift[dataplane.Key]) Drifted {
 	return Drifted{Key: d.Key, Gone: d.Found == "", Foreign: d.Believed == ""}
 }

@@ -73,6 +73,7 @@ func (e *Engine) takesAway(was []*model.Slice) bool {
 	return false
 }
 
+// serving returns the endpoints that serve, ready or terminating.
 func serving(s *model.Slice) []model.Endpoint {
 	return slices.DeleteFunc(slices.Clone(s.Endpoints), func(e model.Endpoint) bool { return !e.Serving })
 }

@@ -50,6 +50,7 @@ func (e *Engine) arrive(events []model.Event) {
 	}
 }
 
+// arriveIn ends the held removals of endpoints that are in a slice of the same ports.
 func (e *Engine) arriveIn(sl *model.Slice) {
 	list := e.leaving[sl.Service]
 	list = slices.DeleteFunc(list, func(d departure) bool {
@@ -61,6 +62,7 @@ func (e *Engine) arriveIn(sl *model.Slice) {
 	e.keepLeaving(sl.Service, list)
 }
 
+// keepLeaving replaces the held removals of a Service.
 func (e *Engine) keepLeaving(k model.ServiceKey, list []departure) {
 	if len(list) == 0 {
 		delete(e.leaving, k)

@@ -45,6 +45,7 @@ func (e *Engine) scope(now time.Time) scope {
 	return nothing
 }
 
+// allListed reports whether each source that is not synced has delivered all that it can read.
 func allListed(waiting map[string]bool) bool {
 	for _, is := range waiting {
 		if !is {

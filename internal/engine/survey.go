@@ -86,6 +86,7 @@ func (e *Engine) sumUp(ctx context.Context) (n int, same bool, err error) {
 	return all.Objects, all.Sum == before || all.Sum == after, err
 }
 
+// total reads all objects and returns their number and sum. It runs on the caller's goroutine.
 func (e *Engine) total(ctx context.Context) (all dataplane.Total, err error) {
 	if s, can := e.p.Driver.(dataplane.Summer); can {
 		return s.Sum(ctx)

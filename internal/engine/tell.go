@@ -122,6 +122,7 @@ func (e *Engine) allIsOfThisTurn() bool {
 	return len(e.dirty)+len(e.held) == 0 && len(e.turn.Decided) == len(e.untold)
 }
 
+// forgetUntold records that every change was reported.
 func (e *Engine) forgetUntold() {
 	if len(e.turn.Decided) > fewKeys {
 		e.untold = map[model.ServiceKey]*model.Service{}

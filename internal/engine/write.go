@@ -61,6 +61,7 @@ func (e *Engine) anew(ctx context.Context, f model.Family) error {
 	return nil
 }
 
+// apply applies one batch and counts it in the Turn. The caller updates the tracker.
 func (e *Engine) apply(ctx context.Context, b dataplane.Batch) error {
 	e.tellSurveys(b.Ops)
 	done, err := e.p.Driver.Apply(ctx, b)
@@ -73,6 +74,7 @@ func (e *Engine) apply(ctx context.Context, b dataplane.Batch) error {
 	return nil
 }
 
+// ops returns the operations of a list of pending changes.
 func ops(list []diff) []dataplane.Op {
 	out := make([]dataplane.Op, len(list))
 	for i, d := range list {

@@ -126,6 +126,7 @@ func (m *Mailbox) add(events []model.Event) (any bool) {
 	return any
 }
 
+// earlier returns the earlier of two times; a zero time counts as unknown.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
@@ -179,6 +180,7 @@ func (m *Mailbox) Waiting() Changes {
 	return m.drained.and(m.inBox)
 }
 
+// count updates the summary of queued changes. m.mu is held.
 func (m *Mailbox) count(e *model.Event, replaces bool) {
 	n := 1
 	if replaces { // the same object again: it counts as one change

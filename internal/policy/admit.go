@@ -40,6 +40,7 @@ func Admit(svc *model.Service, node *Self) (*model.Service, []model.Problem) {
 	return &admitted, r.problems
 }
 
+// refusals collects the Problems of the addresses of one Service that are not admitted.
 type refusals struct {
 	svc      *model.Service
 	node     Self

@@ -9,10 +9,13 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// MaxBackends is how many endpoints a Frontend may have; the others get nothing.
+// MaxBackends is how many endpoints a list of a Frontend may have, in the order of their
+// addresses; further ones get no connections, and a Problem reports how many they are.
+// A HashTable has indexes of 16 bits.
 const MaxBackends = 1 << 16
 
-// choice is which endpoints one port may use, in one family (contract.md 3).
+// choice is which endpoints one port may use, in one family (contract.md 3). All lists are
+// sorted by address, then port. The Frontends of the port share them.
 type choice struct {
 	cluster []model.Backend // for policy Cluster
 	local   []model.Backend // for policy Local
@@ -29,8 +32,8 @@ type choice struct {
 // candidate is an endpoint joined with its port in its slice.
 type candidate struct {
 	ep     *model.Endpoint
-	v4     uint32 // its address, if that is IPv4; 0: ask ep
-	nth    uint32 // its place in the slices
+	v4     uint32 // its address, if that is IPv4; 0: read ep
+	nth    uint32 // its position in the slices
 	port   uint16
 	traits traits
 }
@@ -48,6 +51,9 @@ const (
 	inLocal           // in the list for policy Local
 )
 
+// choose selects the usable endpoints of one port in one family. The cluster list holds the ready endpoints that the topology
+// hints allow, else the terminating ones that still serve (KEP-1669). The local list holds the same of this node only, without
+// regard to hints; whether it uses terminating endpoints does not depend on other nodes. A list is empty if no client may use it.
 func (in *Inputs) choose(p *servicePort) choice {
 	var ch choice
 	all := in.candidates(&portFinder{p.ServicePort, p.nth, p.family})
@@ -109,6 +115,7 @@ func (t *topo) keepNear(all []candidate) (some bool) {
 
 func (c *candidate) has(want traits) bool { return c.traits&want == want }
 
+// traits returns the traits that do not depend on other endpoints.
 func (in *Inputs) traits(e *model.Endpoint) (t traits) {
 	switch {
 	case e.Ready:
@@ -125,6 +132,7 @@ func (in *Inputs) traits(e *model.Endpoint) (t traits) {
 	return t
 }
 
+// isHere reports whether an endpoint is on this node. An endpoint without a node name is not.
 func (in *Inputs) isHere(e *model.Endpoint) bool { return e.Node != "" && e.Node == in.Node.Name }
 
 // usesCluster reports whether any client may use the cluster list. Under internal
@@ -134,10 +142,11 @@ func (in *Inputs) usesCluster(p *model.ServicePort) bool {
 	return !s.InternalLocal || p.NodePort != 0 || len(s.ExternalIPs) > 0 || len(s.LoadBalancerIPs) > 0
 }
 
-// candidates joins a ServicePort with the slices by port name and protocol. The
-// same address and port twice (two slices while the controller rebalances, or a
-// pod that ends as its successor gets the address): the one that is not
-// terminating counts, then the ready one.
+// candidates joins a ServicePort with the slices by port name and protocol. The result
+// is sorted, and valid until in.scratch is released. An address and port may be there twice,
+// in two slices while the controller rebalances, or as a pod that ends while its
+// successor has the address already. Then the one that is not terminating counts, else
+// the ready one, else the one that serves (rank).
 func (in *Inputs) candidates(p *portFinder) []candidate {
 	n := 0
 	for _, sl := range in.Slices {
@@ -194,6 +203,7 @@ func (c *candidate) addr() netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
+// v4Of returns an IPv4 address as a number; 0 for others and for 0.0.0.0.
 func v4Of(a netip.Addr) uint32 {
 	if !a.Is4() {
 		return 0
@@ -202,6 +212,7 @@ func v4Of(a netip.Addr) uint32 {
 	return binary.BigEndian.Uint32(b[:])
 }
 
+// compareCandidates orders by address, port, rank, and then position in the slices.
 func compareCandidates(a, b candidate) int {
 	if c := a.ep.Addr.Compare(b.ep.Addr); c != 0 {
 		return c
@@ -215,6 +226,7 @@ func compareCandidates(a, b candidate) int {
 	return cmp.Compare(a.nth, b.nth)
 }
 
+// rank returns the precedence of an endpoint among those of one address and port; the lowest is used.
 func rank(e *model.Endpoint) int {
 	switch {
 	case e.Ready && !e.Terminating:
@@ -227,7 +239,8 @@ func rank(e *model.Endpoint) int {
 	return 3
 }
 
-// backends lists the candidates that have the wanted traits, and marks them.
+// backends returns the candidates that have all wanted traits and a weight other than 0, and adds mark to their traits. If
+// every weight is 0 it ignores the weights. It counts the candidates beyond MaxBackends in ch.cut.
 func (ch *choice) backends(all []candidate, want, mark traits, weights map[string]uint16) []model.Backend {
 	n := 0
 	for i := range all {
@@ -262,6 +275,7 @@ func (ch *choice) backends(all []candidate, want, mark traits, weights map[strin
 	return out
 }
 
+// weightOf returns the weight of an endpoint, by its address, else by its hostname; 1 if there is none.
 func weightOf(e *model.Endpoint, weights map[string]uint16) uint16 {
 	if weights == nil {
 		return 1
@@ -278,8 +292,8 @@ func weightOf(e *model.Endpoint, weights map[string]uint16) uint16 {
 
 // readyLocal counts the ready endpoints on this node for the health check node
 // port, by address: two ports of one pod are one endpoint. A pod of two families
-// has an endpoint in each; the family with more counts (kube-proxy answers by
-// family, one socket each; we have one answer).
+// has an endpoint in each; the family with more counts. (kube-proxy has one socket and
+// one answer for each family, Fairlead one answer for both.)
 func readyLocal(in *Inputs) int {
 	seen := map[netip.Addr]struct{}{}
 	var v4, v6 int

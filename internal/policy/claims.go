@@ -14,6 +14,11 @@ import (
 // owns the key, then the lower name. Its callers must pass Services as Admit returns
 // them.
 //
+// Example: shop/web has the ClusterIP 10.96.0.10, and shop/copy requests it as external
+// IP, both with port 80. In whatever order they come, Owns(10.96.0.10:80/TCP) is true
+// for shop/web. Replace returns the other Services that must be decided again: shop/copy
+// if shop/web is removed, because the key is then shop/copy's.
+//
 // An address has one owner of ranges for each protocol, even if two ranges are
 // disjoint: a data plane can do the lookup by address and protocol alone, since the
 // port of a packet does not show where its range begins.
@@ -22,9 +27,10 @@ type Claims struct {
 	contested map[model.FrontendKey][]claim // all claimants, best first; only where there are several
 }
 
+// claim is one Service's claim of a key.
 type claim struct {
 	service model.ServiceKey
-	created int64
+	created int64 // Unix seconds; 0 if unknown
 	kind    model.FrontendKind
 }
 
@@ -102,11 +108,13 @@ func (c *Claims) Lost(svc *model.Service) (out []model.Problem) {
 	return out
 }
 
+// field returns the field of the Service that has the address or port of a kind.
 func field(kind model.FrontendKind) string {
 	return map[model.FrontendKind]string{model.ClusterIP: "spec.clusterIPs", model.ExternalIP: "spec.externalIPs",
 		model.LoadBalancer: "status.loadBalancer.ingress", model.NodePort: "spec.ports.nodePort"}[kind]
 }
 
+// add adds a claim. It returns the claimants if the owner of the key changes.
 func (c *Claims) add(k model.FrontendKey, mine claim) (touched []model.ServiceKey) {
 	cur, taken := c.holder[k]
 	if !taken {
@@ -145,6 +153,7 @@ func (c *Claims) hold(k model.FrontendKey, list []claim) (touched []model.Servic
 	return touched
 }
 
+// remove removes a Service's claim of a key. It returns the remaining claimants if the owner changes.
 func (c *Claims) remove(k model.FrontendKey, svc model.ServiceKey) (touched []model.ServiceKey) {
 	list := slices.DeleteFunc(c.contested[k], func(x claim) bool { return x.service == svc })
 	if len(list) == 0 {
@@ -162,6 +171,7 @@ func (c *Claims) remove(k model.FrontendKey, svc model.ServiceKey) (touched []mo
 	return c.hold(k, list)
 }
 
+// better reports whether a has precedence over b: by claimRank, then by age, then by name.
 func (a claim) better(b claim) bool {
 	if ra, rb := claimRank(a.kind), claimRank(b.kind); ra != rb {
 		return ra < rb
@@ -184,7 +194,8 @@ func claimRank(kind model.FrontendKind) int {
 	return 2
 }
 
-// eachKey returns every FrontendKey that a Service claims.
+// eachKey calls yield for every FrontendKey that a Service claims. A key that the Service has twice, for example as load
+// balancer IP and as external IP, comes twice, with the better kind first.
 func eachKey(svc *model.Service, yield func(model.FrontendKey, model.FrontendKind)) {
 	if svc == nil || !svc.Proxied {
 		return

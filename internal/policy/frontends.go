@@ -55,13 +55,13 @@ type Result struct {
 	NoLocalFamilies                  []model.Family // where that is so
 }
 
-// HealthCheck is what a healthCheckNodePort answers from.
+// HealthCheck is the data for the answers of a healthCheckNodePort (contract.md 11).
 type HealthCheck struct {
 	Port  uint16
 	Local int // ready endpoints on this node, by address; of two families the one with more
 }
 
-// Frontends decides one Service. The order of the result is fixed: by port as in
+// Frontends returns the decision for one Service. It is pure. The order of the result is fixed: by port as in
 // the spec, IPv4 before IPv6, then ClusterIP, load balancer IPs, external IPs,
 // NodePort.
 func Frontends(in Inputs) Result {
@@ -105,7 +105,7 @@ func Frontends(in Inputs) Result {
 }
 
 // servicePort is one entry of spec.ports in one family, with the range that it
-// serves besides.
+// serves in addition.
 type servicePort struct {
 	*model.ServicePort
 	nth                  int
@@ -219,7 +219,7 @@ func (in *Inputs) add(res *Result, f model.Frontend, ch *choice) {
 	res.Frontends = append(res.Frontends, f)
 }
 
-// servesFamily: a Service serves the families of its cluster IPs (contract.md 1).
+// servesFamily reports whether a Service serves a family: those of its cluster IPs (contract.md 1).
 func servesFamily(svc *model.Service, fam model.Family) bool {
 	for _, a := range svc.ClusterIPs {
 		if model.FamilyOf(a) == fam {
@@ -254,7 +254,7 @@ func (in *Inputs) decide(f *model.Frontend, ch *choice) {
 	in.guard(f)
 }
 
-// verdict for traffic that may use only list (contract.md 7).
+// verdict returns the verdict for traffic that may use only list (contract.md 7).
 func (ch *choice) verdict(list []model.Backend) model.Verdict {
 	switch {
 	case len(list) > 0:

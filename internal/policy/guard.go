@@ -48,6 +48,7 @@ func (in *Inputs) guard(f *model.Frontend) {
 	f.SourceRanges = Minimal(mine)
 }
 
+// everyone reports whether a list contains a prefix of length 0.
 func everyone(list []netip.Prefix) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Bits() == 0 })
 }
@@ -62,6 +63,7 @@ func ofFamily(list []netip.Prefix, fam model.Family) (out []netip.Prefix) {
 	return out
 }
 
+// contains reports whether an address is in one of the prefixes.
 func contains(list []netip.Prefix, a netip.Addr) bool {
 	for _, p := range list {
 		if p.Contains(a) {

@@ -11,7 +11,7 @@ import (
 
 // A hash table is filled as Maglev fills it (Eisenbud et al., NSDI 2016): each endpoint
 // has its own order of preference for the places of the table, and the endpoints take
-// free places by turns. The preference of an endpoint depends on its address and port
+// free places in turn. The preference of an endpoint depends on its address and port
 // alone, so every node makes the same table from the same endpoints, whatever its
 // previous state.
 //

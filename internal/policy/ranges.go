@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// portRange is a range of ports that a ServicePort serves besides its own; the
+// portRange is a range of ports that a ServicePort serves in addition to its own; the
 // zero value is none.
 type portRange struct{ first, last uint16 }
 

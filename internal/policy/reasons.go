@@ -15,7 +15,7 @@ type NoteKind uint8
 // user expects.
 const (
 	HintsUsed        NoteKind = iota + 1
-	HintsIgnored              // topology hints are there, and cannot be followed
+	HintsIgnored              // topology hints exist, and cannot be followed
 	NoEndpoints               // no endpoint of the port is known
 	NotReady                  // there are endpoints, and none of them may be used
 	NoneHere                  // a Local policy holds, and all usable endpoints are elsewhere
@@ -47,7 +47,7 @@ func (ch *choice) note(kind NoteKind, text string) {
 	}
 }
 
-// explain records what is special about a choice that has been made.
+// explain adds Notes about a choice: no usable endpoint, only terminating ones, or none on this node.
 func (ch *choice) explain(svc *model.Service, all []candidate, seen traits) {
 	switch {
 	case !ch.any && len(all) == 1:
@@ -116,6 +116,7 @@ func (u *unused) others(all []candidate, lists traits) (out []model.Other) {
 	return out
 }
 
+// why returns the reason why a candidate is in none of the lists.
 func (u *unused) why(c *candidate, lists traits) model.Unused {
 	switch {
 	case !c.has(isReady) && !c.has(isDraining):
@@ -134,6 +135,7 @@ func (u *unused) why(c *candidate, lists traits) model.Unused {
 	return model.TooMany
 }
 
+// whyUseless returns the reason why an endpoint can be used by no client on any node.
 func whyUseless(e *model.Endpoint) model.Unused {
 	if e.Terminating {
 		return model.Ended

@@ -28,7 +28,7 @@ func NewServices() *Services {
 	return &Services{known: map[model.ServiceKey]admitted{}, claims: NewClaims()}
 }
 
-// SetNode updates what is known of this node, and returns the Services that must be
+// SetNode updates the state of this node, and returns the Services that must be
 // updated and decided again for it. Those with hints are not among them: the owner of
 // the slices knows them.
 func (s *Services) SetNode(node Self) (dirty []model.ServiceKey) {

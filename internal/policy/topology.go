@@ -14,6 +14,7 @@ type topo struct {
 	kind           NoteKind
 }
 
+// allows reports whether an endpoint may be used. Without usable hints every endpoint may.
 func (t topo) allows(e *model.Endpoint) bool {
 	switch {
 	case t.byNode != "":
@@ -24,9 +25,10 @@ func (t topo) allows(e *model.Endpoint) bool {
 	return true
 }
 
-// topology: node hints are used if every ready endpoint has one and one of them names
-// this node; else zone hints by the same rule (KEP-2433, KEP-3015). One endpoint
-// without a hint disables that kind of hint; the note reports which (#103888).
+// topology returns whether hints limit the endpoints. Node hints are used if every ready
+// endpoint has one and one of them names this node; else zone hints by the same rule
+// (KEP-2433, KEP-3015). One endpoint without a hint disables that kind of hint; the note
+// reports which (#103888).
 func (in *Inputs) topology(all []candidate) topo {
 	nodes := hintCheck{want: in.Node.Name}
 	zones := hintCheck{want: in.Node.Zone}
@@ -58,6 +60,7 @@ func (in *Inputs) topology(all []candidate) topo {
 	return topo{}
 }
 
+// hintCheck collects the hints of one kind, node or zone, of the ready endpoints.
 type hintCheck struct {
 	want    string
 	some    int             // endpoints with a hint
@@ -76,8 +79,10 @@ func (h *hintCheck) see(e *model.Endpoint, hints []string) {
 	h.named = h.named || slices.Contains(hints, h.want)
 }
 
+// usable reports whether hints of this kind can be followed on this node.
 func (h *hintCheck) usable() bool { return h.some > 0 && h.missing == nil && h.named && h.want != "" }
 
+// why returns the reason why hints of this kind cannot be followed.
 func (h *hintCheck) why(what string) string {
 	switch {
 	case h.missing != nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// ViewInputs is everything that decides the NodeView.
+// ViewInputs is everything that decides the NodeView. The lists are read-only.
 type ViewInputs struct {
 	// From the configuration.
 	NodePortPrimary     bool           // --nodeport-addresses is "primary" (the default of nftables mode)
@@ -49,7 +49,8 @@ const (
 	InterfaceNamePrefix LocalModeName = "InterfaceNamePrefix"
 )
 
-// View decides the NodeView.
+// View returns the NodeView for these inputs. It is pure, and the result shares no list with the inputs
+// except Links.
 func View(in ViewInputs) model.NodeView {
 	v := model.NodeView{
 		Local: in.detector(), MasqueradeAll: in.MasqueradeAll, CountRefusals: in.CountRefusals, MasqueradeBit: in.MasqueradeBit,
@@ -63,6 +64,7 @@ func View(in ViewInputs) model.NodeView {
 	return v
 }
 
+// detector returns the LocalDetector of the mode; DetectNone if the ranges of the mode are not known.
 func (in *ViewInputs) detector() model.LocalDetector {
 	switch in.Mode {
 	case BridgeInterface:
@@ -85,6 +87,7 @@ func (in *ViewInputs) detector() model.LocalDetector {
 // leaves them when it stops: they are not the node's own.
 const ipvsLink = "kube-ipvs0"
 
+// nodeAddrs returns the addresses of this machine's links and of its Node, sorted.
 func (in *ViewInputs) nodeAddrs() []netip.Addr {
 	var out []netip.Addr
 	for _, h := range in.Host.Addrs {
@@ -98,7 +101,7 @@ func (in *ViewInputs) nodeAddrs() []netip.Addr {
 	return sortedUnique(out)
 }
 
-// nodePortAddrs: the addresses on which NodePorts answer (contract.md 10).
+// nodePortAddrs returns the addresses on which NodePorts answer, sorted (contract.md 10).
 // ::1 is never among them: the kernel has no route_localnet for IPv6 (dataplane.md E7).
 // If the CIDRs name it, package localhost answers there.
 func (in *ViewInputs) nodePortAddrs() []netip.Addr {
@@ -126,11 +129,13 @@ func (in *ViewInputs) everyAddress(fam model.Family) bool {
 	return !in.NodePortPrimary && (len(mine) == 0 || everyone(mine))
 }
 
-// healthAddrs are those of the NodePorts. Where these are on every address of a family,
-// health check node ports listen on the wildcard, as in kube-proxy
-// (pkg/proxy/healthcheck): a load balancer may ask at an address that no interface has,
-// and that a route makes local (kubernetes#117621). So they do where the Node has never been seen and primary
-// has no address: its file may be one that cannot be read, and a load balancer would stop sending to what an earlier run left.
+// healthAddrs returns where health check node ports listen: on the addresses of the
+// NodePorts. Where these are all addresses of a family, it is the wildcard, as in
+// kube-proxy (pkg/proxy/healthcheck): a load balancer may connect to an address that no
+// interface has, and that a route makes local (kubernetes#117621). It is the wildcard too
+// while the Node has never been seen and primary has no address. The file of the Node
+// may be unreadable, and without an answer a load balancer would send no more traffic
+// to the Services that an earlier run left in the kernel.
 func (in *ViewInputs) healthAddrs(nodePorts []netip.Addr) (out []netip.Addr) {
 	for _, a := range nodePorts {
 		if !in.everyAddress(model.FamilyOf(a)) {
@@ -146,10 +151,11 @@ func (in *ViewInputs) healthAddrs(nodePorts []netip.Addr) (out []netip.Addr) {
 	return sortedUnique(out)
 }
 
-// primary: the node IP of each family: --bind-address, else the Node's first
-// address of the family. On a machine without a cluster it is every address of the
-// host that others can reach. In a cluster whose Node of this name is not known, or has
-// no address, it is none: what is chosen to be on one address is not opened on all.
+// primary returns the node IP of each family: --bind-address, else the Node's first
+// address of the family. On a machine without a cluster these are all global unicast
+// addresses of the host. In a cluster whose Node of this name is not known, or has no
+// address, there is none: a NodePort that was configured for one address is not opened
+// on all.
 func (in *ViewInputs) primary() []netip.Addr {
 	var out []netip.Addr
 	for _, fam := range [...]model.Family{model.IPv4, model.IPv6} {
@@ -159,7 +165,7 @@ func (in *ViewInputs) primary() []netip.Addr {
 	return out
 }
 
-// primaryOf returns the node IPs of one family, and what names them; "" where nothing does.
+// primaryOf returns the node IPs of one family and their source, for an operator; by is "" if there is no source.
 func (in *ViewInputs) primaryOf(fam model.Family) (out []netip.Addr, by string) {
 	if b := in.BindAddress; b.IsValid() && !b.IsUnspecified() && model.FamilyOf(b) == fam {
 		return []netip.Addr{b}, "--bind-address"

@@ -7,7 +7,13 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// State is the current inputs.
+// State is the current inputs. It keeps the objects of the events, which are read-only from then on. It is not safe for
+// concurrent use; the engine's goroutine owns it.
+//
+// Example: Apply of an event with the EndpointSlice web-x7k2q of Service shop/web replaces the slice, and returns
+// Changes{Dirty: {shop/web}, Was: [the previous slice]}. The same event again returns no changes and NoOps 1, because the
+// objects are compared by content. If the slice is then assigned to Service shop/cart, both Services are dirty. A slice may
+// come before its Service; policy then has a Service nil and decides no Frontends.
 type State struct {
 	services map[model.ServiceKey]*record
 	slices   map[model.SliceKey]*model.Slice
@@ -36,7 +42,7 @@ func New() *State {
 
 // Changes is the result of Apply: what a batch of events changed.
 type Changes struct {
-	Dirty  map[model.ServiceKey]struct{} // Services whose Frontends may differ
+	Dirty  map[model.ServiceKey]struct{} // Services whose Frontends may differ because of their own objects, or of the zone
 	View   bool                          // an input of NodeView differs
 	Was    []*model.Slice                // previous states of the slices that were replaced or deleted
 	Synced []string                      // sources that reported Synced
@@ -44,7 +50,8 @@ type Changes struct {
 	NoOps int
 }
 
-// Apply folds events into the state, in order, and returns what they changed.
+// Apply folds events into the state, in order, and returns what they changed. Event.Listed and Event.Origin do not affect
+// the state.
 func (s *State) Apply(events []model.Event) Changes {
 	c := Changes{Dirty: map[model.ServiceKey]struct{}{}}
 	for i := range events {
@@ -71,6 +78,7 @@ func (s *State) Apply(events []model.Event) Changes {
 	return c
 }
 
+// applyService replaces a Service; svc is nil if it was deleted.
 func (s *State) applyService(key model.ServiceKey, svc *model.Service, c *Changes) {
 	r := s.services[key]
 	if r == nil {
@@ -98,6 +106,7 @@ func count(svc *model.Service) int {
 	return 0
 }
 
+// applySlice replaces a slice; sl is nil if it was deleted. Both the old and the new Service of the slice become dirty.
 func (s *State) applySlice(key model.SliceKey, sl *model.Slice, c *Changes) {
 	old := s.slices[key]
 	if old.Equal(sl) {
@@ -126,6 +135,7 @@ func (s *State) applySlice(key model.SliceKey, sl *model.Slice, c *Changes) {
 	c.Dirty[sl.Service] = struct{}{}
 }
 
+// unlink removes a slice from the record of its Service.
 func (s *State) unlink(sl *model.Slice) {
 	r := s.services[sl.Service]
 	if at, ok := slices.BinarySearchFunc(r.slices, sl.Key, compareSlice); ok {
@@ -145,6 +155,7 @@ func (s *State) drop(key model.ServiceKey, r *record) {
 	}
 }
 
+// applyNode updates this machine's Node. A new zone makes the Services dirty whose slices have topology hints.
 func (s *State) applyNode(n *model.Node, c *Changes) {
 	if s.node.Equal(n) {
 		c.NoOps++
@@ -190,6 +201,7 @@ func (s *State) applyCluster(c *Changes) {
 	s.cluster, c.View = true, true
 }
 
+// hinted reports whether an endpoint of the Service has topology hints.
 func (r *record) hinted() bool {
 	for _, sl := range r.slices {
 		for i := range sl.Endpoints {
@@ -201,6 +213,7 @@ func (r *record) hinted() bool {
 	return false
 }
 
+// applyHost replaces the addresses of the links. nil (not known) and an empty list are different.
 func (s *State) applyHost(h model.HostAddrs, c *Changes) {
 	if (s.host.Addrs == nil) == (h.Addrs == nil) && slices.Equal(s.host.Addrs, h.Addrs) && slices.Equal(s.host.Links, h.Links) {
 		c.NoOps++

@@ -40,14 +40,14 @@
 //
 // A fourth endpoint adds one element to eps-a and one to np-eps. A fifth one also
 // creates lb-a-8 and ext-np-8, unless other Services use them already, and changes the
-// verdicts in services and nodeports. Without any endpoint the verdict in services is return, and no-endpoints has the
-// element 10.96.0.10 . tcp . 80 : goto reject-chain, which filter-forward,
-// filter-input and filter-output look up.
+// verdicts in services and nodeports. Without any endpoint the verdict in services is
+// return, and no-endpoints has the element 10.96.0.10 . tcp . 80 : goto reject-chain,
+// which filter-forward, filter-input and filter-output look up.
 //
 // Guaranteed: a batch of both families is one transaction, which the kernel applies
-// whole or not at all. services and nodeports refer only to chains that exist, also while a
-// build needs several batches (kinds.go has the order). The package owns everything in
-// the two tables, which it identifies by a mark in their user data, and writes nothing
+// whole or not at all. services and nodeports refer only to chains that exist, also
+// while a build needs several batches (kinds.go has the order). The package owns
+// everything in the two tables, which it identifies by a mark in their user data, and writes nothing
 // outside them. The Driver never runs nft, and never writes objects that nft 1.0.6
 // cannot list. Not guaranteed: exactly equal shares; a slot in the upper half of a
 // class loses at most 1.6 % of its share (tries). A verdict of accept does not stop a
