@@ -4,6 +4,17 @@ import "time"
 
 // The quarantine layer: an owner whose objects the kernel rejected keeps its actual
 // state, including keys that it had released, until the next Set of that owner.
+//
+// Example: the key "services 10.96.0.10:80" is in sync, then Service shop/web changes
+// its port to 81. Set(shop/web, {services 10.96.0.10:81}) makes the creation of the new
+// key and the deletion of the old one pending, and remembers the old one (before). The
+// kernel rejects the new key. Hold(shop/web) makes the actual values desired: port 80
+// stays, and nothing of shop/web is pending. The next Set(shop/web, ...) ends the hold
+// and makes both changes pending again.
+//
+// If no earlier desired state of the owner is remembered, an earlier process may have
+// written its objects, and it is unknown which they are. Then the owner also holds all
+// inert keys that no owner has wanted (orphans).
 
 // kept is a key with its actual value at the time when its owner's desired state changed.
 type kept[K comparable, O comparable] struct {

@@ -164,8 +164,8 @@ func (t *Tracker[K, O]) entry(key K) *entry[K, O] {
 	return e
 }
 
-// Sum returns the sum of the actual state. If the sum of another set of keys and values differs, the two sets differ.
-// The sum wraps at 2^64.
+// Sum returns the sum of the actual state. If the sum of another set of keys and values differs, the two sets differ. If
+// it is equal, they are equal, except with a probability of 2^-64. The sum wraps at 2^64; it is 0 without Params.Sum.
 func (t *Tracker[K, O]) Sum() uint64 { return t.sum }
 
 // has updates the actual value of a key.

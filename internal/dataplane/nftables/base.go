@@ -61,10 +61,12 @@ func fixedHooks() map[string]*nft.Hook {
 	return out
 }
 
+// jump returns one rule that jumps to a chain.
 func jump(chain string) func(lang, *model.NodeView) []rule {
 	return func(lang, *model.NodeView) []rule { return []rule{nft.Does(nft.Jump(chain))} }
 }
 
+// jumpIfNew returns one rule that jumps to a chain with packets of new connections.
 func jumpIfNew(chain string) func(lang, *model.NodeView) []rule {
 	return func(lang, *model.NodeView) []rule {
 		return []rule{nft.Join(nft.NewConnection(), nft.Does(nft.Jump(chain)))}
@@ -98,6 +100,7 @@ func guardPrerouting(l lang, v *model.NodeView) []rule {
 	return append([]rule{nft.Join(localnet, inputDevice(nft.AppendIfName(nil, "lo"), true), nft.Does(nft.Drop()))}, rules...)
 }
 
+// guardCheck returns the rules that accept only the clients in fw-allowed; see allowed.
 func guardCheck(l lang, v *model.NodeView) []rule {
 	key, next := nft.VIP(l.f)
 	return allowed(v, nft.Join(key, rule{nft.SourceAddr(l.f, nft.Word(next)), nft.In("fw-allowed")}))
@@ -164,6 +167,7 @@ func postrouting(l lang, v *model.NodeView) []rule {
 	}
 }
 
+// learnIfNew returns one rule that jumps to learn with the first packet of a connection whose destination was translated.
 func learnIfNew(lang, *model.NodeView) []rule {
 	return []rule{nft.Join(nft.NewConnection(), translatedNow(), nft.Does(nft.Jump("learn")))}
 }
@@ -199,6 +203,8 @@ func refuse(l lang, _ *model.NodeView) []rule {
 	}
 }
 
+// refuseInput returns the rules of refuse for packets to this node itself: NodePorts too, and no drop of unused addresses of
+// the Service ranges.
 func refuseInput(l lang, _ *model.NodeView) []rule {
 	vip, _ := nft.VIP(l.f)
 	port, _ := nft.L4Port()
@@ -210,6 +216,7 @@ func refuseInput(l lang, _ *model.NodeView) []rule {
 	}
 }
 
+// filterOutput returns the rules for the node's own connections: learn, then refuse.
 func filterOutput(l lang, v *model.NodeView) []rule {
 	return append(learnIfNew(l, v), jumpIfNew("refuse")(l, v)...)
 }

@@ -32,6 +32,7 @@ type familyOf[T comparable] struct {
 // chain is the name of a chain and the digest of its rules.
 type chain struct{ name, digest string }
 
+// object returns the chain as an object. The digest of the rules is its value.
 func (c chain) object(k dataplane.Kind, f model.Family) dataplane.Object {
 	return dataplane.Object{Key: dataplane.Key{Kind: k, Family: f, ID: c.name}, Value: c.digest}
 }

@@ -15,6 +15,7 @@ import (
 
 const present = "\x01" // the value of an object that has only a key
 
+// addrLen returns the length of an address in bytes.
 func addrLen(f model.Family) int {
 	if f == model.IPv6 {
 		return 16

@@ -18,6 +18,8 @@ type outer struct {
 	other   model.Verdict // for all other clients; local is used if it is Forward
 }
 
+// name returns the name of the chain. Example: xl-np-4-1 is that of a NodePort with a cluster list of class 4 and a local
+// list of class 1, xl-np-4-drop that of one without an endpoint on this node.
 func (o outer) name() string {
 	b := append(make([]byte, 0, 32), "xl-"...)
 	if o.cluster.masquerade {
@@ -32,6 +34,7 @@ func (o outer) name() string {
 	return string(o.cluster.memory.appendName(b))
 }
 
+// side appends the part of the name that stands for the cluster side: a leaf, or a verdict.
 func side(b []byte, c leaf, v model.Verdict) []byte {
 	if v == model.Forward {
 		return c.appendName(b)
@@ -54,6 +57,8 @@ func (o outer) leaves() []leaf {
 	return []leaf{o.cluster, node}
 }
 
+// rules returns the rules of the chain: pods go to the cluster side, then this node's own connections go there, which are
+// masqueraded, and all others go to the local side.
 func (o outer) rules(l lang, podsAre *model.LocalDetector, counted bool) []rule {
 	pods, node := ends(o.verdict, counted), ends(o.verdict, counted)
 	if ls := o.leaves(); len(ls) > 0 {
@@ -95,6 +100,7 @@ func ends(v model.Verdict, counted bool) rule {
 	return nft.Does(nft.Return())
 }
 
+// rejectChain is the name of the chain that refuses connections.
 const rejectChain = "reject-chain"
 
 // rejectRules returns the rules of rejectChain. TCP gets a reset, because a TCP client

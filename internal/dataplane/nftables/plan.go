@@ -16,6 +16,7 @@ type plan struct {
 	removed [2]bool             // the table is deleted with all its contents
 }
 
+// famIndex returns the index of a family in bothFamilies.
 func famIndex(f model.Family) int {
 	if f == model.IPv6 {
 		return 1

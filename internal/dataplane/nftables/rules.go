@@ -16,6 +16,7 @@ type lang struct {
 	addr int // register words of an address
 }
 
+// langOf returns the lang of a family.
 func langOf(f model.Family) lang { return lang{f: nftFamily(f), addr: addrLen(f) / 4} }
 
 // Scratch registers. They do not overlap any key that is loaded at word 0.

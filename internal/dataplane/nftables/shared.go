@@ -23,8 +23,10 @@ type pool struct {
 	local bool // endpoints on this node only
 }
 
+// set returns the definition of the map of endpoints.
 func (p pool) set() *setDef { return defOf(p.kind()) }
 
+// kind returns the kind of the objects in the map of endpoints.
 func (p pool) kind() dataplane.Kind {
 	pair := [...][2]dataplane.Kind{
 		{kindEndpoints, kindLocalEndpoints},
@@ -47,6 +49,7 @@ func (p pool) liveKind() dataplane.Kind {
 	return pair[0]
 }
 
+// name returns the part of a chain's name that stands for the pool, with a hyphen at its end.
 func (p pool) name() string {
 	name := [...]string{"lb-", "np-", "range-"}[p.front]
 	switch {
@@ -75,6 +78,9 @@ type leaf struct {
 // (1/2)^6 of its share (nftables.md E4).
 const tries = 6
 
+// name returns the name of the chain. Examples: lb-a-4 draws from class 4 of the shard eps-a, ext-np-4 marks for masquerade
+// and draws from np-eps, hash-lb-a-2048 selects from a consistent hash table, aff-lb-b-2/shop/cart/tcp/http looks up the
+// client of a port with session affinity first.
 func (c leaf) name() string {
 	b := make([]byte, 0, 96)
 	if c.masquerade {

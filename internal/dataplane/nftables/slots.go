@@ -23,6 +23,8 @@ func packTable(table model.HashTable, list []model.Backend, def *setDef) string 
 	return string(b)
 }
 
+// appendSlot appends the packed form of an endpoint: its address, and its port in 2 bytes of network byte order unless the set
+// is one of port ranges.
 func appendSlot(b []byte, to *model.Backend, def *setDef) []byte {
 	b = nft.AppendAddr(b, to.Addr)
 	if def.ident != identAddrProto {

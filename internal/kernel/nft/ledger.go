@@ -33,7 +33,8 @@ import (
 // Load. Without a watcher no commit of another program can be recognized as harmless. A notification that does not come
 // within ledgerPatience, or that was lost, causes a Load too.
 //
-// A driver has one Ledger. All methods are safe for concurrent use: the watcher's goroutine calls Hear and Unwatched, the
+// A driver has one Ledger. It may share it with another writer that uses the same Kernel, such as the offload; then the
+// owned tables are those of both. All methods are safe for concurrent use: the watcher's goroutine calls Hear and Unwatched, the
 // goroutines of the engine and of a Survey call the others. The zero value is ready to use: known is 0 until the first
 // Compared. docs/design/generation.md has the reasons.
 type Ledger struct {
