@@ -77,15 +77,17 @@ func (v Verdict) String() string {
 // 30080. Its endpoints are 10.244.1.5:8080 on node-a, and 10.244.2.7:8080 and 10.244.3.9:8080 on other nodes; the last one is
 // not ready. The decision is two Frontends:
 //
-//	Key                10.96.0.10:80/TCP              *4:30080/TCP
-//	Kind               ClusterIP                      NodePort
-//	Verdict, Backends  Forward, 10.244.1.5 and .2.7   the same
-//	LocalOnly          false                          true
-//	LocalVerdict, ...  unset                          Forward, 10.244.1.5
-//	Others             10.244.3.9, NotReady           the same
+//	Key            10.96.0.10:80/TCP                  *4:30080/TCP
+//	Kind           ClusterIP                          NodePort
+//	Verdict        Forward                            Forward
+//	Backends       10.244.1.5:8080, 10.244.2.7:8080   the same
+//	LocalOnly      false                              true
+//	LocalVerdict   unset                              Forward
+//	LocalBackends  empty                              10.244.1.5:8080
+//	Others         10.244.3.9:8080, NotReady          the same
 //
-// If 10.244.1.5 ceases to be ready, Backends are 10.244.2.7, LocalBackends are empty, and LocalVerdict is Drop: the policy
-// allows no endpoint, but there are some. If no endpoint of the Service is usable, LocalOnly is false, Verdict is Reject and
+// If 10.244.1.5 ceases to be ready, Backends are 10.244.2.7:8080 in both. In the second one LocalBackends are empty, and
+// LocalVerdict is Drop: endpoints exist, but the policy allows none of them. If no endpoint of the Service is usable, LocalOnly is false, Verdict is Reject and
 // Backends are empty, in both Frontends.
 //
 // Guaranteed: equal inputs result in equal Frontends, in whatever order they came (TestHistoryDoesNotMatter). A list has

@@ -175,6 +175,7 @@ func (d dialect) ours(rule string) string {
 // was written in, beyond blanks and the order of options.
 type MisreadError struct{ Wrote, Read string }
 
+// Error implements error.
 func (e *MisreadError) Error() string {
 	return fmt.Sprintf("iptables-save prints a rule in another form than written, so the agent cannot recognize its own rules: wrote %q, read %q", e.Wrote, e.Read)
 }

@@ -54,6 +54,7 @@ const (
 	mangle table = 'm'
 )
 
+// String returns the name of the table for iptables-restore.
 func (t table) String() string {
 	switch t {
 	case nat:

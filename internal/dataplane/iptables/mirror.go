@@ -17,8 +17,9 @@ type mirror struct {
 	rules  map[familyTable]int
 }
 
+// familyTable is one table of one family.
 type familyTable struct {
-	family byte
+	family byte // model.Family
 	table  table
 }
 

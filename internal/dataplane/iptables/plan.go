@@ -32,6 +32,7 @@ type write struct {
 	gone        bool
 }
 
+// jumpOp adds or removes one rule in a built-in chain; op is its index in the batch.
 type jumpOp struct {
 	chainRef
 	rule string

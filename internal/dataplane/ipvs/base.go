@@ -69,6 +69,7 @@ func valueOf(v nft.Verdict) string {
 	return "a foreign verdict" // Load only: never desired
 }
 
+// chainDef declares a chain that every table has. hook is nil if it is not a base chain.
 type chainDef struct {
 	name  string
 	hook  *nft.Hook

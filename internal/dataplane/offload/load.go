@@ -19,6 +19,7 @@ const readings = 4
 // errMoving is returned if another program wrote during the read: the result may be inconsistent.
 var errMoving = errors.New("another program changes the rules continuously")
 
+// found is one object as it was read.
 type found struct {
 	key   dataplane.Key
 	value string
@@ -73,6 +74,7 @@ type enginesReader struct {
 	flowtables func(context.Context, nft.TableRef) ([]nft.Flowtable, error)
 }
 
+// Flowtables implements Reader.
 func (r enginesReader) Flowtables(ctx context.Context, t nft.TableRef) ([]nft.Flowtable, error) {
 	return r.flowtables(ctx, t)
 }
