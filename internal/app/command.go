@@ -125,10 +125,10 @@ func serve(ctx context.Context, cfg *config.Config, log logger, l *launch) error
 func writeConfig(cfg *config.Config) error {
 	f, err := os.Create(cfg.WriteConfigTo)
 	if err != nil {
-		return fmt.Errorf("write the default config: %w", err)
+		return fmt.Errorf("write the config: %w", err)
 	}
 	if err := cfg.WriteYAML(f); err != nil {
-		return errors.Join(fmt.Errorf("write the default config to %s: %w", cfg.WriteConfigTo, err), f.Close())
+		return errors.Join(fmt.Errorf("write the config to %s: %w", cfg.WriteConfigTo, err), f.Close())
 	}
 	return f.Close()
 }

@@ -106,7 +106,7 @@ func (f *Flags) addTraffic(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&w.NodePortAddresses, "nodeport-addresses", nil, "CIDRs of the node addresses on which NodePorts answer, or the word primary; empty: primary in nftables mode, else all")
 	fs.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to Services")
 	fs.Int32Var(w.IPTables.MasqueradeBit, "iptables-masquerade-bit", *w.IPTables.MasqueradeBit, "bit of the packet mark that asks for masquerading, 0 to 31 (iptables and ipvs modes)")
-	fs.BoolVar(w.IPTables.LocalhostNodePorts, "iptables-localhost-nodeports", true, "answer NodePorts on 127.0.0.1 (iptables mode) and on ::1 (every mode)")
+	fs.BoolVar(w.IPTables.LocalhostNodePorts, "iptables-localhost-nodeports", true, "answer NodePorts on 127.0.0.1 and ::1 too")
 	fs.StringVar(&f.iptablesBackend, "iptables-backend", "auto", "which iptables to write: legacy, nft, or auto, the one that this host uses (iptables mode)")
 }
 
