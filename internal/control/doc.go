@@ -4,5 +4,6 @@
 // the kernel releases the name when the agent dies, whatever the cause.
 //
 // app takes the socket before it opens anything else. Requests are HTTP,
-// from root only, GET but for what changes the agent (POST), and are answered on goroutines of the server.
+// from root or the agent's own user only (Trusted). They are GET, or POST if they change
+// the agent, and are answered on goroutines of the server.
 package control

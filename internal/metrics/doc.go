@@ -4,5 +4,6 @@
 //
 // The engine's goroutine feeds it plain values through typed methods; the HTTP
 // server reads it at any time. Label values are resolved once in New, so that
-// a sync allocates nothing here, and no label ever carries the name of an object.
+// a sync allocates nothing here. No label carries the name of an object, except in the
+// rows of --service-metrics (service.go), whose number is bounded.
 package metrics

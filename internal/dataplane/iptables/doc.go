@@ -9,5 +9,6 @@
 //
 // The package owns the chains of kube-proxy's names, its own buckets, and the
 // rules in the built-in chains that jump to them; it takes over what a kube-proxy
-// left. A Driver belongs to the engine's goroutine, but for Watch.
+// left. A Driver belongs to the engine's goroutine, except Watch, Compare, Recall and Survey, which
+// may run concurrently.
 package iptables

@@ -5,5 +5,5 @@
 // A removed endpoint is two objects, its weight and its real server. The weight is deleted at once,
 // so that it gets no new connection. The real server lingers so that its connections can end (Params.Drain).
 //
-// The methods of a Driver belong to the engine's goroutine, except Watch.
+// The methods of a Driver belong to the engine's goroutine, except Watch, Compare, Survey and Sum, which may run concurrently.
 package ipvs

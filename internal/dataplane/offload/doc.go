@@ -5,5 +5,5 @@
 // serves the Services, and the objects of this package (kinds from 128 on, in tables
 // of their own) are part of the same diff. A failure here is never an error of the
 // whole driver: the Services are served without acceleration, and Status returns why.
-// Only the engine's goroutine may call the methods, except Watch and Status.
+// Only the engine's goroutine may call the methods, except Watch, Status, Compare, Survey and Recall.
 package offload

@@ -8,5 +8,6 @@
 // filter, so this package checks every flow again.
 //
 // A Conn works in the network namespace in which it was opened, whichever thread
-// uses it, and must be used by one goroutine: the conntrack cleaner's.
+// uses it, and must be used by one goroutine at a time. The conntrack cleaner has one, and
+// the readers of metrics in package app have others.
 package conntrack
