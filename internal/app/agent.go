@@ -237,7 +237,7 @@ func (a *agent) run(ctx context.Context) error {
 	return err
 }
 
-// prepareKernel sets the sysctls that kube-proxy sets (features.md 2f).
+// prepareKernel sets the sysctls that kube-proxy sets.
 func (a *agent) prepareKernel() []sysctl.Change {
 	if a.rootless != nil {
 		return nil // this mode may not set them

@@ -85,7 +85,7 @@ func ops(list []diff) []dataplane.Op {
 
 // chunks splits the pending changes into transactions of about ChunkOps kernel
 // operations, so that transactions of other programs wait 20 ms for the agent's at a cold
-// start, not seconds (dataplane.md E9, #139328). The order is kept: an object comes
+// start, not seconds (kubernetes#139328). The order is kept: an object comes
 // after the objects that it refers to, deletions come last. The updates of one Service in
 // one sync are never split: packets would meet a pool that has shrunk through a rule
 // that has not.

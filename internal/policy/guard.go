@@ -74,7 +74,7 @@ func contains(list []netip.Prefix, a netip.Addr) bool {
 }
 
 // Minimal sorts prefixes and drops those that lie inside another: an nft interval
-// set refuses them (dataplane.md E6). The argument is not changed.
+// set refuses them. The argument is not changed.
 func Minimal(list []netip.Prefix) []netip.Prefix {
 	sorted := slices.Clone(list)
 	slices.SortFunc(sorted, func(a, b netip.Prefix) int {

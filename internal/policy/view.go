@@ -41,7 +41,7 @@ type ViewInputs struct {
 // LocalModeName is kube-proxy's spelling of detectLocalMode.
 type LocalModeName string
 
-// The four modes (features.md 2a).
+// The four modes of kube-proxy's detectLocalMode.
 const (
 	ClusterCIDR         LocalModeName = "ClusterCIDR"
 	NodeCIDR            LocalModeName = "NodeCIDR"
@@ -102,7 +102,7 @@ func (in *ViewInputs) nodeAddrs() []netip.Addr {
 }
 
 // nodePortAddrs returns the addresses on which NodePorts answer, sorted (contract.md 10).
-// ::1 is never among them: the kernel has no route_localnet for IPv6 (dataplane.md E7).
+// ::1 is never among them: the kernel has no route_localnet for IPv6.
 // If the CIDRs name it, package localhost answers there.
 func (in *ViewInputs) nodePortAddrs() []netip.Addr {
 	var out []netip.Addr

@@ -73,7 +73,7 @@ func scheduled(i int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 1, byte(i + 1)}), 80)
 }
 
-// settings checks that the sysctls have kube-proxy's values (features.md 2f), except for conn_reuse_mode, which the agent sets itself
+// settings checks that the sysctls have kube-proxy's values, except for conn_reuse_mode, which the agent sets itself
 // (docs/design/ipvs.md).
 func (n *ipvsNode) settings(t *testing.T) {
 	for path, want := range map[string]string{"net/ipv4/vs/conntrack": "1", "net/ipv4/vs/conn_reuse_mode": "1", "net/ipv4/vs/expire_nodest_conn": "1",

@@ -53,7 +53,7 @@ func TestWalk(t *testing.T) {
 }
 
 // TestStaleRulesDoNotServe checks a change of endpoints while no agent runs, before an agent in another mode starts. Stale rules of the old mode
-// would still send new connections to the removed endpoints (review-edges.md H1).
+// would still send new connections to the removed endpoints.
 func TestStaleRulesDoNotServe(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	bin := binary(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead/fairlead/internal/model"
 )
 
-// kube-proxy's chains (features.md 2g).
+// kube-proxy's chains.
 const (
 	servicesChain  = "KUBE-SERVICES"
 	nodePortsChain = "KUBE-NODEPORTS"

@@ -201,7 +201,7 @@ func wholeMask(f model.Family) string {
 }
 
 // reject answers a client that it may stop trying. A reset, because a TCP client
-// on this host would wait a second for the ICMP error to count (dataplane.md).
+// on this host would wait a second for the ICMP error to count.
 func reject(p model.Protocol, f model.Family) string {
 	switch {
 	case p == model.TCP:

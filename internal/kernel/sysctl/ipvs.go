@@ -1,6 +1,6 @@
 package sysctl
 
-// IPVS ensures the settings of ipvs mode (features.md 2f) and returns those that differed. newer: the kernel is 5.9 or later.
+// IPVS ensures the settings of ipvs mode and returns those that differed. newer: the kernel is 5.9 or later.
 //
 // conn_reuse_mode controls how IPVS handles a client that reuses a port while IPVS still tracks its last connection
 // (kubernetes#81775). Before 5.9, mode 1 loses the first packet, which delays the connection by a second, because there is no new flow

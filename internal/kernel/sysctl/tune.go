@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The settings of features.md section 2f that every mode makes.
+// The sysctls of kube-proxy that every mode sets.
 const (
 	routeLocalnet  = "net/ipv4/conf/all/route_localnet"
 	conntrackMax   = "net/netfilter/nf_conntrack_max"

@@ -143,7 +143,7 @@ func (c *Converter) endpoint(e *discoveryv1.Endpoint, a netip.Addr) model.Endpoi
 }
 
 // rank returns the priority of one of two entries with the same address:
-// features.md 3.2, not terminating wins.
+// kube-proxy prefers the entry that is not terminating.
 func rank(e model.Endpoint) int {
 	n := 0
 	if !e.Terminating {

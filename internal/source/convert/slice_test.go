@@ -124,8 +124,8 @@ func TestEndpointConditions(t *testing.T) {
 	}
 }
 
-// features.md 3.2: of one address that is there twice, the entry that is not
-// terminating wins, whichever comes first.
+// Of two entries with the same address the one that is not
+// terminating is used, in either order.
 func TestBetterTwinWins(t *testing.T) {
 	dying := discoveryv1.EndpointConditions{Ready: ptr(false), Serving: ptr(true), Terminating: ptr(true)}
 	for first := range 2 {
