@@ -203,6 +203,31 @@ func TestComparisonInParts(t *testing.T) {
 	}
 }
 
+// TestPendingIsNoDrift: a key that is not written yet is absent from the kernel, and a comparison does not report it.
+func TestPendingIsNoDrift(t *testing.T) {
+	tr := newTracker()
+	tr.Set("a", objects("x", "1"), t0)
+	tr.Commit(tr.Pending())
+	tr.Set("b", objects("y", "1"), t0)
+	c := tr.Compare()
+	c.Found("x", "1")
+	if got := c.End(); len(got) != 0 {
+		t.Errorf("drift %+v, and only y is pending", got)
+	}
+}
+
+// TestUnseen: a key that the kernel holds is unseen until an owner has wanted it.
+func TestUnseen(t *testing.T) {
+	tr := newTracker()
+	tr.ReplaceActual(maps.All(map[string]string{"x": "1", "y": "1"}), t0)
+	tr.Set("a", objects("x", "1"), t0)
+	for key, want := range map[string]bool{"x": false, "y": true, "z": false} {
+		if got := tr.Unseen(key); got != want {
+			t.Errorf("Unseen(%s) is %t, want %t", key, got, want)
+		}
+	}
+}
+
 func expectDrift(t *testing.T, how string, drift []Drift[string]) {
 	t.Helper()
 	var told []string

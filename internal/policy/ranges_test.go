@@ -44,6 +44,8 @@ func TestPortRanges(t *testing.T) {
 				"ClusterIP 10.96.0.1:5004/UDP reject", "ClusterIP 10.96.0.1:80/TCP reject", "ClusterIP 10.96.0.1:10000-10999/TCP reject"}},
 		{name: "affinity becomes a hash of the client", svc: ranged("90-99", model.Service{AffinityTimeout: time.Minute}), eps: []string{"10.1.0.1"},
 			want: []string{own + " | affinity 1m0s", "ClusterIP 10.96.0.1:90-99/TCP forward 10.1.0.1:0 | hash"}},
+		{name: "consistent hash without affinity", svc: ranged("90-99", model.Service{Extras: model.Extras{ConsistentHash: true}}), eps: []string{"10.1.0.1"},
+			want: []string{own + " | hash", "ClusterIP 10.96.0.1:90-99/TCP forward 10.1.0.1:0 | hash"}},
 	})
 }
 
