@@ -35,7 +35,6 @@ race() {
 }
 apiserver() {
 	bash test/cluster/build.sh "${upstream[@]}" || return
-	until [ -e "$out/ready" ]; do sleep 1; done # waits until the agent is built, and the programs that it calls are installed
 	cd test/cluster && tests apiserver -mod=mod ./...
 }
 machines() {
@@ -67,11 +66,8 @@ set -m
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-# kube-apiserver takes longest to build, and its build needs no other program. It begins first, so that other parts run
-# while its tests wait.
-part apiserver 0
+# This compiles the common packages once, before several parts need them at the same time.
 make --no-print-directory deps build || exit 1
-touch "$out/ready"
 
 # Packages in which the product starts goroutines or shares memory between them run under the race detector. Those with
 # Kubernetes' libraries, which would be compiled again for it, do so in `make test-all` only.
@@ -95,6 +91,7 @@ mapfile -t plain < <(rest | grep -E "$slow"; rest | grep -vE "$slow")
 
 [ "$scope" = short ] || { echo "installing a browser"; browser >"$out/browser.log" 2>&1; }
 [ -n "${SKIP_VM:-}" ] || part machines 0
+part apiserver 0 # its build takes longest; other parts run while its tests wait
 part plain 5
 part race 5
 part lint 10
