@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/netip"
 	"os"
@@ -198,19 +197,14 @@ func busy(w http.ResponseWriter) {
 	http.Error(w, "the engine is busy and has not answered within "+engineLimit.String()+": try again", http.StatusServiceUnavailable)
 }
 
-// strangers returns the tables of other proxies in nftables, and none where the agent may not read
-// them (userspace mode without privilege). Table handles increase, so they show which table was
-// created, and hooked, later. runs reports whether another proxy runs.
+// strangers returns the tables of other proxies in nftables, and none where the kernel has no
+// nf_tables (iptables-legacy) or the agent may not read them (userspace mode without privilege).
+// Table handles increase, so they show which table was created, and hooked, later. runs reports
+// whether another proxy runs.
 func (i *inspection) strangers(ctx context.Context, runs bool) ([]inspect.Stranger, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	k, err := i.socket()
-	if err != nil {
-		return nil, err
-	}
-	list, err := k.Tables(ctx)
+	list, err := i.tables(ctx)
 	switch {
-	case errors.Is(err, fs.ErrPermission):
+	case nftables.Unsupported(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -225,6 +219,17 @@ func (i *inspection) strangers(ctx context.Context, runs bool) ([]inspect.Strang
 		}
 	}
 	return strangersAmong(theirs, ours, runs), nil
+}
+
+// tables reads the tables of nftables.
+func (i *inspection) tables(ctx context.Context) ([]nft.Table, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	k, err := i.socket()
+	if err != nil {
+		return nil, err
+	}
+	return k.Tables(ctx)
 }
 
 // ours reports whether t holds the rules of this mode that translate destinations. In the other

@@ -26,7 +26,7 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 			continue
 		}
 		if err := d.probeFamily(ctx, f); err != nil {
-			if !unsupported(err) {
+			if !Unsupported(err) {
 				return caps, fmt.Errorf("probe nftables: %w", err)
 			}
 			problems = append(problems, err)
@@ -42,9 +42,9 @@ func (d *Driver) Probe(ctx context.Context) (dataplane.Caps, error) {
 	return caps, nil
 }
 
-// unsupported reports whether an error means that the kernel lacks a feature or a
+// Unsupported reports whether an error of nf_tables means that the kernel lacks a feature or a
 // permission. Other errors may be temporary.
-func unsupported(err error) bool {
+func Unsupported(err error) bool {
 	for _, e := range [...]unix.Errno{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.EAFNOSUPPORT,
 		unix.EPROTONOSUPPORT, unix.ENOENT, unix.EINVAL} {
 		if errors.Is(err, e) {
